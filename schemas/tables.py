@@ -1,0 +1,178 @@
+"""The Delta tables: append-only logs of transitions; the newest row of a key is its current state.
+
+Written by one batch each under a Delta transaction (app id = query and checkpoint generation, version = batch id).
+Times are TIMESTAMP, UTC. `changed_at` is event time, `ingest_time` is Kafka's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import types as T
+
+STRING, LONG, INTEGER, BOOLEAN = T.StringType(), T.LongType(), T.IntegerType(), T.BooleanType()
+TIMESTAMP, BINARY = T.TimestampType(), T.BinaryType()
+STRINGS = T.ArrayType(STRING)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One Delta table: its columns with comments, and the columns that name a row's subject."""
+
+    name: str
+    comment: str
+    key: tuple[str, ...]
+    schema: T.StructType
+
+
+def _column(name: str, type_: T.DataType, comment: str, *, required: bool = False) -> T.StructField:
+    return T.StructField(name, type_, nullable=not required, metadata={"comment": comment})
+
+
+_CLUSTER = _column("cluster", STRING, "the RocketMQ cluster's name", required=True)
+_CHANGED_AT = _column("changed_at", TIMESTAMP, "event time of this transition", required=True)
+_BATCH_ID = _column("batch_id", LONG, "the micro-batch that wrote the row", required=True)
+
+
+def _table(name: str, comment: str, key: tuple[str, ...], *columns: T.StructField) -> Table:
+    return Table(name, comment, key, T.StructType([*columns, _BATCH_ID]))
+
+
+ALERTS = _table(
+    "alerts",
+    "One row a transition of an incident; the newest row of an incident_id is its state.",
+    ("incident_id",),
+    _column("alert_id", STRING, "hash of the identity labels: kind, cluster, group, topic, ...", required=True),
+    _column("incident_id", STRING, "alert_id and started_at: one page", required=True),
+    _column("kind", STRING, "duplicate_client_id, starved_queue", required=True),
+    _column("severity", STRING, "critical, error, warning or info", required=True),
+    _column("state", STRING, "PENDING, FIRING, RECOVERING or RESOLVED", required=True),
+    _column("cause", STRING, "why: duplicate_client_id, frozen_client, pull_stopped, ..."),
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group, where one is concerned"),
+    _column("topic", STRING, "the topic, where one is concerned"),
+    _column("broker_name", STRING, "the broker, or the brokers joined by a comma, whose view shows it"),
+    _column("client_id", STRING, "the client, where one is concerned"),
+    _column("queues", STRINGS, "queues nobody consumes, as broker:queue_id, sorted"),
+    _column("summary", STRING, "what, where, since when and why, in a sentence or two", required=True),
+    _column("advice", STRING, "the one line that fixes it", required=True),
+    _column("evidence", STRING, "JSON: addresses, offsets and times that the verdict rests on", required=True),
+    _column("suppressed_by", STRING, "the incident_id that explains this one, so this one does not page"),
+    _column("started_at", TIMESTAMP, "event time of the first sign", required=True),
+    _CHANGED_AT,
+)
+
+ASSIGNMENTS = _table(
+    "assignments",
+    "One row each time a queue's planned owner, observed owners or verdict changed.",
+    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group", required=True),
+    _column("topic", STRING, "the topic", required=True),
+    _column("broker_name", STRING, "the queue's broker", required=True),
+    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+    _column("planned_owner", STRING, "client_id the strategy gives it to; null when nobody"),
+    _column("observed_owners", STRINGS, "who pulled it lately: client_id, or client_addr where only that is known"),
+    _column("verdict", STRING, "OK, STARVED, SILENT, DOUBLED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True),
+    _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
+    _CHANGED_AT,
+)
+
+MEMBERSHIPS = _table(
+    "memberships",
+    "One row each time a channel joined or left a consumer group in one broker's view.",
+    ("cluster", "consumer_group", "broker_name", "client_id", "client_addr"),
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group", required=True),
+    _column("broker_name", STRING, "the broker whose view it is", required=True),
+    _column("client_id", STRING, "the member's ClientId", required=True),
+    _column("client_addr", STRING, "ip:port of its channel at that broker", required=True),
+    _column("language", STRING, "the client's language"),
+    _column("client_version", STRING, "the client's release"),
+    _column("topics", STRINGS, "topics it subscribes in this group, sorted"),
+    _column("change", STRING, "JOINED, LEFT (unregistered or closed) or EXPIRED (silent)", required=True),
+    _column("last_heartbeat", TIMESTAMP, "event time of its newest heartbeat", required=True),
+    _CHANGED_AT,
+)
+
+FAULT_ITEMS = _table(
+    "fault_items",
+    "One row each time a producer's FaultItem of a broker became unavailable or available again.",
+    ("cluster", "broker_name", "client_id"),
+    _CLUSTER,
+    _column("broker_name", STRING, "the broker the item is about", required=True),
+    _column("client_id", STRING, "the producer that keeps the item", required=True),
+    _column("client_version", STRING, "its release, which decides the latency table", required=True),
+    _column("current_latency_ms", LONG, "FaultItem.currentLatency, ms", required=True),
+    _column("isolation", BOOLEAN, "whether the send that decided it failed and isolated the broker", required=True),
+    _column("start_timestamp", TIMESTAMP, "FaultItem.startTimestamp: avoided until then", required=True),
+    _column("available", BOOLEAN, "FaultItem.isAvailable at changed_at", required=True),
+    _CHANGED_AT,
+)
+
+BROKER_HEALTH = _table(
+    "broker_health",
+    "One row each time the number of producers that avoid a broker changed.",
+    ("cluster", "broker_name"),
+    _CLUSTER,
+    _column("broker_name", STRING, "the broker", required=True),
+    _column("unavailable_producers", INTEGER, "k: producers whose FaultItem is unavailable", required=True),
+    _column("producers", INTEGER, "n: producers that keep a FaultItem of it", required=True),
+    _column("unavailable_until", TIMESTAMP, "when the last of the k comes back, as known now; null when k is 0"),
+    _CHANGED_AT,
+)
+
+QUARANTINE = _table(
+    "quarantine",
+    "Messages that break their contract, whole, with every reason.",
+    ("topic", "partition", "offset"),
+    _column("topic", STRING, "the Kafka topic", required=True),
+    _column("partition", INTEGER, "the Kafka partition", required=True),
+    _column("offset", LONG, "the Kafka offset", required=True),
+    _column("raw", BINARY, "the message's bytes; null for a message without a value"),
+    _column("reasons", STRINGS, 'every reason, "code" or "code: field"', required=True),
+    _column("ingest_time", TIMESTAMP, "the Kafka record's timestamp", required=True),
+)
+
+ALERT_DELIVERIES = _table(
+    "alert_deliveries",
+    "One row each attempt to deliver an alert to a receiver.",
+    ("incident_id", "receiver", "attempt"),
+    _column("incident_id", STRING, "the incident", required=True),
+    _column("state", STRING, "the state that was delivered", required=True),
+    _column("receiver", STRING, "the receiver's name", required=True),
+    _column("attempt", INTEGER, "from 1", required=True),
+    _column("code", INTEGER, "HTTP status; null when no answer came"),
+    _column("latency_ms", LONG, "until the answer, or until it was given up", required=True),
+    _column("delivered_at", TIMESTAMP, "when the attempt ended", required=True),
+)
+
+QUALITY = _table(
+    "quality",
+    "One row an expectation and validated batch.",
+    ("suite", "expectation", "validated_at"),
+    _column("suite", STRING, "the expectation suite", required=True),
+    _column("expectation", STRING, "the expectation's type and column", required=True),
+    _column("success", BOOLEAN, "whether it held", required=True),
+    _column("rows", LONG, "rows looked at", required=True),
+    _column("validated_at", TIMESTAMP, "when", required=True),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        ALERTS,
+        ASSIGNMENTS,
+        MEMBERSHIPS,
+        FAULT_ITEMS,
+        BROKER_HEALTH,
+        QUARANTINE,
+        ALERT_DELIVERIES,
+        QUALITY,
+    )
+}
+
+PROPERTIES: Mapping[str, str] = {
+    "delta.checkpointInterval": "100",  # a checkpoint in line with every tenth commit is what the default costs
+    "delta.minReaderVersion": "1",
+    "delta.minWriterVersion": "2",
+}

@@ -1,0 +1,1 @@
+"""Where Spark, Kafka, Delta and the terminal meet the rules."""

@@ -1,0 +1,1 @@
+"""What fills Kafka: the embedded broker, the collector, the modelled cluster."""

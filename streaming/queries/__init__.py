@@ -1,0 +1,1 @@
+"""The Structured Streaming queries and the Delta tables they append to."""
