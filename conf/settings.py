@@ -56,8 +56,7 @@ class Queries(_Section):
     max_offsets_per_trigger: Annotated[int, Field(ge=0)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool
-    driver_rows: Annotated[int, Field(ge=0)]
-    generation: Annotated[int, Field(ge=1)]
+    delta_writer: Literal["deltalake", "spark"]
 
 
 class Clock(_Section):

@@ -50,7 +50,7 @@ def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int)
         return ["not_json"]
     reasons = list(_faults_of_struct(event, schema, ""))
     event_time_ms = event.get("event_time_ms")
-    if _is_integer(event_time_ms, 64) and is_time_ahead(event_time_ms, ingest_time_ms):
+    if isinstance(event_time_ms, int) and is_time_ahead(event_time_ms, ingest_time_ms):
         reasons.append("time_ahead: event_time_ms")
     return reasons
 

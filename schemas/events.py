@@ -58,7 +58,9 @@ CONSUMER = (
     _field("consumer_group", STRING, "the consumer group"),
     _field("consume_type", STRING, "CONSUME_ACTIVELY (pull), CONSUME_PASSIVELY (push) or CONSUME_POP"),
     _field("message_model", STRING, "CLUSTERING or BROADCASTING"),
-    _field("consume_from_where", STRING, "CONSUME_FROM_LAST_OFFSET, CONSUME_FROM_FIRST_OFFSET or CONSUME_FROM_TIMESTAMP"),
+    _field(
+        "consume_from_where", STRING, "CONSUME_FROM_LAST_OFFSET, CONSUME_FROM_FIRST_OFFSET or CONSUME_FROM_TIMESTAMP"
+    ),
     _field(
         "strategy",
         STRING,
@@ -79,7 +81,9 @@ HEARTBEAT = T.StructType(
         _CLUSTER,
         _field("broker_name", STRING, "the broker that received it: its own view, never merged with another's"),
         _field("client_id", STRING, "ClientConfig.buildMQClientId: ip@instanceName"),
-        _field("client_addr", STRING, "ip:port of the channel at the broker; two of them under one client_id are twins"),
+        _field(
+            "client_addr", STRING, "ip:port of the channel at the broker; two of them under one client_id are twins"
+        ),
         _field("language", STRING, "LanguageCode of the client: JAVA, GO, CPP, ..."),
         _field("client_version", STRING, 'the client\'s release, "4.9.8" or "V4_9_8"'),
         _field("producer_groups", STRINGS, "groups it produces for"),

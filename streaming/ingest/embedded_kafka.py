@@ -112,7 +112,8 @@ class EmbeddedKafka:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "message.max.bytes": 16 << 20,  # what is over our own limit shall reach quarantine, not fail at the producer
+            "message.max.bytes": 16
+            << 20,  # what is over our own limit shall reach quarantine, not fail at the producer
         }
         path = self.data_dir / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

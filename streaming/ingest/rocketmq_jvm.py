@@ -1,0 +1,169 @@
+"""A JVM with RocketMQ's own jars, driven from Python by py4j over the loopback.
+
+One process, one random port, one token that only its standard output says. It ends with us: by `close()`, or when
+our end of its standard input closes, however we die.
+"""
+
+import logging
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from streaming.jars import PYSPARK_JARS, class_path, java
+
+STOP_SECONDS = 5.0
+
+OPENED_PACKAGES = (
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+"""RocketMQ 5.5.0 on JDK 17 reaches into these by reflection."""
+
+# py4j logs every command with its arguments at DEBUG; an ACL secret key is one of them.
+logging.getLogger("py4j").setLevel(logging.INFO)
+
+
+class RocketMQError(RuntimeError):
+    """RocketMQ refused, did not answer, or the JVM is gone.
+
+    `response_code` is RocketMQ's ResponseCode when a server answered with one; None when nobody answered.
+    """
+
+    def __init__(self, message: str, response_code: int | None = None) -> None:
+        super().__init__(message)
+        self.response_code = response_code
+
+
+def jvm_options(folder: Path, heap: str) -> list[str]:
+    """Options of every RocketMQ JVM of ours: a small heap, and nothing written outside `folder`."""
+    return [
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *OPENED_PACKAGES,
+        f"-Duser.home={folder}",
+        f"-Drocketmq.log.root={folder}",
+        "-Drocketmq.log.level=WARN",
+    ]
+
+
+class RocketMQJvm:
+    """A started JVM. `java` reaches its classes, `new(...)` makes an object, `call(...)` calls and translates errors.
+
+    Every thread may use it; py4j opens a connection a thread.
+    """
+
+    def __init__(self, jars: Path, *, heap: str = "160m", read_seconds: float = 30.0) -> None:
+        """Start it. `read_seconds` bounds one call. Raises RocketMQError when the JVM does not start."""
+        self.folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-"))
+        self._output = (self.folder / "jvm.log").open("wb")
+        try:
+            port, token, process = launch_gateway(
+                jarpath=str(next(PYSPARK_JARS.glob("py4j-*.jar"))),
+                classpath=class_path("rocketmq", jars),
+                javaopts=jvm_options(self.folder, heap),
+                java_path=java(),
+                die_on_exit=True,
+                enable_auth=True,
+                create_new_process_group=True,  # Ctrl-C is for us; we end it
+                redirect_stdout=_Drain(),
+                redirect_stderr=self._output,
+                return_proc=True,
+            )
+        except (OSError, ValueError, Py4JError) as error:
+            self._remove_folder()
+            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
+        self._process: subprocess.Popen[bytes] = process
+        self._gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(
+                port=port, auth_token=token, auto_convert=True, read_timeout=read_seconds
+            )
+        )
+        self._gson = self._make_gson()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def java(self) -> Any:
+        """py4j's view of the JVM: `jvm.java.org.apache.rocketmq...`."""
+        return self._gateway.jvm
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def call(self, method: Any, *arguments: Any) -> Any:
+        """`method(*arguments)`; an exception of Java's becomes RocketMQError with its first line and its code."""
+        try:
+            return method(*arguments)
+        except Py4JJavaError as error:
+            raise _translate(error) from None
+        except (Py4JError, OSError) as error:
+            raise RocketMQError(f"the JVM for RocketMQ did not answer: {type(error).__name__}") from None
+
+    def to_json(self, value: Any) -> str:
+        """A Java object in one call. A map whose keys are objects becomes a list of [key, value] pairs."""
+        return str(self.call(self._gson.toJson, value))
+
+    def close(self) -> None:
+        """End the process and remove its folder. Safe to call twice."""
+        self._gateway.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._remove_folder()
+
+    def __enter__(self) -> "RocketMQJvm":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _make_gson(self) -> Any:
+        modifier = self._gateway.jvm.java.lang.reflect.Modifier
+        left_out = (modifier.STATIC, modifier.TRANSIENT, modifier.FINAL)  # BrokerData keeps its dice in a final field
+        modifiers = self._gateway.new_array(self._gateway.jvm.int, len(left_out))
+        for index, value in enumerate(left_out):
+            modifiers[index] = value
+        builder = self._gateway.jvm.com.google.gson.GsonBuilder()
+        return builder.excludeFieldsWithModifiers(modifiers).enableComplexMapKeySerialization().create()
+
+    def _remove_folder(self) -> None:
+        self._output.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Drain:
+    """Where the JVM's standard output goes: its pipe must be read, and nothing in it is wanted."""
+
+    def write(self, _: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _translate(error: Py4JJavaError) -> RocketMQError:
+    """RocketMQError with the response code of the first exception of the chain that has one."""
+    exception = error.java_exception
+    message = f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
+    code: int | None = None
+    if exception.getClass().getSimpleName() in ("MQBrokerException", "MQClientException"):
+        code = int(exception.getResponseCode())
+    return RocketMQError(message, code)

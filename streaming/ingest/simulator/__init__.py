@@ -1,0 +1,37 @@
+"""A modelled RocketMQ cluster: udfs' rules and RocketMQ's clocks in virtual time, seeded, the same each time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming.ingest.simulator.scenario import (
+    Scenario,
+    ScenarioError,
+    load_scenario,
+    parse_scenario,
+    scenario_names,
+)
+from streaming.ingest.simulator.simulation import Simulation
+from streaming.ingest.simulator.truth import Starved, Truth
+
+__all__ = [
+    "Scenario",
+    "ScenarioError",
+    "Simulation",
+    "Starved",
+    "Truth",
+    "load_scenario",
+    "parse_scenario",
+    "scenario_names",
+    "simulate",
+]
+
+
+def simulate(
+    scenario: Scenario, seed: int, start_ms: int, duration_ms: int | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(topic, event) of one run, by event_time_ms, clock events last among equals.
+
+    `duration_ms` None plays as long as the scenario says, which may be for ever. `Simulation` is the same with its
+    truth at hand.
+    """
+    return Simulation(scenario, seed, start_ms).events(duration_ms)

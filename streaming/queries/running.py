@@ -1,0 +1,63 @@
+"""A query started, its batches written, and its end: done, stopped, or failed with a sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conf.settings import Settings
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from streaming.queries.rows import Rows, unpack_rows
+from streaming.queries.warehouse import Writer, append_rows
+
+OnRows = Callable[[str, int, Rows], None]
+"""Told after each batch is in Delta: query name, batch id, all its rows by table."""
+
+
+class Sink:
+    """foreachBatch's function: the batch's one action brings its rows to the driver, then each table is appended to.
+
+    The action also commits all state, so a batch that fails afterwards runs again from the state before it and
+    puts out the same rows.
+    """
+
+    def __init__(self, name: str, checkpoint: Path, writer: Writer, on_rows: OnRows | None) -> None:
+        self._name, self._checkpoint, self._writer = name, checkpoint, writer
+        self._on_rows = on_rows
+        self._app_id = ""
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        self._app_id = self._app_id or self._read_app_id()
+        rows = unpack_rows(batch.toArrow())
+        append_rows(self._writer, rows, self._app_id, batch_id)
+        if self._on_rows is not None:
+            self._on_rows(self._name, batch_id, rows)
+
+    def _read_app_id(self) -> str:
+        """The query's id lives in its checkpoint: a new checkpoint, whose batch ids start anew, is a new app."""
+        metadata: dict[str, Any] = json.loads((self._checkpoint / "metadata").read_text())
+        return f"balancewatch-{self._name}-{metadata['id']}"
+
+
+def start_query(
+    name: str,
+    output: DataFrame,
+    settings: Settings,
+    writer: Writer,
+    *,
+    available_now: bool = False,
+    on_rows: OnRows | None = None,
+) -> StreamingQuery:
+    """Start a query under its checkpoint."""
+    checkpoint = (settings.paths.checkpoints.expanduser() / name).resolve()
+    sink = Sink(name, checkpoint, writer, on_rows)
+    stream = (
+        output.writeStream.queryName(name)
+        .outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .foreachBatch(sink)
+    )
+    if available_now:
+        return stream.trigger(availableNow=True).start()
+    return stream.trigger(processingTime=f"{settings.queries.trigger_ms} milliseconds").start()

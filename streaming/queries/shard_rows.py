@@ -1,0 +1,82 @@
+"""What the rules conclude, as rows of the Delta tables (schemas/tables.py); times are epoch ms."""
+
+import json
+from typing import Any
+
+from streaming.queries.chunk import Reject
+from udfs.alert import Transition
+from udfs.membership import Change
+from udfs.ownership import queue_order
+from udfs.verdict import OwnershipRow
+from udfs.watch import GroupState
+
+Row = dict[str, Any]
+
+
+def alert_row(transition: Transition) -> Row:
+    incident = transition.incident
+    summary, advice = incident.text
+    return {
+        "alert_id": incident.alert_id,
+        "incident_id": incident.incident_id,
+        "kind": incident.kind,
+        "severity": incident.severity,
+        "state": transition.state,
+        "cause": incident.cause,
+        "cluster": incident.labels["cluster"],
+        "consumer_group": incident.labels.get("consumer_group"),
+        "topic": incident.topic,
+        "broker_name": incident.broker_name,
+        "client_id": incident.client_id,
+        "queues": list(incident.queues),
+        "summary": summary,
+        "advice": advice,
+        "evidence": json.dumps(incident.evidence, sort_keys=True),
+        "suppressed_by": incident.suppressed_by,
+        "started_at": incident.started_at_ms,
+        "changed_at": transition.changed_at_ms,
+    }
+
+
+def assignment_row(group: GroupState, row: OwnershipRow, now_ms: int) -> Row:
+    broker_name, queue_id = queue_order(row.queue)
+    return {
+        "cluster": group.cluster,
+        "consumer_group": group.consumer_group,
+        "topic": row.topic,
+        "broker_name": broker_name,
+        "queue_id": queue_id,
+        "planned_owner": row.planned_owner,
+        "observed_owners": row.observed_owners,
+        "verdict": row.verdict,
+        "since": row.since_ms,
+        "changed_at": now_ms,
+    }
+
+
+def membership_row(group: GroupState, change: Change) -> Row:
+    member = change.member
+    return {
+        "cluster": group.cluster,
+        "consumer_group": group.consumer_group,
+        "broker_name": change.broker_name,
+        "client_id": member.client_id,
+        "client_addr": member.client_addr,
+        "language": member.language,
+        "client_version": member.client_version,
+        "topics": member.topics,
+        "change": change.change,
+        "last_heartbeat": member.last_heartbeat_ms,
+        "changed_at": change.at_ms,
+    }
+
+
+def quarantine_row(topic: str, partition: int, reject: Reject) -> Row:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": reject.offset,
+        "raw": reject.value,
+        "reasons": reject.reasons,
+        "ingest_time": reject.ingest_time_ms,
+    }

@@ -1,0 +1,123 @@
+"""MQFaultStrategy by release: the two tables edge by edge, then overwriting against extending."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.fault import (
+    RULES,
+    FaultItem,
+    compute_not_available_duration,
+    is_available,
+    latency_table,
+    only_extends,
+    order_fault_items,
+    update_fault_item,
+)
+from udfs.version import NEWEST, ClientVersion, parse_client_version
+
+OLD: ClientVersion = (5, 1, 3)
+EVICTS: ClientVersion = (5, 1, 4)
+NOW = 1_700_000_000_000
+
+releases = st.sampled_from([(4, 0, 0), (4, 7, 1), (4, 9, 8), (5, 1, 0), OLD, EVICTS, (5, 2, 0), (5, 3, 3), NEWEST])
+extending = releases.filter(only_extends)
+overwriting = releases.filter(lambda version: not only_extends(version))
+latencies = st.integers(0, 20_000)
+attempts = st.lists(st.tuples(latencies, st.booleans(), st.booleans(), st.integers(0, 60_000)), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.7.1", "4.9.8", "5.0.0", "5.1.0", "5.1.3"])
+@pytest.mark.parametrize(
+    ("latency_ms", "duration_ms"),
+    [
+        (0, 0), (49, 0), (50, 0), (549, 0), (550, 30_000), (999, 30_000), (1000, 60_000), (1999, 60_000),
+        (2000, 120_000), (2999, 120_000), (3000, 180_000), (14_999, 180_000), (15_000, 600_000),
+        (10**9, 600_000),
+    ],
+)  # fmt: skip
+def test_table_up_to_5_1_3(version: str, latency_ms: int, duration_ms: int) -> None:
+    assert compute_not_available_duration(latency_ms, parse_client_version(version)) == duration_ms
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "5.2.0", "5.3.3", "5.5.0", "6.0.0"])
+@pytest.mark.parametrize(
+    ("latency_ms", "duration_ms"),
+    [
+        (0, 0), (49, 0), (50, 0), (549, 0), (550, 2_000), (1799, 2_000), (1800, 5_000), (2999, 5_000),
+        (3000, 6_000), (4999, 6_000), (5000, 10_000), (14_999, 10_000), (15_000, 30_000), (10**9, 30_000),
+    ],
+)  # fmt: skip
+def test_table_from_5_1_4(version: str, latency_ms: int, duration_ms: int) -> None:
+    assert compute_not_available_duration(latency_ms, parse_client_version(version)) == duration_ms
+
+
+@pytest.mark.parametrize(("version", "shut_out_ms"), [(OLD, 600_000), (EVICTS, 10_000), (NEWEST, 10_000)])
+def test_isolation_counts_as_its_own_latency_and_keeps_the_real_one(version: ClientVersion, shut_out_ms: int) -> None:
+    item = update_fault_item(None, "broker-a", 3, True, True, NOW, version)
+    assert (item.current_latency_ms, item.start_timestamp_ms) == (3, NOW + shut_out_ms)
+
+
+def test_a_first_quick_send_starts_now_up_to_5_1_3_and_never_from_5_1_4() -> None:
+    assert update_fault_item(None, "broker-a", 3, False, True, NOW, OLD).start_timestamp_ms == NOW
+    assert update_fault_item(None, "broker-a", 3, False, True, NOW, NEWEST).start_timestamp_ms == 0
+
+
+@given(overwriting, latencies)
+def test_up_to_5_1_3_one_quick_send_makes_the_broker_available_at_once(version: ClientVersion, slow_ms: int) -> None:
+    item = update_fault_item(None, "broker-a", slow_ms, True, True, NOW, version)
+    assert not is_available(item, NOW + 1, version)
+    item = update_fault_item(item, "broker-a", 3, False, True, NOW + 1, version)
+    assert is_available(item, NOW + 1, version)
+
+
+@given(extending, attempts)
+def test_from_5_1_4_start_timestamp_never_goes_back(
+    version: ClientVersion, sends: list[tuple[int, bool, bool, int]]
+) -> None:
+    item, now_ms = None, NOW
+    for latency_ms, isolation, reachable, later_ms in sends:
+        before_ms, now_ms = item.start_timestamp_ms if item else 0, now_ms + later_ms
+        item = update_fault_item(item, "broker-a", latency_ms, isolation, reachable, now_ms, version)
+        assert item.start_timestamp_ms >= before_ms
+
+
+@given(releases, attempts)
+def test_the_newest_attempt_gives_latency_and_reachable(
+    version: ClientVersion, sends: list[tuple[int, bool, bool, int]]
+) -> None:
+    item = None
+    for latency_ms, isolation, reachable, _ in sends:
+        item = update_fault_item(item, "broker-a", latency_ms, isolation, reachable, NOW, version)
+    assert item is not None
+    assert item.current_latency_ms == latency_ms
+    assert item.reachable == (reachable or not only_extends(version))
+
+
+@pytest.mark.parametrize(("version", "available"), [(OLD, True), (EVICTS, False), ((5, 2, 0), True), (NEWEST, True)])
+def test_only_5_1_4_shuts_an_unreachable_broker_out_for_ever(version: ClientVersion, available: bool) -> None:
+    item = update_fault_item(None, "broker-a", 3, True, False, NOW, version)
+    assert is_available(item, NOW + 10**9, version) is available
+
+
+@given(releases, st.integers(-5, 5))
+def test_a_broker_is_available_from_its_start_timestamp_on(version: ClientVersion, offset_ms: int) -> None:
+    assert is_available(FaultItem("broker-a", 0, NOW), NOW + offset_ms, version) is (offset_ms >= 0)
+
+
+def test_order_is_available_then_latency_then_start() -> None:
+    shut_out = FaultItem("shut-out", 1, NOW + 1)
+    slow = FaultItem("slow", 9, 0)
+    later, earlier = FaultItem("later", 5, NOW), FaultItem("earlier", 5, NOW - 1)
+    ordered = order_fault_items([shut_out, slow, later, earlier], NOW)
+    assert [item.name for item in ordered] == ["earlier", "later", "slow", "shut-out"]
+
+
+def test_every_release_follows_one_row() -> None:
+    assert [rules.since for rules in RULES] == sorted(rules.since for rules in RULES)
+    for rules in RULES:
+        table = rules.latency_table
+        assert list(table.latency_max_ms) == sorted(table.latency_max_ms)
+        assert len(table.latency_max_ms) == len(table.not_available_duration_ms)
+    assert latency_table(OLD).isolation_latency_ms == 30_000
+    assert latency_table(EVICTS).isolation_latency_ms == 10_000

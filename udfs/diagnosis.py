@@ -1,0 +1,113 @@
+"""Why a queue starves, and whether that is certain enough to say: causes and their holds.
+
+duplicate_client_id    its slot belongs to a twin: said once both twins are proven alive
+member_not_subscribed  its slot belongs to a member that does not subscribe the topic
+frozen_client          its owner is listed, but its heartbeats are late
+pull_stopped           its owner heartbeats, and has not pulled for longer than pull-expired takes (120 s)
+group_offline          the group has no member
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from udfs.ownership import (
+    DUPLICATE_CLIENT_ID,
+    MEMBER_NOT_SUBSCRIBED,
+    SILENT,
+    STARVED,
+    QueueWatch,
+    queue_order,
+)
+from udfs.rules import PULL_MAX_IDLE_MS, Rules
+
+FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
+
+CAUSES = (DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE)
+"""Strongest first: the first that applies names the incident."""
+
+
+@dataclass(frozen=True)
+class Starvation:
+    """One queue that nobody consumes: why, since when, whom it is about, and from when on that is certain."""
+
+    cause: str
+    since_ms: int
+    client_id: str | None
+    certain_at_ms: int | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the causes are judged by: proven twins, and each client's newest heartbeat."""
+
+    twin_ids: frozenset[str]
+    last_heartbeat_ms: Mapping[str, int]
+
+
+def diagnose(watch: QueueWatch, evidence: Evidence, watched_since_ms: int, rules: Rules) -> Starvation | None:
+    """Why this queue starves, or None when it does not. `certain_at_ms` None: not while things are as they are."""
+    silent_since_ms = max(watch.last_pull_ms or 0, watched_since_ms)
+    if watch.verdict == STARVED:
+        slot_of, settled_ms = watch.share.slot_of, watch.share_since_ms + rules.settle_ms
+        starved_since_ms = max(silent_since_ms, watch.share_since_ms)
+        if watch.share.gap == DUPLICATE_CLIENT_ID:
+            certain = watch.since_ms if slot_of in evidence.twin_ids else None
+            return Starvation(DUPLICATE_CLIENT_ID, starved_since_ms, slot_of, certain)
+        cause = watch.share.gap or GROUP_OFFLINE
+        return Starvation(cause, starved_since_ms, slot_of, settled_ms)
+    if watch.verdict == SILENT:
+        owner = watch.share.owner or ""
+        late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
+        stopped_at_ms = max(silent_since_ms, watch.share_since_ms) + PULL_MAX_IDLE_MS
+        if late_at_ms <= stopped_at_ms:
+            return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
+        return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
+    return None
+
+
+@dataclass(frozen=True)
+class StarvedTopic:
+    """The queues of one topic that starve, as one finding."""
+
+    cause: str
+    client_id: str | None
+    since_ms: int
+    queues: tuple[str, ...]
+    causes: dict[str, Starvation]
+    is_ready: bool
+
+
+def gather(
+    starvations: Mapping[str, Starvation],
+    coming: frozenset[str],
+    still_silent: frozenset[str],
+    known_cause: str | None,
+    now_ms: int,
+    rules: Rules,
+) -> StarvedTopic | None:
+    """One finding for a topic's starved queues, or None when none starves.
+
+    `coming` are queues about to starve for a reason already known: they are waited for, at most `settle_ms`, so
+    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since.
+    """
+    certain = {
+        queue: starvation
+        for queue, starvation in starvations.items()
+        if starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
+    }
+    if not certain:
+        if not still_silent or known_cause is None:
+            return None
+        return StarvedTopic(known_cause, None, now_ms, tuple(sorted(still_silent, key=queue_order)), {}, False)
+    coming = coming | {queue for queue, s in starvations.items() if s.certain_at_ms is not None} - certain.keys()
+    first_ms = min(starvation.certain_at_ms or 0 for starvation in certain.values())
+    cause = min((starvation.cause for starvation in certain.values()), key=CAUSES.index)
+    blamed = sorted({s.client_id for s in certain.values() if s.cause == cause and s.client_id})
+    return StarvedTopic(
+        cause=cause,
+        client_id=blamed[0] if blamed else None,
+        since_ms=min(starvation.since_ms for starvation in certain.values()),
+        queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
+        causes=certain,
+        is_ready=not coming or now_ms >= first_ms + rules.settle_ms,
+    )

@@ -1,0 +1,99 @@
+"""One consumer group at one tick of the clock: expire, plan, judge, find, and step the incidents.
+
+`now_ms` is the cluster's newest clock event. Between two ticks nothing is concluded, so a log gives the same
+incidents however it is cut into batches.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from udfs.alert import Finding, Transition, advance
+from udfs.diagnosis import Evidence
+from udfs.finding import find_duplicates, find_starved
+from udfs.membership import Change, Membership
+from udfs.ownership import DUPLICATE_CLIENT_ID
+from udfs.route import Route
+from udfs.rules import PULL_MAX_IDLE_MS, Rules
+from udfs.verdict import OwnershipRow, judge_topic, replan
+from udfs.watch import GroupState
+
+UNHEARD_LOOK_MS = 30_000
+"""How soon to look again at members that a broker's silence keeps from expiring."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never."""
+
+    changes: list[Change]
+    ownership: list[OwnershipRow]
+    transitions: list[Transition]
+    due_ms: int | None
+
+
+def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, unheard: frozenset[str], rules: Rules) -> Outcome:
+    """Look at the group as of `now_ms`. `unheard` are brokers that were asked and did not answer."""
+    changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, unheard))
+    if changes or state.is_stale:
+        replan(state, routes, now_ms, rules)
+    ownership = [
+        row
+        for topic in sorted(state.topics)
+        if topic in routes
+        for row in judge_topic(state, topic, routes[topic], now_ms, rules)
+    ]
+    for topic in [name for name, watched in state.topics.items() if not watched.is_shared]:
+        if not any(watch.pullers for watch in state.topics[topic].queues.values()):
+            del state.topics[topic]
+    twins = state.membership.twins()
+    evidence = Evidence(frozenset(twin.client_id for twin in twins), _newest_heartbeats(state.membership))
+    transitions = list(_step(state, DUPLICATE_CLIENT_ID, find_duplicates(state, twins), now_ms))
+    transitions += _step(state, "starved_queue", find_starved(state, evidence, now_ms, rules), now_ms)
+    return Outcome(changes, ownership, transitions, _due_ms(state, now_ms, rules))
+
+
+def _step(state: GroupState, kind: str, findings: Mapping[str, Finding], now_ms: int) -> Iterator[Transition]:
+    open_keys = {key for key in state.incidents if key.startswith(f"{kind} ")}
+    for key in sorted(open_keys | findings.keys()):
+        incident, transition = advance(state.incidents.pop(key, None), findings.get(key), now_ms)
+        if incident is not None:
+            state.incidents[key] = incident
+        if transition is not None:
+            yield transition
+
+
+def _newest_heartbeats(membership: Membership) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for _, member in membership.members():
+        newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
+    return newest
+
+
+def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:
+    """The nearest moment at which a threshold passes with nothing new arriving."""
+    moments: set[int] = set()
+    for _, member in state.membership.members():
+        moments.update(
+            (
+                member.last_heartbeat_ms + rules.heartbeat_late_ms,
+                member.last_heartbeat_ms + rules.channel_expired_ms,
+            )
+        )
+    starts = {
+        start
+        for watched in state.topics.values()
+        for watch in watched.queues.values()
+        for start in (watch.last_pull_ms or 0, watch.share_since_ms, watch.since_ms, watched.watched_since_ms)
+    }
+    starts |= {
+        puller.last_pull_ms
+        for watched in state.topics.values()
+        for watch in watched.queues.values()
+        for puller in watch.pullers.values()
+    }
+    holds = (rules.pull_silence_ms, rules.settle_ms, PULL_MAX_IDLE_MS, PULL_MAX_IDLE_MS + rules.settle_ms)
+    moments.update(start + hold for start in starts for hold in holds)
+    future = [moment for moment in moments if moment > now_ms]
+    if not future:
+        return now_ms + UNHEARD_LOOK_MS if not state.membership.is_empty() else None
+    return min(future)

@@ -1,0 +1,206 @@
+"""Who is in a consumer group, in each broker's own view (ConsumerManager and ConsumerGroupInfo, 4.x and 5.x).
+
+A channel, not a ClientId, is the member: two channels with one ClientId live side by side in a broker's list, and
+every client is handed both. Views are never merged: a client rebalances with the list of one random broker.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+JOINED, LEFT, EXPIRED = "JOINED", "LEFT", "EXPIRED"
+
+
+class Subscription(Protocol):
+    """One SubscriptionData of a heartbeat."""
+
+    @property
+    def topic(self) -> str: ...
+
+
+class ConsumerData(Protocol):
+    """One ConsumerData of a heartbeat."""
+
+    @property
+    def consumer_group(self) -> str: ...
+    @property
+    def consume_type(self) -> str: ...
+    @property
+    def message_model(self) -> str: ...
+    @property
+    def strategy(self) -> str | None: ...
+    @property
+    def client_rebalance(self) -> bool | None: ...
+    @property
+    def subscriptions(self) -> Sequence[Subscription]: ...
+
+
+class Heartbeat(Protocol):
+    """A heartbeat as one broker received it on one channel (schemas/events.py)."""
+
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_addr(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def client_version(self) -> str: ...
+    @property
+    def without_sub(self) -> bool | None: ...
+    @property
+    def event_time_ms(self) -> int: ...
+
+
+@dataclass
+class Member:
+    """One channel of a group at one broker."""
+
+    client_id: str
+    client_addr: str
+    language: str
+    client_version: str
+    topics: list[str]
+    strategy: str | None
+    is_judged: bool
+    first_heartbeat_ms: int
+    last_heartbeat_ms: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A channel joined or left one broker's view at `at_ms`."""
+
+    broker_name: str
+    member: Member
+    change: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Twins:
+    """One ClientId on several channels of one broker, each proven alive after the others appeared."""
+
+    broker_name: str
+    client_id: str
+    client_addrs: tuple[str, ...]
+    since_ms: int
+
+
+@dataclass
+class Membership:
+    """The views of one group: broker name → channel address → member."""
+
+    views: dict[str, dict[str, Member]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)  # "broker channel" → when, so that a late heartbeat stays out
+
+    def register(self, heartbeat: Heartbeat, consumer: ConsumerData) -> Change | None:
+        """registerConsumer: the heartbeat adds its channel to the broker's view, or refreshes it."""
+        now_ms, addr = heartbeat.event_time_ms, heartbeat.client_addr
+        if now_ms <= self.left.get(f"{heartbeat.broker_name} {addr}", -1):
+            return None
+        view = self.views.setdefault(heartbeat.broker_name, {})
+        known = view.get(addr)
+        topics = sorted({subscription.topic for subscription in consumer.subscriptions})
+        if known is not None and known.client_id == heartbeat.client_id:
+            is_newer = now_ms >= known.last_heartbeat_ms
+            known.last_heartbeat_ms = max(known.last_heartbeat_ms, now_ms)
+            known.first_heartbeat_ms = min(known.first_heartbeat_ms, now_ms)
+            if is_newer:
+                known.topics = known.topics if heartbeat.without_sub else topics
+                known.strategy = consumer.strategy or known.strategy
+            return None
+        view[addr] = Member(
+            heartbeat.client_id,
+            addr,
+            heartbeat.language,
+            heartbeat.client_version,
+            topics,
+            consumer.strategy,
+            is_judged(consumer),
+            now_ms,
+            now_ms,
+        )
+        return Change(heartbeat.broker_name, view[addr], JOINED, now_ms)
+
+    def unregister(self, broker_name: str, client_addr: str, at_ms: int) -> Change | None:
+        """UNREGISTER_CLIENT, or a closed channel: it leaves this broker's view at once."""
+        self.left[f"{broker_name} {client_addr}"] = at_ms
+        member = self.views.get(broker_name, {}).get(client_addr)
+        if member is None or member.last_heartbeat_ms > at_ms:
+            return None
+        self._drop(broker_name, client_addr)
+        return Change(broker_name, member, LEFT, at_ms)
+
+    def expire(self, now_ms: int, expired_ms: int, unheard: frozenset[str]) -> Iterator[Change]:
+        """scanNotActiveChannel: a channel silent for `expired_ms` has left; not at a broker we did not hear."""
+        for broker_name in sorted(self.views.keys() - unheard):
+            for member in sorted(self.views[broker_name].values(), key=lambda member: member.client_addr):
+                left_at_ms = member.last_heartbeat_ms + expired_ms
+                if left_at_ms <= now_ms:
+                    self._drop(broker_name, member.client_addr)
+                    yield Change(broker_name, member, EXPIRED, left_at_ms)
+        self.left = {channel: at for channel, at in self.left.items() if at + expired_ms > now_ms}
+
+    def twins(self) -> list[Twins]:
+        """Every ClientId that several live channels of one broker carry, sorted.
+
+        A channel that appears while the first falls silent is a reconnect, not a twin: each channel must have sent
+        a heartbeat after the other's first one.
+        """
+        found = []
+        for broker_name, view in sorted(self.views.items()):
+            by_id: dict[str, list[Member]] = {}
+            for member in view.values():
+                by_id.setdefault(member.client_id, []).append(member)
+            for client_id, members in sorted(by_id.items()):
+                proven = _proven(members)
+                if proven:
+                    found.append(
+                        Twins(
+                            broker_name,
+                            client_id,
+                            tuple(sorted(member.client_addr for member in proven)),
+                            sorted(member.first_heartbeat_ms for member in proven)[1],
+                        )
+                    )
+        return found
+
+    def members(self) -> Iterator[tuple[str, Member]]:
+        """Every (broker name, member)."""
+        for broker_name, view in self.views.items():
+            for member in view.values():
+                yield broker_name, member
+
+    def is_empty(self) -> bool:
+        return not self.views
+
+    def _drop(self, broker_name: str, client_addr: str) -> None:
+        del self.views[broker_name][client_addr]
+        if not self.views[broker_name]:
+            del self.views[broker_name]
+
+
+def _proven(members: Iterable[Member]) -> list[Member]:
+    ordered = list(members)
+    return [
+        member
+        for member in ordered
+        if any(
+            other is not member
+            and member.last_heartbeat_ms > other.first_heartbeat_ms
+            and other.last_heartbeat_ms > member.first_heartbeat_ms
+            for other in ordered
+        )
+    ]
+
+
+def is_judged(consumer: ConsumerData) -> bool:
+    """Whether client-side rebalance decides this member's queues: clustering, not POP, and rebalancing itself."""
+    return (
+        consumer.message_model == "CLUSTERING"
+        and consumer.consume_type != "CONSUME_POP"
+        and consumer.client_rebalance is not False
+    )

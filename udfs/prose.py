@@ -1,0 +1,114 @@
+"""Summaries and advice, as a colleague would say them: what, where, since when, why, what to do."""
+
+from collections.abc import Mapping, Sequence
+
+from udfs.ownership import queue_order
+
+ADVICE = {
+    "member_not_subscribed": (
+        "Every member of a group must subscribe the same topics: add the subscription to {client_id}, or give it a "
+        "group of its own."
+    ),
+    "frozen_client": "Look at {client_id} on {host} (full GC, swapped out, suspended?) and restart it.",
+    "pull_stopped": "Take a jstack of {client_id} on {host}, then restart it; its rebalance takes the queues anew.",
+    "group_offline": "Start a consumer of group {consumer_group}.",
+}
+
+
+def clock(time_ms: int) -> str:
+    """`03:12:05 UTC`."""
+    seconds = time_ms // 1000
+    return f"{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02} UTC"
+
+
+def name_queues(queues: Sequence[str]) -> str:
+    """`broker-a:0-3,5 and broker-b:1`: runs of queue numbers a broker."""
+    runs: dict[str, list[list[int]]] = {}
+    for broker_name, queue_id in sorted(queue_order(queue) for queue in queues):
+        of_broker = runs.setdefault(broker_name, [])
+        if of_broker and of_broker[-1][1] == queue_id - 1:
+            of_broker[-1][1] = queue_id
+        else:
+            of_broker.append([queue_id, queue_id])
+    return join_words(
+        [
+            f"{broker_name}:" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+            for broker_name, spans in runs.items()
+        ]
+    )
+
+
+def join_words(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 queue`, `3 queues`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def host_of(client_addr: str) -> str:
+    """The host of `ip:port`."""
+    return client_addr.rpartition(":")[0] or client_addr
+
+
+def tell_duplicate_client_id(
+    cluster: str,
+    consumer_group: str,
+    client_id: str,
+    views: Mapping[str, Sequence[str]],
+    starved: Mapping[str, Sequence[str]],
+    since_ms: int,
+) -> tuple[str, str]:
+    """Summary and advice for a ClientId on several channels. `starved` is topic → queues."""
+    broker_names = sorted(views)
+    addrs = views[broker_names[0]]
+    who = f"{count(len(addrs), 'client')} carry ClientId {client_id} in group {consumer_group} (cluster {cluster})"
+    where = f"{join_words(addrs)}, both alive" if len(addrs) == 2 else f"{join_words(addrs)}, all alive"
+    summary = f"{who}: {where} in the view of {join_words(broker_names)} since {clock(since_ms)}."
+    if starved:
+        lost = join_words([f"{name_queues(queues)} of topic {topic}" for topic, queues in sorted(starved.items())])
+        summary += f" Each takes the first one's share, so nobody consumes {lost}."
+    else:
+        summary += " No queue starves by it now, but what they take is consumed twice."
+    hosts = sorted({host_of(addr) for addr in addrs})
+    place = f"on {hosts[0]} or {hosts[1]}" if len(hosts) > 1 else f"in one of the processes on {hosts[0]}"
+    advice = (
+        f'Give each process its own ClientId: consumer.setInstanceName("...") (or -Drocketmq.client.name=...) {place}, '
+        "then restart it. Java clients from 4.9.0 do so by themselves unless instanceName is set."
+    )
+    return summary, advice
+
+
+def tell_starved_queue(
+    cluster: str,
+    consumer_group: str,
+    topic: str,
+    cause: str,
+    queues: Sequence[str],
+    since_ms: int,
+    *,
+    client_id: str | None,
+    client_addr: str | None,
+    backlog: int | None,
+) -> tuple[str, str]:
+    """Summary and advice for queues nobody consumes. `backlog` is messages, null when no end was seen."""
+    host = host_of(client_addr) if client_addr else "its host"
+    why = {
+        "duplicate_client_id": f"several clients carry ClientId {client_id}, and each takes the first one's share",
+        "member_not_subscribed": f"{client_id} counts as a member and is given them, but does not subscribe the topic",
+        "frozen_client": f"{client_id} at {client_addr} is still listed, but neither heartbeats nor pulls",
+        "pull_stopped": f"{client_id} at {client_addr} sends heartbeats, but has stopped pulling them",
+        "group_offline": "the group has no member left",
+    }[cause]
+    grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
+    summary = (
+        f"Nobody consumes {count(len(queues), 'queue')} of topic {topic} in group {consumer_group} (cluster {cluster}) "
+        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {why}.{grows}"
+    )
+    advice = ADVICE.get(cause, "").format(client_id=client_id, host=host, consumer_group=consumer_group)
+    return (
+        summary,
+        advice or f"End the duplicate ClientId {client_id}: give each process its own instanceName.",
+    )
