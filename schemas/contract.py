@@ -15,6 +15,7 @@ Reasons are `code` or `code: field`; the codes are an interface:
 """
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,45 +61,62 @@ def is_time_ahead(event_time_ms: int, ingest_time_ms: int) -> bool:
     return event_time_ms > ingest_time_ms + MAX_AHEAD_MS
 
 
-def parse_object(value: bytes) -> dict[str, Any]:
+def parse_object(value: bytes) -> "_Object":
     """One JSON object by RFC 8259, at most MAX_DEPTH deep. Raises ValueError for anything else."""
     try:
-        event = json.loads(value.decode(), parse_constant=_refuse_constant)
+        event = json.loads(
+            value.decode(), parse_constant=_refuse_constant, parse_int=_read_integer, object_pairs_hook=_Object
+        )
     except RecursionError:
         raise ValueError("nested too deep") from None
-    if not isinstance(event, dict):
+    if not isinstance(event, _Object):
         raise ValueError("not an object")
     _check_strings_and_depth(event, MAX_DEPTH)
     return event
+
+
+class _Object(dict[str, Any]):
+    """A JSON object. The last of several equal keys counts, yet msgspec checks them all, so all are kept."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+    def values_of(self, name: str) -> list[Any]:
+        """Every value given under this key; None alone when there is none."""
+        return [value for key, value in self.pairs if key == name] or [None]
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _read_integer(text: str) -> int | float:
+    return int(text) if len(text) < 64 else math.inf  # int() refuses over 4,300 digits, and no type is so wide
+
+
 def _check_strings_and_depth(node: Any, levels: int) -> None:
     if isinstance(node, str):
         node.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
-    elif isinstance(node, dict | list):
+    elif isinstance(node, _Object | list):
         if levels == 0:
             raise ValueError("nested too deep")
-        children = [*node, *node.values()] if isinstance(node, dict) else node
+        children = [part for pair in node.pairs for part in pair] if isinstance(node, _Object) else node
         for child in children:
             _check_strings_and_depth(child, levels - 1)
 
 
-def _faults_of_struct(event: dict[str, Any], schema: T.StructType, path: str) -> Iterator[str]:
+def _faults_of_struct(event: _Object, schema: T.StructType, path: str) -> Iterator[str]:
     for field in schema.fields:
         name = path + field.name
-        value = event.get(field.name)
-        if value is None:
-            if not field.nullable:
+        for value in event.values_of(field.name):
+            if value is not None:
+                yield from _faults_of_value(value, field.dataType, name)
+                minimum = field.metadata.get("minimum")
+                if minimum is not None and _is_integer(value, 64) and value < minimum:
+                    yield f"{'unknown_queue' if field.name == 'queue_id' else 'negative_value'}: {name}"
+            elif not field.nullable:
                 yield f"missing_field: {name}"
-            continue
-        yield from _faults_of_value(value, field.dataType, name)
-        minimum = field.metadata.get("minimum")
-        if minimum is not None and _is_integer(value, 64) and value < minimum:
-            yield f"{'unknown_queue' if field.name == 'queue_id' else 'negative_value'}: {name}"
 
 
 def _faults_of_value(value: Any, type_: T.DataType, name: str) -> Iterator[str]:
@@ -109,7 +127,7 @@ def _faults_of_value(value: Any, type_: T.DataType, name: str) -> Iterator[str]:
         for index, element in enumerate(value):
             yield from _faults_of_value(element, type_.elementType, f"{name}[{index}]")
     elif isinstance(type_, T.StructType):
-        if isinstance(value, dict):
+        if isinstance(value, _Object):
             yield from _faults_of_struct(value, type_, name + ".")
         else:
             yield f"wrong_type: {name}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from pyspark.sql import types as T
 
-from schemas.contract import MAX_BYTES, find_reasons, is_time_ahead, parse_object
+from schemas.contract import MAX_BYTES, MAX_DEPTH, find_reasons, is_time_ahead
 from schemas.events import EVENTS
 
 _ATOMS: dict[type[T.DataType], Any] = {
@@ -53,15 +53,29 @@ def decode(topic: str, value: bytes | None, ingest_time_ms: int) -> tuple[Any, l
 
     `ingest_time_ms` is the Kafka record's timestamp.
     """
+    event = None
     if value is not None and len(value) <= MAX_BYTES:
         try:
             event = DECODERS[topic].decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            event = None
-        if event is not None and not is_time_ahead(event.event_time_ms, ingest_time_ms):
-            return event, []
+            pass
+        else:
+            if _has_plain_rest(value) and not is_time_ahead(event.event_time_ms, ingest_time_ms):
+                return event, []
     reasons = find_reasons(value, EVENTS[topic], ingest_time_ms)
-    if reasons:
-        return None, reasons
-    assert value is not None  # noqa: S101  # find_reasons refuses None
-    return msgspec.convert(parse_object(value), DECODERS[topic].type), []
+    if event is None or reasons:
+        return None, reasons or ["not_json"]
+    return event, []
+
+
+def _has_plain_rest(value: bytes) -> bool:
+    """Whether the fields msgspec skips unread, unlisted ones, can hide neither bad UTF-8 nor deep nesting."""
+    is_flat = b"[" not in value and value.rfind(b"{") == 0
+    if not is_flat and value.count(b"[") + value.count(b"{") > MAX_DEPTH:
+        return False
+    if not value.isascii():
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return False
+    return True

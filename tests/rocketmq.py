@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from streaming.ingest.embedded_kafka import free_port
 from streaming.ingest.rocketmq_jvm import RocketMQError, RocketMQJvm, jvm_options
-from streaming.jars import class_path, java
+from streaming.jars import java
 
 CLUSTER = "DefaultCluster"
 START_SECONDS = 60.0
@@ -50,10 +50,10 @@ class Server:
         self.address = f"127.0.0.1:{port}"
         self._log = folder / "server.log"
         self._name = main[0]
-        command = [java(), *jvm_options(folder, heap), "-XX:MaxDirectMemorySize=128m"]
+        command = [java(), *jvm_options(jars, folder, heap, "WARN"), "-XX:MaxDirectMemorySize=128m"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "-cp", class_path("rocketmq", jars), *main],
+                [*command, *main],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -249,7 +249,7 @@ class RocketMQ:
     def mqadmin(self, *arguments: str) -> str:
         """What `mqadmin ARGUMENTS -n NAME_SERVER` prints."""
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="mqadmin-"))
-        command = [java(), *jvm_options(folder, "128m"), "-cp", class_path("rocketmq", self.jars)]
+        command = [java(), *jvm_options(self.jars, folder, "128m")]
         said = subprocess.run(
             [*command, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments, "-n", self.name_server],
             capture_output=True,

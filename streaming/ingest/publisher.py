@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from conf.settings import Kafka
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+
+from conf.settings import Kafka
 from schemas.events import key_of
 from streaming.ingest.topics import client_options
 

@@ -41,16 +41,31 @@ class RocketMQError(RuntimeError):
         self.response_code = response_code
 
 
-def jvm_options(folder: Path, heap: str) -> list[str]:
-    """Options of every RocketMQ JVM of ours: a small heap, and nothing written outside `folder`."""
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5p %logger{{12}} - %m%n</pattern></encoder>
+  </appender>
+  <root level="{level}"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+def jvm_options(jars: Path, folder: Path, heap: str, log_level: str = "OFF") -> list[str]:
+    """Options of every RocketMQ JVM of ours: class path, a small heap, nothing written outside `folder`.
+
+    RocketMQ takes the first rmq.logback.xml of the class path; without ours a client beside the broker's jar
+    would take the broker's, with its forty rolling files.
+    """
+    (folder / "rmq.logback.xml").write_text(_LOGBACK.format(level=log_level))
     return [
+        "-cp",
+        f"{folder}:{class_path('rocketmq', jars)}",
         f"-Xmx{heap}",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         *OPENED_PACKAGES,
         f"-Duser.home={folder}",
-        f"-Drocketmq.log.root={folder}",
-        "-Drocketmq.log.level=WARN",
     ]
 
 
@@ -65,10 +80,11 @@ class RocketMQJvm:
         self.folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-"))
         self._output = (self.folder / "jvm.log").open("wb")
         try:
+            _, path, *options = jvm_options(jars, self.folder, heap)
             port, token, process = launch_gateway(
                 jarpath=str(next(PYSPARK_JARS.glob("py4j-*.jar"))),
-                classpath=class_path("rocketmq", jars),
-                javaopts=jvm_options(self.folder, heap),
+                classpath=path,
+                javaopts=options,
                 java_path=java(),
                 die_on_exit=True,
                 enable_auth=True,

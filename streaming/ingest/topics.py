@@ -5,10 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from conf.settings import Kafka
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from conf.settings import Kafka
 from schemas.events import EVENTS, ROUTES
 
 _PYTHON_NAMES = {

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from conf.settings import Settings
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, Message, Reject, decode_chunk, encode_chunk
@@ -95,7 +96,7 @@ class AssignmentsProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = SparkShardStore(handle)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
+    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
         shard = Shard(key[0], self._shards, self._store, self._rules)
         shard.process([decode_chunk(row.chunk) for row in rows], self._limit)
         yield from pack_rows(shard.rows)

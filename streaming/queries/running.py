@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conf.settings import Settings
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+
+from conf.settings import Settings
 from streaming.queries.rows import Rows, unpack_rows
 from streaming.queries.warehouse import Writer, append_rows
 

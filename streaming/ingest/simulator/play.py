@@ -24,13 +24,15 @@ def play(
     *,
     speed: float | None,
     stop: threading.Event,
+    never_early: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Publish every event and return how many; fewer when `stop` is set.
 
     `speed` 1 is real time, 20 twenty times as fast, None as fast as it goes. It counts from the first event and the
     moment of the call: what lies in the past is not hurried. Everything before a clock event is in Kafka before it.
-    `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError when speed is not above 0.
+    With `never_early` no event is published before its own time: a run that starts in the past catches up, then is
+    live. `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError for a speed of 0 or less.
     """
     if speed is not None and not speed > 0:
         raise ValueError(f"speed = {speed:g} is not above 0")
@@ -43,6 +45,8 @@ def play(
             first_ms = event_time_ms
         if speed is not None:
             early = started + (event_time_ms - first_ms) / 1000 / speed - time.monotonic()
+            if never_early:
+                early = max(early, event_time_ms / 1000 - time.time())
             if early > _SLEEP_FROM_SECONDS:
                 stop.wait(early)
         if stop.is_set():

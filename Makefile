@@ -1,0 +1,46 @@
+# `make` lists the targets. Everything lives in .venv; the JVM's jars in the user's cache.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; give another with make PYTHON=..."; exit 1; }
+	@command -v java >/dev/null || { echo "error: no java on the PATH; install a JDK 17"; exit 1; }
+	@echo "setting up: the virtual environment and its packages (once, 1 to 3 minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --disable-pip-version-check --progress-bar on -e '.[dev]' | grep -E '^(Collecting|Installing|Successfully)' | cut -c1-100
+	@touch $@
+
+setup: $(VENV)/.ready ## virtual environment, packages, and the jars of the demo
+	@$(BIN)/python -m streaming.jars spark kafka
+
+demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it by itself
+	@$(BIN)/balancewatch demo $(ARGS)
+
+test: setup ## all tests, real Kafka and RocketMQ included (about 10 minutes)
+	@$(BIN)/python -m streaming.jars rocketmq
+	@$(BIN)/python -m pytest
+
+test-fast: $(VENV)/.ready ## the rules and contracts: seconds, no JVM
+	@$(BIN)/python -m pytest -m "not spark and not real" -q
+
+lint: $(VENV)/.ready ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.ready ## rewrite the code as ruff formats it
+	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
+
+bench: setup ## throughput, latency and memory on the embedded Kafka (about 5 minutes)
+	@$(BIN)/python -m tests.bench
+
+clean: ## drop what demo and bench left behind
+	@rm -rf .demo .bench .kafka
+
+.PHONY: help setup demo test test-fast lint format bench clean

@@ -1,0 +1,293 @@
+"""The command line. Each command loads the settings, does one thing, and ends with 0 done, 1 failed, 2 wrong usage."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from conf.settings import Settings, SettingsError
+from streaming.jars import JarsError
+from streaming.logs import set_up_logs
+from streaming.stopping import stop_on_signals
+
+app = typer.Typer(
+    help="Says which RocketMQ queues nobody consumes, since when, why, and the one line that fixes it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+BootstrapServers = Annotated[
+    str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
+]
+Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
+Checkpoints = Annotated[
+    Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
+]
+
+
+def load(**flags: dict[str, Any]) -> Settings:
+    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used."""
+    given = {
+        section: {key: value for key, value in keys.items() if value is not None} for section, keys in flags.items()
+    }
+    try:
+        settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
+    except SettingsError as error:
+        fail(str(error), code=2)
+    set_up_logs(settings.log)
+    return settings
+
+
+def fail(reason: str, code: int = 1) -> NoReturn:
+    """Leave with one sentence on stderr."""
+    print(f"error: {reason}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[
+        float | None, typer.Option(help="End after so many seconds of running; without it, Ctrl-C ends.", min=1)
+    ] = None,
+    scenario: Annotated[str, typer.Option(help="Scenario to play; see `balancewatch simulate --list`.")] = "demo",
+    speed: Annotated[float, typer.Option(help="How much faster than life the past is played.", min=0.1)] = 15.0,
+    data_dir: Annotated[Path, typer.Option(help="Folder for Kafka, tables and checkpoints; emptied first.")] = Path(
+        ".demo"
+    ),
+) -> None:
+    """Show it at work: embedded Kafka, a modelled cluster, both queries, each alert as it fires and resolves.
+
+    Example: balancewatch demo --seconds 90
+    """
+    from streaming.demo import run_demo
+    from streaming.ingest.simulator import ScenarioError, load_scenario
+
+    settings = load()
+    try:
+        load_scenario(scenario)
+    except ScenarioError as error:
+        fail(str(error), code=2)
+    if data_dir.exists() and not (data_dir / "kafka").is_dir() and any(data_dir.iterdir()):
+        fail(f"--data-dir {data_dir} is not empty and no demo made it; name another", code=2)
+    _guard(run_demo, settings, stop_on_signals(), data_dir=data_dir, scenario=scenario, speed=speed, seconds=seconds)
+
+
+@app.command()
+def run(
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Work through all that is in Kafka, then stop.")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    bootstrap_servers: BootstrapServers = None,
+    warehouse: Warehouse = None,
+    checkpoints: Checkpoints = None,
+) -> None:
+    """Run both streaming queries: events from Kafka, verdicts and alerts to Delta.
+
+    Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
+
+    Example: balancewatch run --available-now
+    """
+    from streaming.service import Service, progress_logger
+
+    settings = load(
+        kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse, "checkpoints": checkpoints}
+    )
+    _needs_kafka(settings)
+    stop = stop_on_signals()
+
+    def work() -> None:
+        with Service(settings, available_now=available_now, on_rows=progress_logger()) as service:
+            service.wait(stop, seconds)
+
+    _guard(work)
+
+
+@app.command()
+def kafka(
+    port: Annotated[
+        int | None, typer.Option(help="Port on the loopback; without it, a free one.", min=1, max=65535)
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(help="Its data folder; kept for the next start.")] = Path(".kafka"),
+) -> None:
+    """Run the embedded Kafka in the foreground, with the five topics, until Ctrl-C or SIGTERM.
+
+    Prints `bootstrap_servers=HOST:PORT` once it is ready.
+
+    Example: balancewatch kafka --port 9092 --data-dir /var/lib/balancewatch/kafka
+    """
+    from streaming.ingest.embedded_kafka import EmbeddedKafka
+    from streaming.ingest.topics import create_topics
+
+    settings = load()
+    stop = stop_on_signals()
+
+    def work() -> None:
+        broker = EmbeddedKafka(settings.paths.jars, data_dir, port)
+        try:
+            create_topics(
+                settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers, "options": {}})
+            )
+            print(f"bootstrap_servers={broker.bootstrap_servers}", flush=True)
+            while broker.is_alive() and not stop.wait(0.5):
+                pass
+            if not stop.is_set():
+                raise RuntimeError(f"Kafka ended by itself; see {broker.log}")
+        finally:
+            broker.stop()
+
+    _guard(work)
+
+
+@app.command()
+def collect(
+    name_server: Annotated[
+        str | None,
+        typer.Option("--name-server", help="RocketMQ NameServer, host:port;host:port [collector.name_server]"),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Consumer group to read; repeat for more. All without it.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Topic to read; repeat for more. All without it.")
+    ] = None,
+    interval: Annotated[float | None, typer.Option(help="Seconds between the starts of two rounds.", min=0.1)] = None,
+    cluster: Annotated[str | None, typer.Option(help="Name the events carry; RocketMQ's own without it.")] = None,
+    probe: Annotated[
+        bool | None,
+        typer.Option("--probe", help="Send a small message to every broker each round and publish its latency."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="End after so many rounds.", min=1)] = None,
+) -> None:
+    """Read a RocketMQ cluster through its own admin client and publish what each broker says to Kafka.
+
+    Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing --probe
+    """
+    from streaming.ingest.collector import run_collector
+
+    settings = load(
+        kafka={"bootstrap_servers": bootstrap_servers},
+        collector={
+            "name_server": name_server,
+            "groups": group or None,
+            "topics": topic or None,
+            "interval_seconds": interval,
+            "cluster": cluster,
+            "probe": probe,
+        },
+    )
+    _needs_kafka(settings)
+    if not settings.collector.name_server:
+        fail("collector.name_server is empty; give --name-server HOST:PORT", code=2)
+    _guard(run_collector, settings, stop_on_signals(), rounds=rounds)
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[str, typer.Argument(help="A scenario's name, or a TOML file.")] = "demo",
+    list_: Annotated[bool, typer.Option("--list", help="Print the scenarios' names and end.")] = False,
+    bootstrap_servers: BootstrapServers = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 1,
+    speed: Annotated[
+        str, typer.Option(help='1 is real time, 20 is 20 times as fast, "max" as fast as it goes.')
+    ] = "max",
+    seconds: Annotated[
+        float | None, typer.Option(help="Virtual seconds to play; the scenario's own length without it.", min=1)
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="Virtual start, ISO 8601; without it, so that it ends now.")] = None,
+) -> None:
+    """Publish a modelled RocketMQ cluster to Kafka: seeded, in virtual time, at any speed.
+
+    Example: balancewatch simulate twins --bootstrap-servers localhost:9092
+
+    Example: balancewatch simulate slow_broker --speed 20 --seed 7
+    """
+    from streaming.ingest.simulator import scenario_names
+    from streaming.simulate import SimulateError, run_simulation
+
+    if list_:
+        print("\n".join(scenario_names()))
+        return
+    settings = load(kafka={"bootstrap_servers": bootstrap_servers})
+    _needs_kafka(settings)
+    try:
+        _guard(
+            run_simulation,
+            settings,
+            stop_on_signals(),
+            scenario=scenario,
+            seed=seed,
+            speed=speed,
+            seconds=seconds,
+            start=start,
+        )
+    except SimulateError as error:
+        fail(str(error), code=2)
+
+
+@app.command()
+def alerts(
+    current: Annotated[bool, typer.Option("--current", help="Only the newest state of each incident.")] = False,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    kind: Annotated[str | None, typer.Option(help="Only this kind: starved_queue, duplicate_client_id.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only this state: FIRING, RESOLVED.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Print the alerts' transitions from Delta, oldest first; no JVM is started.
+
+    Example: balancewatch alerts --current --state FIRING
+
+    Example: balancewatch alerts --format json --group billing
+    """
+    from streaming.history.alerts import Filter, WarehouseError, read_alerts
+    from streaming.history.printing import print_rows
+
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    settings = load(paths={"warehouse": warehouse})
+    asked = Filter(kind, state.upper() if state else None, cluster, group, topic)
+    try:
+        rows = read_alerts(settings.paths.warehouse, asked, current=current)
+    except WarehouseError as error:
+        fail(str(error))
+    columns = ("changed_at", "state", "kind", "consumer_group", "summary", "advice")
+    print_rows(rows, columns, format_, empty="No alert matches.")  # type: ignore[arg-type]  # checked above
+
+
+def _needs_kafka(settings: Settings) -> None:
+    if not settings.kafka.bootstrap_servers:
+        fail(
+            "kafka.bootstrap_servers is empty; give --bootstrap-servers HOST:PORT or set "
+            "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS (`balancewatch kafka` starts one)",
+            code=2,
+        )
+
+
+def _guard(work: Any, *args: Any, **kwargs: Any) -> None:
+    """Run; what is known to go wrong ends in one sentence and exit code 1."""
+    from streaming.ingest.embedded_kafka import EmbeddedKafkaError
+    from streaming.ingest.publisher import PublishError
+    from streaming.ingest.topics import KafkaUnreachableError
+    from streaming.service import ServiceError
+
+    known = (JarsError, EmbeddedKafkaError, KafkaUnreachableError, PublishError, ServiceError)
+    try:
+        work(*args, **kwargs)
+    except known as error:
+        fail(str(error))
+
+
+def main() -> None:
+    """The `balancewatch` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

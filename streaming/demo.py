@@ -1,0 +1,109 @@
+"""`balancewatch demo`: embedded Kafka, a modelled cluster, both queries, and each alert as it comes."""
+
+import shutil
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from conf.settings import Settings
+from streaming.history.printing import STATE_STYLES
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.ingest.publisher import Publisher, PublishError
+from streaming.ingest.simulator import load_scenario, simulate
+from streaming.ingest.simulator.play import play
+from streaming.queries.rows import Rows
+from streaming.service import Service
+
+PAST_SECONDS = 900
+"""The modelled cluster starts this long ago, plays `speed` times as fast until it is now, then is live."""
+
+
+class AlertPrinter:
+    """Prints each alert row: when, what, and the one line that fixes it. Colours only on a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._lock = threading.Lock()
+        self.seen: dict[str, int] = {}
+
+    def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
+        with self._lock:
+            for row in rows.get("alerts", ()):
+                self._print(row)
+                key = f"{row['kind']} {row['state']}"
+                self.seen[key] = self.seen.get(key, 0) + 1
+
+    def _print(self, row: dict[str, Any]) -> None:
+        at = datetime.fromtimestamp(row["changed_at"] / 1000, UTC).strftime("%H:%M:%S")
+        head = Text.assemble(
+            f"\n{at} UTC  ", (row["state"], STATE_STYLES.get(row["state"], "")), f"  {row['kind']}  {row['severity']}"
+        )
+        if row["suppressed_by"]:
+            head.append(f"  (explained by {row['suppressed_by']})", style="dim")
+        self._console.print(head)
+        width = min(self._console.width, 110) if self._console.is_terminal else 110
+        for text in (row["summary"], *([f"Fix: {row['advice']}"] if row["state"] == "FIRING" else [])):
+            self._console.print(Text(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")))
+
+
+def run_demo(
+    settings: Settings, stop: threading.Event, *, data_dir: Path, scenario: str, speed: float, seconds: float | None
+) -> None:
+    """Run until `stop` is set or `seconds` after the queries started. `data_dir` is emptied first, and left behind."""
+    began = time.monotonic()
+    shutil.rmtree(data_dir, ignore_errors=True)
+    _say(f"1/3  starting the embedded Kafka (data in {data_dir})")
+    kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
+    try:
+        local = Settings.load(
+            kafka={"bootstrap_servers": kafka.bootstrap_servers, "options": {}},
+            paths={
+                "warehouse": data_dir / "warehouse",
+                "checkpoints": data_dir / "checkpoints",
+                "jars": settings.paths.jars,
+            },
+            spark=settings.spark.model_dump(),
+        )
+        _say("2/3  starting Spark and both streaming queries (10 to 30 s)")
+        printer = AlertPrinter()
+        with Service(local, on_rows=printer) as service:
+            _say(
+                f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
+                f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
+            )
+            player = threading.Thread(target=_play, args=(local, scenario, speed, stop), daemon=True)
+            player.start()
+            service.wait(stop, seconds)
+            stop.set()
+            player.join(timeout=10)
+    finally:
+        kafka.stop()
+    counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
+    _say(f"\nended cleanly: {counts}.")
+    _say(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+
+
+def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event) -> None:
+    start_ms = time.time_ns() // 1_000_000 - PAST_SECONDS * 1000
+    try:
+        with Publisher(settings.kafka) as publisher:
+            play(_events(scenario, start_ms), publisher, speed=speed, stop=stop, never_early=True)
+    except PublishError as error:
+        _say(f"the modelled cluster stopped: {error}")
+        stop.set()
+
+
+def _events(scenario: str, start_ms: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    return simulate(load_scenario(scenario), 1, start_ms)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

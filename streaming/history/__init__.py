@@ -1,0 +1,1 @@
+"""Questions to the Delta tables, without a JVM."""

@@ -1,0 +1,168 @@
+"""The collector: rounds of questions to a RocketMQ cluster, published as events, each round ended by a clock event.
+
+What a broker says is only as fresh as the client's last heartbeat, so that is the time heartbeats carry. A round
+whose events Kafka did not take is forgotten and derived anew by the next one: events may come twice, none is lost
+while it is still true, and nothing piles up here.
+"""
+
+import contextlib
+import threading
+import time
+from collections import Counter
+
+import structlog
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never
+from tenacity.wait import wait_random_exponential
+
+from conf.settings import Settings
+from streaming.ingest.publisher import Publisher, PublishError
+from streaming.ingest.reading import Reading
+from streaming.ingest.rocketmq_admin import RocketMQAdmin
+from streaming.ingest.rocketmq_jvm import RocketMQError
+from streaming.ingest.round_events import Memory, clock_event, compute_round
+from streaming.ingest.round_reader import CollectorError, RoundReader
+from streaming.ingest.topics import KafkaUnreachableError, create_topics
+
+START_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 30.0
+DELIVERY_SECONDS = 10.0
+SUMMARY_SECONDS = 600.0
+
+UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
+"""What another try may mend."""
+
+log = structlog.get_logger()
+
+
+class _StoppedError(Exception):
+    """`stop` was set while a round waited to be tried again."""
+
+
+def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
+    """Collect until `stop` is set, or for so many rounds.
+
+    The first round is tried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
+    a later one until it succeeds. CollectorError is raised for settings that cannot work.
+    """
+    if not settings.collector.name_server:
+        raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
+    log.info(
+        "the collector starts",
+        name_server=settings.collector.name_server,
+        interval_seconds=settings.collector.interval_seconds,
+    )
+    with contextlib.closing(_Collector(settings)) as collector, contextlib.suppress(_StoppedError):
+        done = 0
+        while not stop.is_set() and (rounds is None or done < rounds):
+            started = time.monotonic()
+            for attempt in _retrying(stop, START_SECONDS if done == 0 else None):
+                with attempt:
+                    collector.run_round()
+            done += 1
+            took = time.monotonic() - started
+            if took > settings.collector.interval_seconds:
+                log.warning("a round takes longer than collector.interval_seconds", seconds=round(took, 1))
+            if rounds is None or done < rounds:
+                stop.wait(max(0.0, settings.collector.interval_seconds - took))
+        collector.tell_summary()
+
+
+class _Collector:
+    """The connections of a collector and what it remembers between rounds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._admin: RocketMQAdmin | None = None
+        self._reader: RoundReader | None = None
+        self._publisher: Publisher | None = None
+        self._memory = Memory()
+        self._round_time_ms = 0
+        self._published: Counter[str] = Counter()
+        self._missed: Counter[str] = Counter()
+        self._last_summary = time.monotonic()
+
+    def run_round(self) -> None:
+        """Read, publish, and say how far time has come. Raises what UNAVAILABLE lists."""
+        started = time.monotonic()
+        publisher = self._publisher or self._connect_kafka()
+        reading = self._connected_reader().read()
+        if self._admin is None or not self._admin.is_alive():
+            raise RocketMQError("the JVM for RocketMQ ended")
+        read_seconds = time.monotonic() - started
+        self._round_time_ms = max(int(time.time() * 1000), self._round_time_ms)
+        events, memory = compute_round(self._memory, reading, self._round_time_ms)
+        for topic, event in events:
+            publisher.publish(topic, event)
+        publisher.flush()
+        publisher.publish(*clock_event(reading, self._round_time_ms))
+        publisher.flush()
+        self._memory = memory
+        self._count(reading, [topic for topic, _ in events])
+        log.debug(
+            "round",
+            events=len(events),
+            brokers_answered=len(reading.brokers),
+            brokers_asked=len(reading.brokers_asked),
+            read_seconds=round(read_seconds, 3),
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    def tell_summary(self) -> None:
+        """What was published and which brokers were missed since the last summary."""
+        log.info("collected", events=dict(self._published), brokers_missed=dict(self._missed))
+        self._published.clear()
+        self._missed.clear()
+        self._last_summary = time.monotonic()
+
+    def close(self) -> None:
+        if self._reader:
+            self._reader.close()
+        if self._admin:
+            self._admin.close()
+        if self._publisher:
+            self._publisher.close()
+
+    def _connect_kafka(self) -> Publisher:
+        create_topics(self._settings.kafka, wait_seconds=0)
+        self._publisher = Publisher(self._settings.kafka, delivery_seconds=DELIVERY_SECONDS)
+        return self._publisher
+
+    def _connected_reader(self) -> RoundReader:
+        """The reader, with a new JVM when there is none or the last one ended."""
+        if self._admin is not None and self._reader is not None and self._admin.is_alive():
+            return self._reader
+        if self._reader is not None and self._admin is not None:
+            log.warning("the JVM for RocketMQ ended; another is started")
+            self._reader.close()
+            self._admin.close()
+        self._admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
+        self._reader = RoundReader(self._settings.collector, self._admin)
+        return self._reader
+
+    def _count(self, reading: Reading, topics: list[str]) -> None:
+        self._published.update(topics)
+        self._missed.update(set(reading.brokers_asked) - set(reading.brokers))
+        if time.monotonic() - self._last_summary > SUMMARY_SECONDS:
+            self.tell_summary()
+
+
+def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:
+    """Tries with growing, jittered waits, for so many seconds or without end; `stop` ends any wait at once."""
+
+    def sleep(wait_seconds: float) -> None:
+        if stop.wait(wait_seconds):
+            raise _StoppedError
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        wait_seconds = state.next_action.sleep if state.next_action else 0.0
+        log.warning("the round failed", error=str(error), attempt=state.attempt_number, retry_in=round(wait_seconds, 1))
+
+    return Retrying(
+        sleep=sleep,
+        wait=wait_random_exponential(multiplier=1, min=0.2, max=LONGEST_WAIT_SECONDS),
+        stop=stop_never if seconds is None else stop_after_delay(seconds),
+        retry=retry_if_exception_type(UNAVAILABLE),
+        before_sleep=tell,
+        reraise=True,
+    )

@@ -1,0 +1,31 @@
+"""Logs by structlog: for people on a terminal, JSON elsewhere; always on stderr, so stdout stays data."""
+
+import logging
+import sys
+
+import structlog
+
+from conf.settings import Log
+
+
+def set_up_logs(log: Log) -> None:
+    """Set level and format for this process."""
+    is_json = log.format == "json" or (log.format == "auto" and not sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if is_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, log.level)),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kafka").setLevel(logging.ERROR)  # its retries are ours to report
+    logging.getLogger("py4j").setLevel(logging.ERROR)

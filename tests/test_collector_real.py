@@ -1,0 +1,213 @@
+"""The collector against a real NameServer, two brokers, twins, and a Kafka of its own."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from conf.settings import Settings
+from schemas.decode import decode
+from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from streaming.ingest.collector import run_collector
+from streaming.ingest.embedded_kafka import scratch_kafka
+from streaming.ingest.topics import create_topics
+from tests.rocketmq import CLUSTER, Consumer, RocketMQ, rocketmq, wait_for
+
+pytestmark = pytest.mark.real
+
+HEARTBEAT_MS = 2_000
+WAIT_SECONDS = 45.0
+
+
+class Collected:
+    """A running collector, the cluster it reads, and every event it has published."""
+
+    def __init__(self, settings: Settings, cluster: RocketMQ) -> None:
+        self.cluster = cluster
+        self.twins = [self._start("orders_group", "same") for _ in range(2)]
+        self.solo = self._start("billing_group", "solo")
+        self.events: dict[str, list[Any]] = defaultdict(list)
+        self.reasons: list[list[str]] = []
+        self._kafka = KafkaConsumer(
+            *EVENTS, bootstrap_servers=settings.kafka.bootstrap_servers, auto_offset_reset="earliest"
+        )
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(settings,))
+        self._thread.start()
+
+    def find(self, topic: str, **fields: Any) -> list[Any]:
+        """The events of a topic so far whose fields have these values."""
+        self._read()
+        return [e for e in self.events[topic] if all(getattr(e, name) == value for name, value in fields.items())]
+
+    def wait_for(self, topic: str, **fields: Any) -> list[Any]:
+        """As `find`, when there is at least one."""
+        return wait_for(f"{topic} {fields}", lambda: self.find(topic, **fields), WAIT_SECONDS)
+
+    def wait_rounds(self, rounds: int) -> None:
+        """Return when so many more rounds have ended."""
+        target = len(self.find(CLOCKS)) + rounds
+        wait_for("rounds go on", lambda: len(self.find(CLOCKS)) >= target, WAIT_SECONDS)
+
+    def stop(self) -> None:
+        started = time.monotonic()
+        self._stop.set()
+        self._thread.join(30)
+        self._kafka.close()
+        assert not self._thread.is_alive()
+        self.stop_seconds = time.monotonic() - started
+
+    def _start(self, group: str, instance_name: str) -> Consumer:
+        return self.cluster.start_consumer(group, "orders", instance_name, heartbeat_ms=HEARTBEAT_MS)
+
+    def _run(self, settings: Settings) -> None:
+        try:
+            run_collector(settings, self._stop)
+        except BaseException as error:
+            self._error = error
+
+    def _read(self) -> None:
+        assert self._error is None, repr(self._error)
+        for records in self._kafka.poll(timeout_ms=200).values():
+            for record in records:
+                event, reasons = decode(record.topic, record.value, record.timestamp)
+                self.reasons += [reasons] if reasons else []
+                self.events[record.topic].append(event)
+
+
+@pytest.fixture(scope="module")
+def collected() -> Iterator[Collected]:
+    jars = Settings.load().paths.jars
+    with scratch_kafka(jars) as kafka, rocketmq(jars) as cluster:
+        cluster.create_topic("orders")
+        cluster.create_topic("short_lived", queues=1)
+        settings = Settings.load(
+            kafka={"bootstrap_servers": kafka.bootstrap_servers},
+            collector={"name_server": cluster.name_server, "interval_seconds": 1.0, "probe": True, "timeout_ms": 2000},
+        )
+        create_topics(settings.kafka)
+        collected = Collected(settings, cluster)
+        try:
+            yield collected
+        finally:
+            collected.stop()
+
+
+def test_each_broker_tells_both_twins_under_one_client_id(collected: Collected) -> None:
+    client_id = collected.twins[0].client_id
+    for broker_name in ("broker-a", "broker-b"):
+        heartbeats = wait_for(
+            f"twins at {broker_name}",
+            lambda name=broker_name: _twins(collected.find(HEARTBEATS, broker_name=name, client_id=client_id)),
+        )
+        (consumer,) = heartbeats[-1].consumers
+        assert consumer.consumer_group == "orders_group"
+        assert [s.topic for s in consumer.subscriptions] == ["orders"]
+        assert (heartbeats[-1].cluster, heartbeats[-1].language) == (CLUSTER, "JAVA")
+        assert heartbeats[-1].client_version == "5.5.0"
+    ports = {h.client_addr for h in collected.find(HEARTBEATS, client_id=client_id)}
+    assert len(ports) == 4  # two twins, two brokers, four channels
+
+
+def test_strategy_is_learnt_from_the_client(collected: Collected) -> None:
+    def told() -> bool:
+        heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
+        return bool(heartbeats) and heartbeats[-1].consumers[0].strategy == "AVG"
+
+    wait_for("solo's strategy", told, WAIT_SECONDS)
+
+
+def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> None:
+    twin = collected.wait_for(PULLS, client_id=collected.twins[0].client_id)[-1]
+    assert twin.client_addr is None
+    solo = collected.wait_for(PULLS, client_id=collected.solo.client_id, broker_name="broker-b")[-1]
+    heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id, broker_name="broker-b")
+    assert solo.client_addr in {heartbeat.client_addr for heartbeat in heartbeats}
+    assert (solo.topic, solo.consumer_group) == ("orders", "billing_group")
+
+
+def test_twins_leave_the_second_half_to_nobody(collected: Collected) -> None:
+    queues = [f"broker-a:{queue_id}" for queue_id in range(4)]
+    wait_for("both twins settle", lambda: all(twin.queues() == queues for twin in collected.twins), WAIT_SECONDS)
+
+
+def test_an_unchanged_heartbeat_is_said_once(collected: Collected) -> None:
+    collected.wait_rounds(2)
+    said = [
+        (h.broker_name, h.client_addr, h.event_time_ms, repr(h.consumers))
+        for h in collected.find(HEARTBEATS, leaving=None)
+    ]
+    assert len(said) == len(set(said))
+
+
+def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
+    collected.wait_for(HEARTBEATS, client_id=collected.solo.client_id)
+    collected.solo.freeze()
+    frozen_at_ms = int(time.time() * 1000)
+    try:
+        wait_for("five seconds of clock", lambda: _last_clock_ms(collected) > frozen_at_ms + 5_000, WAIT_SECONDS)
+        heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
+        assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + 200  # what was already on its way
+        assert not any(h.leaving for h in heartbeats)
+    finally:
+        collected.solo.thaw()
+
+
+def test_routes_come_at_once_and_a_deleted_topic_comes_empty(collected: Collected) -> None:
+    route = collected.wait_for(ROUTES, topic="orders")[-1]
+    assert [(q.broker_name, q.read_queue_nums) for q in route.queues] == [("broker-a", 4), ("broker-b", 4)]
+    assert [b.broker_ids for b in route.brokers] == [[0], [0]]
+    collected.wait_for(ROUTES, topic="short_lived")
+    collected.cluster.delete_topic("short_lived")
+    collected.wait_for(ROUTES, topic="short_lived", queues=[])
+    topics = {route.topic for route in collected.find(ROUTES)}
+    assert topics == {"orders", "short_lived"}  # nothing of RocketMQ's own, nor the probe
+
+
+def test_the_probe_tells_real_latencies(collected: Collected) -> None:
+    for broker_name in ("broker-a", "broker-b"):
+        latency = collected.wait_for(SEND_LATENCIES, broker_name=broker_name, send_status="SEND_OK")[-1]
+        assert 0 <= latency.latency_ms < 2_000
+        assert not latency.isolation
+
+
+def test_a_consumer_that_stops_leaves_at_each_broker(collected: Collected) -> None:
+    collected.twins[1].stop()
+    for broker_name in ("broker-a", "broker-b"):
+        (leaving,) = collected.wait_for(HEARTBEATS, broker_name=broker_name, leaving=True)
+        assert leaving.client_id == collected.twins[0].client_id
+        assert [consumer.consumer_group for consumer in leaving.consumers] == ["orders_group"]
+
+
+def test_a_killed_broker_is_missing_and_the_round_goes_on(collected: Collected) -> None:
+    collected.cluster.brokers["broker-b"].kill()
+    clock = collected.wait_for(CLOCKS, brokers_answered=["broker-a"])[-1]
+    assert clock.brokers_asked == ["broker-a", "broker-b"]
+    failed = collected.wait_for(SEND_LATENCIES, broker_name="broker-b", isolation=True)[0]
+    assert failed.send_status is None
+    collected.wait_rounds(2)
+    left = collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)
+    assert {heartbeat.client_id for heartbeat in left} == {collected.twins[0].client_id}  # the one that stopped
+
+
+def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> None:
+    collected.wait_rounds(1)
+    assert collected.reasons == []
+    times = [clock.event_time_ms for clock in collected.find(CLOCKS)]
+    assert times == sorted(times)
+    newest = max(times)
+    for topic in EVENTS:
+        assert all(event.event_time_ms <= newest for event in collected.events[topic][:-1])
+
+
+def _last_clock_ms(collected: Collected) -> int:
+    return int(collected.find(CLOCKS)[-1].event_time_ms)
+
+
+def _twins(heartbeats: list[Any]) -> list[Any]:
+    return heartbeats if len({heartbeat.client_addr for heartbeat in heartbeats}) > 1 else []

@@ -1,0 +1,85 @@
+"""A producer's send attempts to one broker, run-length: what the FaultItem rule needs of a batch, and no more.
+
+Consecutive attempts during which the broker stays available, or stays unavailable, become one step; applying the
+steps moves a FaultItem through the same states at the same times as applying every attempt (a property holds it).
+"""
+
+from dataclasses import dataclass, field
+
+from udfs.fault import FaultRules, compute_not_available_duration, rules_of
+from udfs.version import parse_client_version
+
+
+@dataclass(slots=True)
+class Step:
+    """A run of attempts. Quick ones (`is_slow` False) shut nothing out: their starts are 0.
+
+    `first_start_ms` and `start_ms` are FaultItem.startTimestamp after the first and the last attempt.
+    """
+
+    is_slow: bool
+    from_ms: int
+    to_ms: int
+    first_latency_ms: int
+    latency_ms: int
+    isolation: bool
+    reachable: bool
+    first_start_ms: int
+    start_ms: int
+
+
+@dataclass(slots=True)
+class Attempts:
+    """One producer's steps at one broker, oldest first."""
+
+    client_id: str
+    client_version: str
+    steps: list[Step] = field(default_factory=list)
+
+
+class AttemptsBuilder:
+    """Collects attempts as they come. `quick_below_ms` is the lowest latency that shuts a broker out."""
+
+    __slots__ = ("_rules", "_version", "attempts", "last_quick", "quick_below_ms")
+
+    def __init__(self, client_id: str, client_version: str) -> None:
+        self._version = parse_client_version(client_version)
+        self._rules: FaultRules = rules_of(self._version)
+        table = self._rules.latency_table
+        self.quick_below_ms = min(
+            latency
+            for latency, duration in zip(table.latency_max_ms, table.not_available_duration_ms, strict=True)
+            if duration
+        )
+        self.attempts = Attempts(client_id, client_version)
+        self.last_quick: Step | None = None
+
+    def add(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
+        """One attempt. Out of order ones only lengthen a quick run."""
+        is_reachable = reachable or not self._rules.needs_reachable
+        if latency_ms < self.quick_below_ms and not isolation and is_reachable:
+            self._add_quick(time_ms, latency_ms)
+        else:
+            self._add_slow(time_ms, latency_ms, isolation, is_reachable)
+
+    def _add_quick(self, time_ms: int, latency_ms: int) -> None:
+        last = self.last_quick
+        if last is None:
+            last = Step(False, time_ms, time_ms, latency_ms, latency_ms, False, True, 0, 0)
+            self.last_quick = last
+            self.attempts.steps.append(last)
+        elif time_ms >= last.to_ms:
+            last.to_ms, last.latency_ms = time_ms, latency_ms
+
+    def _add_slow(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
+        counted_ms = self._rules.latency_table.isolation_latency_ms if isolation else latency_ms
+        duration_ms = compute_not_available_duration(counted_ms, self._version)
+        start_ms = time_ms + duration_ms if duration_ms or not self._rules.only_extends else 0
+        steps = self.attempts.steps
+        last = steps[-1] if steps and self.last_quick is None else None
+        if last is not None and last.reachable and reachable and last.to_ms <= time_ms < last.start_ms and duration_ms:
+            last.to_ms, last.latency_ms = time_ms, latency_ms
+            last.start_ms = max(last.start_ms, start_ms) if self._rules.only_extends else start_ms
+            return
+        steps.append(Step(True, time_ms, time_ms, latency_ms, latency_ms, isolation, reachable, start_ms, start_ms))
+        self.last_quick = None
