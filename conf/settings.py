@@ -148,4 +148,5 @@ def _sentence(error: dict[str, Any]) -> str:
         return f"{key} is not a setting"
     is_secret = "secret" in key or "options" in key
     value = "" if is_secret or error["type"] == "missing" else f" = {error['input']!r}"
-    return f"{key}{value}: {error['msg'].lower()}"
+    message: str = error["msg"]
+    return f"{key}{value}: {message[0].lower()}{message[1:]}"

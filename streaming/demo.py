@@ -74,7 +74,7 @@ def run_demo(
         )
         _say("2/3  starting Spark and both streaming queries (10 to 30 s)")
         printer = AlertPrinter()
-        with Service(local, on_rows=printer) as service:
+        with Service(local, on_rows=printer, jvm_log=data_dir / "spark.log") as service:
             _say(
                 f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
                 f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."

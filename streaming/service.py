@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -31,11 +32,18 @@ class ServiceError(RuntimeError):
 class Service:
     """The running queries. Use as a context manager: leaving it stops them after their batch in flight."""
 
-    def __init__(self, settings: Settings, *, available_now: bool = False, on_rows: OnRows | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        available_now: bool = False,
+        on_rows: OnRows | None = None,
+        jvm_log: Path | None = None,
+    ) -> None:
         """Start everything. Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had."""
         self._on_rows = on_rows
         create_topics(settings.kafka)
-        self.spark: SparkSession = start_spark(settings)
+        self.spark: SparkSession = start_spark(settings, jvm_log)
         self._keeper = None if available_now else ClockKeeper(settings)
         warehouse = settings.paths.warehouse
         is_spark = settings.queries.delta_writer == "spark"

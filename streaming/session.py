@@ -1,12 +1,17 @@
 """The Spark session, with the settings a measurement showed to matter."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.jars import spark_jars
+
+LOG4J = Path(__file__).parent.parent / "conf" / "log4j2.properties"
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -39,25 +44,47 @@ OPTIONS = {
 }
 
 
-def start_spark(settings: Settings, app_name: str = "balancewatch") -> SparkSession:
+def start_spark(settings: Settings, jvm_log: Path | None = None) -> SparkSession:
     """A session on `spark.master` with our jars. `spark.options` win over what stands here.
 
-    Raises JarsError when the jars cannot be had.
+    With `jvm_log` all that the JVM and its Python workers print goes there, for as long as they live. Raises
+    JarsError when the jars cannot be had.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
     builder = (
-        SparkSession.builder.appName(app_name)
+        SparkSession.builder.appName("balancewatch")
         .master(settings.spark.master)
         .config("spark.jars", jars)
         .config("spark.driver.memory", settings.spark.driver_memory)
-        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
+        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J}")
         .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
         .config("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
     )
     for key, value in {**OPTIONS, **settings.spark.options}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    with _output_to(jvm_log):
+        spark: SparkSession = builder.getOrCreate()
     return spark
+
+
+@contextlib.contextmanager
+def _output_to(path: Path | None) -> Iterator[None]:
+    """File descriptors 1 and 2 go to a file meanwhile: a child process started now keeps it."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+
 from streaming.queries.assignments import TOPICS, pack_batch
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard import Shard

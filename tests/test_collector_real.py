@@ -40,14 +40,15 @@ class Collected:
         self._thread = threading.Thread(target=self._run, args=(settings,))
         self._thread.start()
 
-    def find(self, topic: str, **fields: Any) -> list[Any]:
+    def find(self, kafka_topic: str, **fields: Any) -> list[Any]:
         """The events of a topic so far whose fields have these values."""
         self._read()
-        return [e for e in self.events[topic] if all(getattr(e, name) == value for name, value in fields.items())]
+        wanted = fields.items()
+        return [e for e in self.events[kafka_topic] if all(getattr(e, name) == value for name, value in wanted)]
 
-    def wait_for(self, topic: str, **fields: Any) -> list[Any]:
+    def wait_for(self, kafka_topic: str, **fields: Any) -> list[Any]:
         """As `find`, when there is at least one."""
-        return wait_for(f"{topic} {fields}", lambda: self.find(topic, **fields), WAIT_SECONDS)
+        return wait_for(f"{kafka_topic} {fields}", lambda: self.find(kafka_topic, **fields), WAIT_SECONDS)
 
     def wait_rounds(self, rounds: int) -> None:
         """Return when so many more rounds have ended."""
@@ -178,21 +179,21 @@ def test_the_probe_tells_real_latencies(collected: Collected) -> None:
 
 def test_a_consumer_that_stops_leaves_at_each_broker(collected: Collected) -> None:
     collected.twins[1].stop()
+    client_id = collected.twins[1].client_id
     for broker_name in ("broker-a", "broker-b"):
-        (leaving,) = collected.wait_for(HEARTBEATS, broker_name=broker_name, leaving=True)
-        assert leaving.client_id == collected.twins[0].client_id
+        (leaving,) = collected.wait_for(HEARTBEATS, broker_name=broker_name, client_id=client_id, leaving=True)
         assert [consumer.consumer_group for consumer in leaving.consumers] == ["orders_group"]
 
 
 def test_a_killed_broker_is_missing_and_the_round_goes_on(collected: Collected) -> None:
+    before = len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True))
     collected.cluster.brokers["broker-b"].kill()
     clock = collected.wait_for(CLOCKS, brokers_answered=["broker-a"])[-1]
     assert clock.brokers_asked == ["broker-a", "broker-b"]
     failed = collected.wait_for(SEND_LATENCIES, broker_name="broker-b", isolation=True)[0]
     assert failed.send_status is None
     collected.wait_rounds(2)
-    left = collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)
-    assert {heartbeat.client_id for heartbeat in left} == {collected.twins[0].client_id}  # the one that stopped
+    assert len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)) == before  # nothing is concluded
 
 
 def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> None:

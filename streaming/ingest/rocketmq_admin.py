@@ -122,7 +122,7 @@ class RocketMQAdmin:
     def start_producer(self, group: str) -> str:
         """Start the producer of `send`, once; returns its client id."""
         if self._producer is None:
-            producer = self._rocketmq.client.producer.DefaultMQProducer(group, self._hook())
+            producer = self._rocketmq.client.producer.DefaultMQProducer(group, *self._hook())
             producer.setNamesrvAddr(self._name_server)
             producer.setUseTLS(self._settings.tls)
             producer.setSendMsgTimeout(self._timeout_ms)
@@ -159,19 +159,19 @@ class RocketMQAdmin:
         self.close()
 
     def _make_ext(self) -> Any:
-        ext = self._rocketmq.tools.admin.DefaultMQAdminExt(self._hook(), self._timeout_ms)
+        ext = self._rocketmq.tools.admin.DefaultMQAdminExt(*self._hook(), self._timeout_ms)
         ext.setNamesrvAddr(self._name_server)
         ext.setUseTLS(self._settings.tls)
         return ext
 
-    def _hook(self) -> Any:
-        """The RPC hook that signs requests; None without keys."""
+    def _hook(self) -> tuple[Any, ...]:
+        """The RPC hook that signs requests; nothing without keys, for py4j would take a null for a group's name."""
         access_key = self._settings.acl_access_key.get_secret_value()
         secret_key = self._settings.acl_secret_key.get_secret_value()
         if not access_key:
-            return None
+            return ()
         acl = self._rocketmq.acl.common
-        return acl.AclClientRPCHook(acl.SessionCredentials(access_key, secret_key))
+        return (acl.AclClientRPCHook(acl.SessionCredentials(access_key, secret_key)),)
 
     def _ask(self, method: Any, *arguments: Any) -> Any:
         return msgspec.json.decode(self.jvm.to_json(self.jvm.call(method, *arguments)))

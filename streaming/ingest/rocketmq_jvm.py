@@ -132,6 +132,7 @@ class RocketMQJvm:
     def close(self) -> None:
         """End the process and remove its folder. Safe to call twice."""
         self._gateway.close()
+        self._gateway._gateway_client.is_connected = False  # or each object we drop would look for its JVM
         if self._process.poll() is None:
             self._process.terminate()
             try:

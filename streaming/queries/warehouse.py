@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
@@ -73,6 +74,12 @@ class SparkWriter:
 
     def __init__(self, warehouse: Path | str, spark: SparkSession) -> None:
         self._warehouse, self._spark = warehouse, spark
+        for table in TABLES.values():
+            builder = SparkDeltaTable.createIfNotExists(spark).location(table_path(warehouse, table.name))
+            builder = builder.addColumns(table.schema).comment(table.comment)
+            for key, value in PROPERTIES.items():
+                builder = builder.property(key, value)
+            builder.execute()
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
         (

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -35,7 +36,7 @@ _VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 1.0, -1.0, 0.5, "1", "", [], {}, [None], [1], ["a"], [{}], {"topic": 1},
     2**31 - 1, 2**31, -(2**31) - 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30,
 ]  # fmt: skip
-_anything = st.one_of(st.sampled_from(_VALUES), st.sampled_from(RAW_JSON).map(Raw))
+_anything = st.one_of(st.sampled_from(_VALUES).map(deepcopy), st.sampled_from(RAW_JSON).map(Raw))
 
 
 def events_of(type_: T.DataType, metadata: dict[str, Any] | None = None) -> st.SearchStrategy[Any]:

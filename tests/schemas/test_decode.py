@@ -27,13 +27,13 @@ def agree(topic: str, value: bytes | None) -> bool:
     return event is not None
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(messages())
 def test_msgspec_and_the_walking_contract_accept_exactly_the_same_messages(message: tuple[str, bytes]) -> None:
     agree(*message)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.DataObject) -> None:
     topic = data.draw(st.sampled_from(sorted(EVENTS)))
@@ -46,7 +46,7 @@ def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.Da
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(EVENTS)), st.binary(max_size=40))
 def test_no_bytes_raise(topic: str, value: bytes) -> None:
     assert not agree(topic, value)

@@ -32,7 +32,7 @@ def play(
     `speed` 1 is real time, 20 twenty times as fast, None as fast as it goes. It counts from the first event and the
     moment of the call: what lies in the past is not hurried. Everything before a clock event is in Kafka before it.
     With `never_early` no event is published before its own time: a run that starts in the past catches up, then is
-    live. `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError for a speed of 0 or less.
+    live. `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError for a speed not above 0.
     """
     if speed is not None and not speed > 0:
         raise ValueError(f"speed = {speed:g} is not above 0")

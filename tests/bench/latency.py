@@ -1,0 +1,157 @@
+"""How long after an event its row is in Delta, at 1,000 events/s with both queries running, beside an empty batch."""
+
+import multiprocessing
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from schemas.events import CLOCKS
+from streaming.ingest.publisher import Publisher
+from streaming.queries.rows import Rows
+from streaming.service import Service
+from tests.bench.figures import Percentiles, percentiles_of, phases_of, state_of
+from tests.bench.memory import Memory, MemorySampler
+from tests.bench.pacer import clock, pace
+from tests.bench.scratch import SPARK_LOG, say, scratch
+
+FLOOR_INTERVAL_SECONDS = 1.2
+"""Long enough for a batch to end before the next clock event comes."""
+
+MAX_OFFSETS_PER_TRIGGER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A query's batches in the measured span; ms."""
+
+    count: int
+    events_per_second: float
+    duration_ms: Percentiles
+    phases_ms: dict[str, int]
+    state: dict[str, int]
+
+
+@dataclass(frozen=True)
+class LatencyResult:
+    """ms from an event's creation to the commit of the row it caused.
+
+    flips         a slow attempt → its FaultItem unavailable
+    alerts        the clock event that completes a proof → the alert's FIRING or RESOLVED row
+    floor_ms      a batch that reads one clock event of a cluster nothing is known of, by query
+    """
+
+    events_per_second: float
+    flips: Percentiles
+    alerts: Percentiles
+    floor_ms: dict[str, Percentiles]
+    floor_phases_ms: dict[str, dict[str, int]]
+    batches: dict[str, Batches]
+    memory: Memory
+
+
+class Recorder:
+    """An `on_rows`: keeps when each row was committed, and the event time it tells."""
+
+    def __init__(self) -> None:
+        self.flips: list[tuple[int, int]] = []
+        self.alerts: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        with self._lock:
+            self.flips += [(row["changed_at"], now_ms) for row in rows.get("fault_items", ()) if not row["available"]]
+            self.alerts += [(row["changed_at"], now_ms) for row in rows.get("alerts", ())]
+
+
+def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int) -> LatencyResult:
+    """Start the service, publish for both spans, measure the second; then the floor, with nothing else going on."""
+    recorder = Recorder()
+    with (
+        scratch(MAX_OFFSETS_PER_TRIGGER) as place,
+        MemorySampler() as sampler,
+        Service(place.settings_for("service"), on_rows=recorder, jvm_log=SPARK_LOG) as service,
+    ):
+        settings = place.settings_for("service")
+        process = multiprocessing.get_context("spawn").Process(
+            target=pace, args=(settings.kafka, warm_up_seconds + seconds + 2), daemon=True
+        )
+        process.start()
+        sampler.leave_out(place.kafka.pid, process.pid or 0)
+        try:
+            say(f"latency: warming up for {warm_up_seconds:.0f} s")
+            service.wait(threading.Event(), warm_up_seconds + 2)
+            say(f"latency: measuring for {seconds:.0f} s")
+            from_ms = time.time_ns() // 1_000_000
+            service.wait(threading.Event(), seconds)
+            to_ms = time.time_ns() // 1_000_000
+            process.join(30)
+        finally:
+            process.terminate()
+        service.wait_until_idle(30)
+        live = {query.name: _between(query.recentProgress, from_ms, to_ms) for query in service.queries}
+        say(f"latency: the floor, {floor_events} clock events")
+        floor = _measure_floor(service, settings.kafka, floor_events)
+    span = seconds * 1000
+    return LatencyResult(
+        sum(progress.numInputRows for of_query in live.values() for progress in of_query) / span * 1000,
+        _latencies(recorder.flips, from_ms, to_ms),
+        _latencies(recorder.alerts, from_ms, to_ms),
+        {name: percentiles_of(_durations(of_query)) for name, of_query in floor.items()},
+        {name: phases_of(of_query) for name, of_query in floor.items()},
+        {name: _batches(of_query, seconds) for name, of_query in live.items()},
+        sampler.peak,
+    )
+
+
+def _measure_floor(service: Service, kafka: Any, count: int) -> dict[str, list[Any]]:
+    from_ms = time.time_ns() // 1_000_000
+    with Publisher(kafka) as publisher:
+        for _ in range(count):
+            publisher.publish(CLOCKS, clock("nobody", (), time.time_ns() // 1_000_000))
+            publisher.flush()
+            service.wait(threading.Event(), FLOOR_INTERVAL_SECONDS)
+    return {
+        query.name: [
+            progress
+            for progress in _between(query.recentProgress, from_ms, from_ms + (1 << 40))
+            if progress.numInputRows == 1
+        ]
+        for query in service.queries
+    }
+
+
+def _between(progresses: list[Any], from_ms: int, to_ms: int) -> list[Any]:
+    """Batches triggered in the span that read something."""
+    return [
+        progress
+        for progress in progresses
+        if progress.numInputRows and from_ms <= datetime.fromisoformat(progress.timestamp).timestamp() * 1000 < to_ms
+    ]
+
+
+def _latencies(rows: list[tuple[int, int]], from_ms: int, to_ms: int) -> Percentiles:
+    return percentiles_of(done_ms - event_ms for event_ms, done_ms in rows if from_ms <= event_ms < to_ms)
+
+
+def _durations(progresses: list[Any]) -> list[int]:
+    return [progress.durationMs["triggerExecution"] for progress in progresses]
+
+
+def _batches(progresses: list[Any], seconds: float) -> Batches:
+    read = sum(progress.numInputRows for progress in progresses)
+    return Batches(
+        len(progresses),
+        read / seconds,
+        percentiles_of(_durations(progresses)),
+        phases_of(progresses),
+        state_of(progresses),
+    )
+
+
+def floor_of(result: LatencyResult) -> float:
+    """The median empty batch, of both queries."""
+    return statistics.mean(of_query.p50 for of_query in result.floor_ms.values())

@@ -1,0 +1,90 @@
+"""Logs of the modelled cluster, the ways Kafka and Spark cut them, and rows that can be compared."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.ingest.simulator.truth import Truth
+from tests.replay import messages_of
+from udfs.ownership import queue_order
+
+START = 1_700_000_000_000
+SECOND, MINUTE = 1_000, 60_000
+
+Messages = Sequence[dict[str, Any]]
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@cache
+def log_of(scenario: str, seed: int, duration_ms: int = 10 * MINUTE) -> tuple[tuple[dict[str, Any], ...], Truth]:
+    """The messages of one run, and what was really so."""
+    simulation = Simulation(load_scenario(scenario), seed, START)
+    return tuple(messages_of(simulation.events(duration_ms))), simulation.truth
+
+
+def cut_as_spark_does(messages: Messages, limit: int) -> Iterator[list[dict[str, Any]]]:
+    """Batches as KafkaMicroBatchStream.rateLimit makes them of a backlog.
+
+    Each partition gives its prorated share of maxOffsetsPerTrigger, rounded down, yet one offset at least: small
+    partitions run ahead of large ones, or stay behind, in event time.
+    """
+    backlog: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for message in messages:
+        backlog[message["topic"], message["partition"]].append(message)
+    while total := sum(map(len, backlog.values())):
+        batch = []
+        for place, rest in backlog.items():
+            prorated = limit * len(rest) / total
+            taken = len(rest) if total <= limit else math.ceil(prorated) if prorated < 1 else math.floor(prorated)
+            batch += rest[:taken]
+            backlog[place] = rest[taken:]
+        yield batch
+
+
+def comparable(rows: Rows) -> dict[str, list[str]]:
+    """Rows by table, whatever their order; tables without rows left out."""
+    return {
+        table: sorted(json.dumps(row, sort_keys=True, default=repr) for row in of_table)
+        for table, of_table in rows.items()
+        if of_table and table != "clock_wanted"
+    }
+
+
+def renumbered(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same messages with fresh offsets, in the order given."""
+    offsets: dict[tuple[str, int], int] = defaultdict(int)
+    rows = []
+    for message in messages:
+        place = (message["topic"], message["partition"])
+        rows.append({**message, "offset": offsets[place]})
+        offsets[place] += 1
+    return rows
+
+
+def changed(message: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """The message with other values in its event; None takes the field out."""
+    event = {**json.loads(message["value"]), **fields}
+    event = {name: value for name, value in event.items() if value is not None}
+    return {**message, "value": json.dumps(event).encode(), "ingest_time_ms": event["event_time_ms"]}
+
+
+def event_of(message: dict[str, Any]) -> Any:
+    return json.loads(message["value"])
+
+
+def alerts(rows: Rows, kind: str | None = None) -> list[dict[str, Any]]:
+    """Alert rows in the order they were written, of one kind if it is given."""
+    return [row for row in rows.get("alerts", []) if kind in (None, row["kind"])]
+
+
+def starved_queues(truth: Truth, cause: str) -> dict[str, list[str]]:
+    """Consumer group to the queues that really starved for this cause, sorted as alerts sort them."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in truth:
+        if one.cause == cause:
+            found[one.consumer_group].add(f"{one.mq.broker_name}:{one.mq.queue_id}")
+    return {group: sorted(queues, key=queue_order) for group, queues in found.items()}

@@ -1,0 +1,217 @@
+"""The whole stream on a real Kafka and real Delta tables: replays, quarantine, a kill -9, and the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from conf.settings import Settings
+from schemas.events import CLOCKS, EVENTS, PULLS, SEND_LATENCIES
+from streaming.history.alerts import Filter, read_alerts
+from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.ingest.publisher import Publisher
+from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.ingest.simulator.play import play
+from streaming.service import Service
+from tests.conftest import settings_for
+from tests.replay import messages_of, replay
+
+pytestmark = [pytest.mark.spark, pytest.mark.real]
+
+SECONDS = 470
+START_MS = 1_750_000_000_000
+SAMPLES = Path(__file__).parent.parent / "schemas" / "samples"
+
+Log = list[tuple[str, dict[str, Any]]]
+Story = dict[str, list[tuple[str, int, list[str]]]]
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    """Twins appear, starve five queues, and one of them leaves."""
+    return list(Simulation(load_scenario("twins"), 3, START_MS).events(SECONDS * 1000))
+
+
+@pytest.fixture(scope="module")
+def told(log: Log) -> Story:
+    """The incidents the rules themselves tell of this log, without Spark."""
+    return story(replay([messages_of(log)])["alerts"])
+
+
+@pytest.fixture(scope="module")
+def loaded_kafka(log: Log) -> Iterator[EmbeddedKafka]:
+    """A Kafka that holds the log."""
+    with scratch_kafka(Settings.load().paths.jars) as broker:
+        publish(settings_for(broker, Path("unused")), log)
+        yield broker
+
+
+def publish(settings: Settings, log: Log, *, speed: float | None = None) -> None:
+    with Publisher(settings.kafka) as publisher:
+        play(log, publisher, speed=speed, stop=threading.Event())
+
+
+def story(alerts: list[dict[str, Any]]) -> Story:
+    """Incident to its states, with times in ms and queues."""
+    incidents: Story = {}
+    for row in sorted(alerts, key=lambda row: row["changed_at"]):
+        incidents.setdefault(row["incident_id"], []).append((row["state"], row["changed_at"], row["queues"]))
+    return incidents
+
+
+def story_in(settings: Settings) -> Story:
+    rows = DeltaTable(str(settings.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
+    for row in rows:
+        row["changed_at"] = round(row["changed_at"].timestamp() * 1000)
+    return story(rows)
+
+
+def run_all_available(settings: Settings) -> dict[str, int]:
+    """Rows read by each query."""
+    with Service(settings, available_now=True) as service:
+        service.wait(threading.Event())
+        return {q.name: sum(progress.numInputRows for progress in q.recentProgress) for q in service.queries}
+
+
+def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
+    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+) -> None:
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 0})
+    run_all_available(settings)
+    assert [state for states in told.values() for state, _, _ in states] == ["FIRING", "RESOLVED"] * 2
+    assert story_in(settings) == told
+
+
+def test_a_log_cut_into_many_batches_gives_the_same_incidents(
+    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+) -> None:
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 60})
+    run_all_available(settings)
+    batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
+    assert len(batches) > 3
+    assert story_in(settings) == told
+
+
+def test_a_log_played_live_gives_the_same_incidents(
+    kafka: EmbeddedKafka, tmp_path: Path, log: Log, told: Story
+) -> None:
+    settings = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"})
+    with Service(settings) as service:
+        service.wait_until_idle()
+        publish(settings, log, speed=40)
+        service.wait_until_idle()
+    assert story_in(settings) == told
+
+
+def test_a_run_killed_in_the_middle_goes_on_without_losing_or_repeating(
+    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+) -> None:
+    """SIGKILL to the whole process group while batches are written; the next run works through the rest."""
+    settings = settings_for(loaded_kafka, tmp_path)
+    environment = environment_for(settings) | {"BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": "60"}
+    command = [sys.executable, "-m", "streaming.cli", "run", "--available-now"]
+    with (tmp_path / "run.log").open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stderr=output, stdout=output, start_new_session=True)
+    try:
+        wait_for_batch(settings.paths.checkpoints / "assignments" / "commits" / "4", process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert story_in(settings) != told
+    assert subprocess.run(command, env=environment, capture_output=True, timeout=240, check=False).returncode == 0
+    assert story_in(settings) == told
+    rows = read_alerts(settings.paths.warehouse, Filter())
+    keys = [(row["incident_id"], row["state"], row["changed_at"]) for row in rows]
+    assert len(keys) == len(set(keys))
+
+
+def wait_for_batch(marker: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while not marker.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_every_message_is_either_read_as_good_or_quarantined_whole(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    bad = sorted(SAMPLES.glob("bad.*.json"))
+    good = sorted(SAMPLES.glob("good.*.json"))
+    settings = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"})
+    sent: dict[bytes, str] = {}
+    with Service(settings) as service, Publisher(settings.kafka) as publisher:
+        service.wait_until_idle()
+        for path in (*bad, *good):
+            publisher.publish_raw(topic_of(path), b"sample", path.read_bytes())
+        too_large = b'{"cluster": "' + b"x" * (1 << 20) + b'"}'
+        publisher.publish_raw(PULLS, b"sample", too_large)
+        publisher.publish_raw(SEND_LATENCIES, b"sample", None)
+        publisher.flush()
+        sent = {path.read_bytes(): path.name.split(".")[1] for path in bad} | {too_large: "too_large"}
+        service.wait_until_idle()
+        read = {q.name: sum(progress.numInputRows for progress in q.recentProgress) for q in service.queries}
+        assert all(query.isActive for query in service.queries)
+    quarantined = DeltaTable(str(settings.paths.warehouse / "quarantine")).to_pyarrow_table().to_pylist()
+    assert {row["raw"]: row["reasons"][0].split(":")[0] for row in quarantined if row["raw"]} == sent
+    assert len(quarantined) == len(bad) + 2
+    assert len({(row["topic"], row["partition"], row["offset"]) for row in quarantined}) == len(quarantined)
+    clocks = sum(topic_of(path) == CLOCKS for path in (*bad, *good))
+    assert sum(read.values()) - clocks == len(quarantined) + len(good)  # clock events are read by both queries
+
+
+def topic_of(sample: Path) -> str:
+    """good.heartbeats.json and bad.missing_field.pulls.json name their event."""
+    return next(topic for topic in EVENTS if topic.removeprefix("rocketmq.") in sample.name.split("."))
+
+
+def environment_for(settings: Settings) -> dict[str, str]:
+    return os.environ | {
+        "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
+        "BALANCEWATCH_PATHS__WAREHOUSE": str(settings.paths.warehouse),
+        "BALANCEWATCH_PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
+    }
+
+
+def balancewatch(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.cli", *arguments],
+        env=environment_for(settings),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_the_command_line_simulates_runs_and_prints_alerts(tmp_path: Path) -> None:
+    with scratch_kafka(Settings.load().paths.jars) as broker:
+        settings = settings_for(broker, tmp_path)
+        assert balancewatch(settings, "simulate", "twins", "--seed", "5", "--seconds", str(SECONDS)).returncode == 0
+        done = balancewatch(settings, "run", "--available-now")
+        assert done.returncode == 0, done.stderr
+        transitions = json.loads(balancewatch(settings, "alerts", "--format", "json").stdout)
+        current = json.loads(balancewatch(settings, "alerts", "--format", "json", "--current").stdout)
+    assert [row["state"] for row in transitions].count("FIRING") == 2
+    assert {row["kind"]: row["state"] for row in current} == {
+        "duplicate_client_id": "RESOLVED",
+        "starved_queue": "RESOLVED",
+    }
+    duplicate = next(row for row in transitions if row["kind"] == "duplicate_client_id")
+    assert len(duplicate["evidence"]["client_addrs"]) >= 2
+    assert duplicate["evidence"]["client_addrs"][0] in duplicate["summary"]
+
+
+def test_the_spark_writer_appends_the_same_rows_once(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
+    settings = settings_for(loaded_kafka, tmp_path, queries={"delta_writer": "spark"})
+    run_all_available(settings)
+    assert story_in(settings) == told
+    protocol = DeltaTable(str(settings.paths.warehouse / "alerts")).protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)

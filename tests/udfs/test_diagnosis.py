@@ -1,0 +1,112 @@
+"""Why a queue starves and from when on that is certain: one table, then how queues are gathered into one finding."""
+
+from typing import Any
+
+import pytest
+
+from tests.udfs.facts import RULES, at
+from udfs.diagnosis import CAUSES, Evidence, Starvation, diagnose, gather
+from udfs.ownership import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, QueueWatch, Share
+
+NOBODY: frozenset[str] = frozenset()
+
+# Each row: number, reason, verdict, the plan, its second, the last pull, the verdict's second, proven twins, the
+# owner's newest heartbeat, then the cause, since when, and from when on it is certain. The group is watched from 0.
+CASES: list[tuple[Any, ...]] = [
+    (1, "a queue that is pulled", "OK", "A", 0, 100, 0, "", 90, None),
+    (2, "a queue of which nothing is known", "UNKNOWN", "A", 0, None, 0, "", 90, None),
+    (3, "a queue that two pull", "DOUBLED", "A", 0, 100, 0, "", 90, None),
+    (4, "a queue another pulls", "MISPLACED", "-A", 0, 100, 0, "A", 90, None),
+    (5, "a queue that is not judged", "NOT_JUDGED", "-A", 0, None, 0, "A", 90, None),
+    (6, "a proven twin's slot, silent", "STARVED", "-A", 60, 65, 110, "A", 90, ("duplicate_client_id", 65, 110)),
+    (7, "silent before the twin came", "STARVED", "-A", 60, 20, 105, "A", 90, ("duplicate_client_id", 60, 105)),
+    (8, "an unproven twin: never", "STARVED", "-A", 60, 65, 110, "", 90, ("duplicate_client_id", 65, None)),
+    (9, "other twins prove nothing", "STARVED", "-A", 60, 65, 110, "B", 90, ("duplicate_client_id", 65, None)),
+    (10, "not subscribed: after settling", "STARVED", "?A", 60, 65, 110, "", 90, ("member_not_subscribed", 65, 140)),
+    (11, "no members: after settling", "STARVED", "", 60, 50, 105, "", 0, ("group_offline", 60, 140)),
+    (12, "heartbeat 70 s late", "SILENT", "A", 0, 100, 145, "", 90, ("frozen_client", 100, 160)),
+    (13, "heartbeat late before it is silent", "SILENT", "A", 0, 100, 145, "", 60, ("frozen_client", 100, 145)),
+    (14, "heartbeats go on, 120 s without a pull", "SILENT", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
+    (15, "late by the very second pulling stopped", "SILENT", "A", 0, 100, 145, "", 150, ("frozen_client", 100, 220)),
+    (16, "a new owner has 120 s from the plan", "SILENT", "A", 100, 50, 145, "", 180, ("pull_stopped", 50, 220)),
+    (17, "never pulled since it was watched", "SILENT", "A", 0, None, 45, "", 90, ("pull_stopped", 0, 120)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", CASES, ids=[str(row[0]) for row in CASES])
+def test_cause(row: tuple[Any, ...]) -> None:
+    _, reason, verdict, owner, planned, pulled, since, twins, heard, expected = row
+    gaps = {"-": DUPLICATE_CLIENT_ID, "?": MEMBER_NOT_SUBSCRIBED}
+    is_gap = owner[:1] in gaps
+    watch = QueueWatch(
+        last_pull_ms=None if pulled is None else at(pulled),
+        share=Share(None, gaps[owner[0]], owner[1:]) if is_gap else Share(owner or None),
+        share_since_ms=at(planned),
+        verdict=verdict,
+        since_ms=at(since),
+    )
+    found = diagnose(watch, Evidence(frozenset(twins), {"A": at(heard)}), at(0), RULES)
+    if expected is None:
+        assert found is None, reason
+    else:
+        cause, since_s, certain_s = expected
+        client_id = None if cause == "group_offline" else "A"
+        certain_at_ms = None if certain_s is None else at(certain_s)
+        assert found == Starvation(cause, at(since_s), client_id, certain_at_ms), reason
+
+
+def starving(cause: str = "frozen_client", certain: float | None = 0, client_id: str | None = "A") -> Starvation:
+    return Starvation(cause, at(0), client_id, None if certain is None else at(certain))
+
+
+def test_nothing_starves_so_nothing_is_found() -> None:
+    assert gather({}, NOBODY, NOBODY, None, at(0), RULES) is None
+
+
+def test_what_is_not_certain_yet_is_not_found() -> None:
+    assert gather({"a:0": starving(certain=1)}, NOBODY, NOBODY, None, at(0), RULES) is None
+    assert gather({"a:0": starving(certain=None)}, NOBODY, NOBODY, None, at(1000), RULES) is None
+
+
+def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:
+    found = gather({"a:10": starving(), "a:9": starving()}, NOBODY, NOBODY, None, at(0), RULES)
+    assert found is not None
+    assert found.queues == ("a:9", "a:10")
+    assert (found.cause, found.client_id, found.is_ready) == ("frozen_client", "A", True)
+
+
+def test_the_strongest_cause_names_the_finding() -> None:
+    everything = {f"a:{i}": starving(cause, client_id=cause) for i, cause in enumerate(reversed(CAUSES))}
+    found = gather(everything, NOBODY, NOBODY, None, at(0), RULES)
+    assert found is not None
+    assert (found.cause, found.client_id) == ("duplicate_client_id", "duplicate_client_id")
+    assert CAUSES[-1] == "group_offline"
+
+
+def test_queues_about_to_starve_are_waited_for_so_that_the_first_page_lists_all() -> None:
+    certain = {"a:0": starving(certain=10)}
+    for now, is_ready in ((10, False), (89.999, False), (90, True)):
+        found = gather(certain, frozenset({"a:1"}), NOBODY, None, at(now), RULES)
+        assert found is not None
+        assert (found.queues, found.is_ready) == (("a:0",), is_ready)
+
+
+def test_a_queue_that_will_be_certain_later_is_waited_for_too() -> None:
+    found = gather({"a:0": starving(certain=0), "a:1": starving(certain=30)}, NOBODY, NOBODY, None, at(10), RULES)
+    assert found is not None
+    assert (found.queues, found.is_ready) == (("a:0",), False)
+
+
+def test_an_unproven_twins_queue_is_not_waited_for() -> None:
+    found = gather({"a:0": starving(), "a:1": starving(certain=None)}, NOBODY, NOBODY, None, at(10), RULES)
+    assert found is not None
+    assert found.is_ready
+
+
+def test_an_open_incident_holds_its_queues_until_somebody_pulls() -> None:
+    held = gather({}, NOBODY, frozenset({"a:1", "a:0"}), "frozen_client", at(10), RULES)
+    assert held is not None
+    assert (held.cause, held.queues, held.is_ready) == ("frozen_client", ("a:0", "a:1"), False)
+    grown = gather({"a:2": starving()}, NOBODY, frozenset({"a:0"}), "frozen_client", at(10), RULES)
+    assert grown is not None
+    assert grown.queues == ("a:0", "a:2")

@@ -1,0 +1,187 @@
+"""Who should consume a queue, who does, and the verdict: the plan slot by slot, then one table of verdicts."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.udfs.facts import RULES, at, member, puller, route
+from udfs.ownership import (
+    DUPLICATE_CLIENT_ID,
+    HAND_OVER_MS,
+    MEMBER_NOT_SUBSCRIBED,
+    Puller,
+    QueueWatch,
+    Share,
+    judge,
+    observed_owners,
+    observed_pullers,
+    plan,
+    queue_order,
+    reference_view,
+    sort_client_ids,
+    strategy_of,
+)
+
+
+def planned(queues: int, ids: str, strategy: str = "AVG", **topics: list[str]) -> list[str]:
+    """Each queue's owner; `-A` a slot lost to twin A, `?B` a slot of B, who does not subscribe."""
+    members = [member(name, f"h{i}:1", topics=topics.get(name, ["orders"])) for i, name in enumerate(ids)]
+    marks = {DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
+    return [
+        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
+        for share in plan("g", route(queues), members, strategy).values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("queues", "ids", "strategy", "owners"),
+    [
+        (8, "AB", "AVG", "A A A A B B B B"),
+        (8, "BA", "AVG", "A A A A B B B B"),
+        (8, "AAB", "AVG", "A A A -A -A -A B B"),
+        (16, "AAB", "AVG", "A A A A A A -A -A -A -A -A B B B B B"),
+        (8, "AA", "AVG", "A A A A -A -A -A -A"),
+        (8, "ABB", "AVG", "A A A B B B -B -B"),
+        (8, "AAAB", "AVG", "A A -A -A -A -A B B"),
+        (8, "AABB", "AVG", "A A -A -A B B -B -B"),
+        (8, "AAB", "AVG_BY_CIRCLE", "A -A B A -A B A -A"),
+        (8, "AB", "AVG_BY_CIRCLE", "A B A B A B A B"),
+        (1, "AA", "AVG", "A"),
+        (2, "ABCD", "AVG", "A B"),
+    ],
+)
+def test_twins_starve_exactly_their_later_slots(queues: int, ids: str, strategy: str, owners: str) -> None:
+    assert planned(queues, ids, strategy) == owners.split()
+
+
+def test_a_member_that_does_not_subscribe_takes_a_slot_all_the_same() -> None:
+    assert planned(8, "ABC", B=["payments"]) == ["A", "A", "A", "?B", "?B", "?B", "C", "C"]
+
+
+def test_a_topic_without_readable_queues_has_an_empty_plan() -> None:
+    assert plan("g", route(8, perm=2), [member("A")], "AVG") == {}
+    assert plan("g", route(0), [member("A")], "AVG") == {}
+
+
+def test_a_group_without_members_gives_every_queue_to_nobody() -> None:
+    assert set(plan("g", route(4), [], "AVG").values()) == {Share(None)}
+
+
+def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:
+    with pytest.raises(ValueError, match="CONFIG"):
+        plan("g", route(4), [member("A", strategy="CONFIG")], "AVG")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.text("ABCDE", min_size=1, max_size=12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
+def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: int, ids: str, strategy: str) -> None:
+    owners = planned(queues, ids, strategy)
+    assert len(owners) == queues
+    lost = {owner[1:] for owner in owners if owner.startswith("-")}
+    assert lost <= {name for name in ids if ids.count(name) > 1}
+    assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
+
+
+def test_client_ids_sort_as_java_sorts_them() -> None:
+    assert sort_client_ids(["b", "a", "\U0001f600", "\uff21", "a"]) == ["a", "a", "b", "\U0001f600", "\uff21"]
+
+
+def test_the_strategy_most_members_report_is_the_groups() -> None:
+    told = [member("A", strategy=name) for name in ("AVG_BY_CIRCLE", "AVG_BY_CIRCLE", "AVG", None, None, None)]
+    assert strategy_of(told, "AVG") == "AVG_BY_CIRCLE"
+    assert strategy_of(told[1:3], "AVG_BY_CIRCLE") == "AVG"
+    assert strategy_of(told[3:], "AVG_BY_CIRCLE") == "AVG_BY_CIRCLE"
+
+
+def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() -> None:
+    one, two = {"h1:1": member("A")}, {"h1:2": member("A"), "h2:2": member("B")}
+    views = {"broker-a": one, "broker-b": two, "broker-c": {**two, "h3:3": member("C")}}
+    assert reference_view(views, {"broker-a", "broker-b"}) == two
+    assert reference_view({"broker-b": two, "broker-a": two | {}}, {"broker-a", "broker-b"}) == two
+    assert reference_view(views, {"broker-d"}) is None
+
+
+# The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),
+# the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.
+# Watched since 0, planned since 0; a pull counts for 45 s.
+A, B, C = "A", "B", "C"
+TWIN_SLOT = Share(None, DUPLICATE_CLIENT_ID, A)
+VERDICTS: list[tuple[Any, ...]] = [
+    (1, "its owner pulls", A, [(A, 0, 100)], 100, 100, [], True, "OK"),
+    (2, "its owner pulled 44.9 s ago", A, [(A, 0, 55.1)], 55.1, 100, [], True, "OK"),
+    (3, "a puller nobody can name may be the owner", A, [(None, 0, 100)], 100, 100, [], True, "OK"),
+    (4, "another view gives it to the puller", A, [(B, 0, 100)], 100, 100, [B], True, "OK"),
+    (5, "another than the owner pulls", A, [(B, 0, 100)], 100, 100, [], True, "MISPLACED"),
+    (6, "somebody pulls what the plan gives nobody", TWIN_SLOT, [(B, 0, 100)], 100, 100, [], True, "MISPLACED"),
+    (7, "hand-over: the old owner's last poll ends late", B, [(A, 0, 90), (B, 65, 100)], 100, 100, [], True, "OK"),
+    (8, "side by side for longer than a hand-over", A, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLED"),
+    (9, "side by side by 30 s exactly", A, [(A, 0, 100), (B, 70, 100)], 100, 100, [], True, "OK"),
+    (10, "side by side, planned for neither", C, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLED"),
+    (11, "its owner is silent for 45 s", A, [], 55, 100, [], True, "SILENT"),
+    (12, "not yet 45 s", A, [], 56, 100, [], True, "UNKNOWN"),
+    (13, "its owner never pulled, others of the group do", A, [], None, 100, [], True, "SILENT"),
+    (14, "nothing was ever seen to pull in the group", A, [], None, 100, [], False, "UNKNOWN"),
+    (15, "a twin's later slot", TWIN_SLOT, [], None, 100, [], True, "STARVED"),
+    (16, "a twin's later slot needs no pulls to be known", TWIN_SLOT, [], None, 100, [], False, "STARVED"),
+    (17, "a twin's later slot, pulled just now", TWIN_SLOT, [], 60, 100, [], True, "UNKNOWN"),
+    (18, "nobody's, and the group did pull once", Share(None), [], None, 100, [], True, "STARVED"),
+    (19, "nobody's, and nothing was ever seen of the group", Share(None), [], None, 100, [], False, "UNKNOWN"),
+    (20, "watched for less than 45 s", A, [], None, 44, [], True, "UNKNOWN"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", VERDICTS, ids=[str(row[0]) for row in VERDICTS])
+def test_verdict(row: tuple[Any, ...]) -> None:
+    _, reason, owner, pulls, last_pull, now, others, has_pulls, verdict = row
+    watch = QueueWatch(
+        last_pull_ms=None if last_pull is None else at(last_pull),
+        share=owner if isinstance(owner, Share) else Share(owner),
+        share_since_ms=at(0),
+    )
+    pullers = [
+        Puller(None, "h0:1", at(first), at(last)) if name is None else puller(name, first, last)
+        for name, first, last in pulls
+    ]
+    found = judge(watch, pullers, set(others), watched_since_ms=at(0), has_pulls=has_pulls, now_ms=at(now), rules=RULES)
+    assert found == verdict, reason
+
+
+def test_a_new_plan_gives_its_owner_45_seconds_to_pull() -> None:
+    watch = QueueWatch(last_pull_ms=at(0), share=Share(A), share_since_ms=at(60))
+    verdicts = [
+        judge(watch, [], set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(now), rules=RULES)
+        for now in (104.999, 105)
+    ]
+    assert verdicts == ["UNKNOWN", "SILENT"]
+
+
+def test_twins_pulling_their_shared_slot_are_doubled() -> None:
+    watch = QueueWatch(share=Share(A))
+    both = [puller(A, 0, 100, "h1:1"), puller(A, 10, 100, "h2:1")]
+    assert judge(watch, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES) == "DOUBLED"
+
+
+def test_doubled_begins_just_beyond_a_hand_over() -> None:
+    watch, hand_over = QueueWatch(share=Share(A)), HAND_OVER_MS / 1000
+    for overlap, verdict in ((hand_over, "OK"), (hand_over + 0.001, "DOUBLED")):
+        both = [puller(A, 0, 50), puller(B, 50 - overlap, 60)]
+        found = judge(watch, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(60), rules=RULES)
+        assert found == verdict
+
+
+def test_a_puller_is_observed_for_45_seconds() -> None:
+    watch = QueueWatch(pullers={"A:1": puller(A, 0, 55), "B:1": puller(B, 0, 56)})
+    assert [one.client_id for one in observed_pullers(watch, at(100), 45_000)] == [B]
+
+
+def test_observed_owners_are_ids_with_addresses_only_where_an_id_is_not_enough() -> None:
+    assert observed_owners([puller(B, 0, 1), puller(A, 0, 1)]) == [A, B]
+    assert observed_owners([puller(A, 0, 1, "h1:1"), puller(A, 0, 1, "h2:1")]) == ["A at h1:1", "A at h2:1"]
+    assert observed_owners([Puller(None, "h1:1", 0, 1)]) == ["h1:1"]
+    assert observed_owners([Puller(None, None, 0, 1)]) == ["unknown"]
+
+
+def test_queue_names_sort_by_broker_and_then_number() -> None:
+    assert sorted(["b:2", "b:10", "a:3", "a:b:0"], key=queue_order) == ["a:3", "a:b:0", "b:2", "b:10"]
