@@ -5,6 +5,7 @@ so a default cannot exist twice.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,9 @@ from pydantic_settings import (
 )
 
 DEFAULTS = Path(__file__).with_name("balancewatch.toml")
+
+_HIDDEN = re.compile(r"secret|access_key|options")
+"""Keys whose values may be a secret: no message shows them."""
 
 Milliseconds = Annotated[int, Field(gt=0)]
 
@@ -47,7 +51,7 @@ class Spark(_Section):
     master: str
     driver_memory: Annotated[str, Field(pattern=r"^\d+[kmgKMG]$")]
     shuffle_partitions: Annotated[int, Field(ge=1)]
-    options: dict[str, str]
+    options: dict[str, str] = Field(repr=False)  # may hold the keys of an object store
 
 
 class Queries(_Section):
@@ -146,7 +150,7 @@ def _sentence(error: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key} is not a setting"
-    is_secret = "secret" in key or "options" in key
-    value = "" if is_secret or error["type"] == "missing" else f" = {error['input']!r}"
+    is_shown = not _HIDDEN.search(key) and error["type"] not in ("missing", "model_type", "model_attributes_type")
+    value = f" = {error['input']!r}" if is_shown else ""
     message: str = error["msg"]
     return f"{key}{value}: {message[0].lower()}{message[1:]}"

@@ -20,27 +20,38 @@ _ATOMS: dict[type[T.DataType], Any] = {
 _BITS: dict[type[T.DataType], int] = {T.IntegerType: 31, T.LongType: 63}
 
 
-def _python_type(type_: T.DataType, name: str, minimum: int | None = None) -> Any:
+def _python_type(type_: T.DataType, name: str, minimum: int | None = None, only_listed: bool = False) -> Any:
     if isinstance(type_, T.ArrayType):
-        return list[_python_type(type_.elementType, name)]  # type: ignore[misc]  # a type made at run time
+        return list[_python_type(type_.elementType, name, None, only_listed)]  # type: ignore[misc]  # a type made at run time
     if isinstance(type_, T.StructType):
-        return struct_of(type_, name)
+        return struct_of(type_, name, only_listed=only_listed)
     if minimum is not None:
         return Annotated[int, msgspec.Meta(ge=minimum, le=(1 << _BITS[type(type_)]) - 1)]
     return _ATOMS[type(type_)]
 
 
-def struct_of(schema: T.StructType, name: str) -> type[msgspec.Struct]:
-    """A frozen msgspec struct with the fields of `schema`; nullable ones default to None."""
+def struct_of(schema: T.StructType, name: str, *, only_listed: bool = False) -> type[msgspec.Struct]:
+    """A frozen msgspec struct with the fields of `schema`; nullable ones default to None.
+
+    Other fields are skipped unread, or with `only_listed` refused.
+    """
     required, optional = [], []
     for field in schema.fields:
-        type_ = _python_type(field.dataType, f"{name}_{field.name}", field.metadata.get("minimum"))
+        type_ = _python_type(field.dataType, f"{name}_{field.name}", field.metadata.get("minimum"), only_listed)
         if field.nullable:
             optional.append((field.name, type_ | None, None))
         else:
             required.append((field.name, type_))
-    return msgspec.defstruct(name, [*required, *optional], frozen=True, gc=False, kw_only=True)
+    return msgspec.defstruct(
+        name, [*required, *optional], frozen=True, gc=False, kw_only=True, forbid_unknown_fields=only_listed
+    )
 
+
+LISTED_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    topic: msgspec.json.Decoder(struct_of(schema, topic.replace(".", "_"), only_listed=True))
+    for topic, schema in EVENTS.items()
+}
+"""Topic to a decoder that refuses unlisted fields too: what it accepts needs no further look but at its time."""
 
 DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     topic: msgspec.json.Decoder(struct_of(schema, topic.replace(".", "_"))) for topic, schema in EVENTS.items()
@@ -53,19 +64,26 @@ def decode(topic: str, value: bytes | None, ingest_time_ms: int) -> tuple[Any, l
 
     `ingest_time_ms` is the Kafka record's timestamp.
     """
-    event = None
     if value is not None and len(value) <= MAX_BYTES:
         try:
-            event = DECODERS[topic].decode(value)
+            event = LISTED_DECODERS[topic].decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-        else:
-            if _has_plain_rest(value) and not is_time_ahead(event.event_time_ms, ingest_time_ms):
-                return event, []
+            return _decode_carefully(topic, value, ingest_time_ms)
+        if not is_time_ahead(event.event_time_ms, ingest_time_ms):
+            return event, []
+    return None, find_reasons(value, EVENTS[topic], ingest_time_ms)
+
+
+def _decode_carefully(topic: str, value: bytes, ingest_time_ms: int) -> tuple[Any, list[str]]:
+    """A message with unlisted fields, or a bad one."""
+    try:
+        event = DECODERS[topic].decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None, find_reasons(value, EVENTS[topic], ingest_time_ms) or ["not_json"]
+    if _has_plain_rest(value) and not is_time_ahead(event.event_time_ms, ingest_time_ms):
+        return event, []
     reasons = find_reasons(value, EVENTS[topic], ingest_time_ms)
-    if event is None or reasons:
-        return None, reasons or ["not_json"]
-    return event, []
+    return (None, reasons) if reasons else (event, [])
 
 
 def _has_plain_rest(value: bytes) -> bool:

@@ -16,7 +16,7 @@ from streaming.clock_keeper import ClockKeeper
 from streaming.ingest.topics import create_topics
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows
-from streaming.queries.running import OnRows, start_query
+from streaming.queries.running import OnRows, RunningQuery, start_query
 from streaming.queries.warehouse import DeltalakeWriter, SparkWriter, Writer
 from streaming.session import start_spark
 
@@ -48,7 +48,7 @@ class Service:
         warehouse = settings.paths.warehouse
         is_spark = settings.queries.delta_writer == "spark"
         writer: Writer = SparkWriter(warehouse, self.spark) if is_spark else DeltalakeWriter(warehouse)
-        self.queries: list[StreamingQuery] = [
+        self._running: list[RunningQuery] = [
             start_query(
                 query.NAME,
                 query.start_dataframe(self.spark, settings),
@@ -61,6 +61,11 @@ class Service:
         ]
         if self._keeper is not None:
             self._keeper.start()
+
+    @property
+    def queries(self) -> list[StreamingQuery]:
+        """Spark's handles of the queries."""
+        return [running.query for running in self._running]
 
     def _hear(self, name: str, batch_id: int, rows: Rows) -> None:
         if self._keeper is not None:
@@ -91,9 +96,9 @@ class Service:
     def close(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        for query in self.queries:
-            if query.isActive:
-                query.stop()
+        for running in self._running:
+            if running.query.isActive:
+                running.stop()
         self.spark.stop()
 
     def __enter__(self) -> "Service":

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,8 +66,11 @@ def start_spark(settings: Settings, jvm_log: Path | None = None) -> SparkSession
     )
     for key, value in {**OPTIONS, **settings.spark.options}.items():
         builder = builder.config(key, value)
+    interrupt = signal.getsignal(signal.SIGINT)
     with _output_to(jvm_log):
         spark: SparkSession = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
     return spark
 
 

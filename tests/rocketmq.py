@@ -210,7 +210,6 @@ class RocketMQ:
             "maxIndexNum": 4000,
             "maxHashSlotNum": 1000,
             "diskMaxUsedSpaceRatio": 99,
-            "timerWheelEnable": "false",
             "registerNameServerPeriod": 10_000,
         }
         config = self.folder / f"{broker_name}.properties"
@@ -266,13 +265,13 @@ class RocketMQ:
         return self.mqadmin("consumerStatus", "-g", group)
 
     def stop(self) -> None:
-        """End every process that was started here."""
+        """End every process that was started here; the data is thrown away, so nobody is asked to save it."""
         for consumer in self._consumers:
             consumer.jvm.close()
         if self._admin:
             self._admin.close()
         for server in [*self.brokers.values(), *([self.namesrv] if hasattr(self, "namesrv") else [])]:
-            server.stop()
+            server.kill()
 
     def _registered(self) -> set[str]:
         assert self._admin

@@ -181,7 +181,7 @@ def test_a_consumer_that_stops_leaves_at_each_broker(collected: Collected) -> No
     collected.twins[1].stop()
     client_id = collected.twins[1].client_id
     for broker_name in ("broker-a", "broker-b"):
-        (leaving,) = collected.wait_for(HEARTBEATS, broker_name=broker_name, client_id=client_id, leaving=True)
+        leaving = collected.wait_for(HEARTBEATS, broker_name=broker_name, client_id=client_id, leaving=True)[-1]
         assert [consumer.consumer_group for consumer in leaving.consumers] == ["orders_group"]
 
 

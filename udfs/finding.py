@@ -6,6 +6,7 @@ from typing import Any
 from udfs import prose
 from udfs.alert import Finding, Incident
 from udfs.diagnosis import FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starvation, StarvedTopic, diagnose, gather
+from udfs.hearing import Hearing
 from udfs.membership import Membership, Twins
 from udfs.ownership import (
     DUPLICATE_CLIENT_ID,
@@ -62,7 +63,9 @@ def find_duplicates(state: GroupState, twins: list[Twins]) -> dict[str, Finding]
     return findings
 
 
-def find_starved(state: GroupState, evidence: Evidence, now_ms: int, rules: Rules) -> dict[str, Finding]:
+def find_starved(
+    state: GroupState, evidence: Evidence, hearing: Hearing, now_ms: int, rules: Rules
+) -> dict[str, Finding]:
     """A finding a topic with starved queues, by `starved_queue TOPIC`.
 
     A queue of the open incident stays in it until somebody pulls: a new plan alone ends nothing.
@@ -74,7 +77,7 @@ def find_starved(state: GroupState, evidence: Evidence, now_ms: int, rules: Rule
         starvations = {
             name: starvation
             for name, watch in watched.queues.items()
-            if (starvation := diagnose(watch, evidence, watched_since_ms, rules))
+            if (starvation := diagnose(watch, evidence, max(watched_since_ms, _heard_ms(hearing, name)), rules))
         }
         starved = gather(
             starvations,
@@ -87,6 +90,10 @@ def find_starved(state: GroupState, evidence: Evidence, now_ms: int, rules: Rule
         if starved is not None:
             findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(state, topic, watched, starved)
     return findings
+
+
+def _heard_ms(hearing: Hearing, queue: str) -> int:
+    return hearing.heard_since_ms(queue_order(queue)[0]) or 0
 
 
 def _shares_out(membership: Membership, client_id: str) -> bool:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from udfs.alert import Finding, Transition, advance
 from udfs.diagnosis import Evidence
 from udfs.finding import find_duplicates, find_starved
+from udfs.hearing import Hearing
 from udfs.membership import Change, Membership
 from udfs.ownership import DUPLICATE_CLIENT_ID
 from udfs.route import Route
 from udfs.rules import PULL_MAX_IDLE_MS, Rules
-from udfs.verdict import OwnershipRow, judge_topic, replan
+from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic, replan
 from udfs.watch import GroupState
 
 UNHEARD_LOOK_MS = 30_000
@@ -31,24 +32,22 @@ class Outcome:
     due_ms: int | None
 
 
-def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, unheard: frozenset[str], rules: Rules) -> Outcome:
-    """Look at the group as of `now_ms`. `unheard` are brokers that were asked and did not answer."""
-    changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, unheard))
+def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: Hearing, rules: Rules) -> Outcome:
+    """Look at the group as of `now_ms`."""
+    changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard))
     if changes or state.is_stale:
         replan(state, routes, now_ms, rules)
     ownership = [
         row
         for topic in sorted(state.topics)
         if topic in routes
-        for row in judge_topic(state, topic, routes[topic], now_ms, rules)
+        for row in judge_topic(state, topic, routes[topic], hearing, now_ms, rules)
     ]
-    for topic in [name for name, watched in state.topics.items() if not watched.is_shared]:
-        if not any(watch.pullers for watch in state.topics[topic].queues.values()):
-            del state.topics[topic]
+    forget_idle_topics(state, routes, now_ms, rules)
     twins = state.membership.twins()
     evidence = Evidence(frozenset(twin.client_id for twin in twins), _newest_heartbeats(state.membership))
     transitions = list(_step(state, DUPLICATE_CLIENT_ID, find_duplicates(state, twins), now_ms))
-    transitions += _step(state, "starved_queue", find_starved(state, evidence, now_ms, rules), now_ms)
+    transitions += _step(state, "starved_queue", find_starved(state, evidence, hearing, now_ms, rules), now_ms)
     return Outcome(changes, ownership, transitions, _due_ms(state, now_ms, rules))
 
 

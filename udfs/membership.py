@@ -67,6 +67,11 @@ class Member:
     is_judged: bool
     first_heartbeat_ms: int
     last_heartbeat_ms: int
+    has_told_topics: bool = True
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
+        return topic in self.topics or not self.has_told_topics
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ class Membership:
             known.first_heartbeat_ms = min(known.first_heartbeat_ms, now_ms)
             if is_newer:
                 known.topics = known.topics if heartbeat.without_sub else topics
+                known.has_told_topics = known.has_told_topics or not heartbeat.without_sub
                 known.strategy = consumer.strategy or known.strategy
             return None
         view[addr] = Member(
@@ -122,8 +128,18 @@ class Membership:
             is_judged(consumer),
             now_ms,
             now_ms,
+            has_told_topics=not heartbeat.without_sub,
         )
         return Change(heartbeat.broker_name, view[addr], JOINED, now_ms)
+
+    def displace(self, heartbeat: Heartbeat) -> Change | None:
+        """Another ClientId on a channel we know: the port was used again, and who had it has left."""
+        view = self.views.get(heartbeat.broker_name, {})
+        known = view.get(heartbeat.client_addr)
+        if known is None or known.client_id == heartbeat.client_id or known.last_heartbeat_ms > heartbeat.event_time_ms:
+            return None
+        self._drop(heartbeat.broker_name, heartbeat.client_addr)
+        return Change(heartbeat.broker_name, known, LEFT, heartbeat.event_time_ms)
 
     def unregister(self, broker_name: str, client_addr: str, at_ms: int) -> Change | None:
         """UNREGISTER_CLIENT, or a closed channel: it leaves this broker's view at once."""

@@ -108,7 +108,7 @@ def plan(consumer_group: str, route: Route, members: Sequence[Member], default_s
         return {queue_name(queue): Share(None) for queue in queues}
     slots = [f"{index:06d}" for index in range(len(cid_all))]
     first_slot = {client_id: slot for slot, client_id in zip(reversed(slots), reversed(cid_all), strict=True)}
-    subscribers = {member.client_id for member in members if route.topic in member.topics}
+    subscribers = {member.client_id for member in members if member.subscribes(route.topic)}
     strategy = strategy_of(members, default_strategy)
     shares: dict[str, Share] = {}
     for slot, taken in allocate_all(strategy, consumer_group, queues, slots).items():

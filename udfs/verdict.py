@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from udfs.hearing import Hearing
 from udfs.membership import Membership
 from udfs.ownership import (
     NOT_JUDGED,
+    UNKNOWN,
     QueueWatch,
     Share,
     judge,
@@ -36,10 +38,12 @@ class OwnershipRow:
 def replan(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> None:
     """Recompute who should own each queue, from the members and routes as they are."""
     members = [member for _, member in state.membership.members()]
-    for topic in sorted({topic for member in members if member.is_judged for topic in member.topics}):
+    told = {topic for member in members if member.is_judged for topic in member.topics}
+    untold = state.topics.keys() if any(member.is_judged and not member.has_told_topics for member in members) else ()
+    for topic in sorted({*told, *untold}):
         state.topics.setdefault(topic, TopicWatch(now_ms)).is_shared = True
     for topic, watched in list(state.topics.items()):
-        is_subscribed = any(topic in member.topics for member in members)
+        is_subscribed = any(member.subscribes(topic) for member in members)
         if watched.is_shared and members and not is_subscribed:
             del state.topics[topic]  # the group gave the topic up
         elif (route := routes.get(topic)) is not None:
@@ -61,10 +65,16 @@ def _replan_topic(state: GroupState, watched: TopicWatch, route: Route, now_ms: 
             watch.share, watch.share_since_ms = share, now_ms
 
 
-def judge_topic(state: GroupState, topic: str, route: Route, now_ms: int, rules: Rules) -> Iterator[OwnershipRow]:
-    """Judge each queue of one topic; yield those whose owners or verdict changed."""
+def judge_topic(
+    state: GroupState, topic: str, route: Route, hearing: Hearing, now_ms: int, rules: Rules
+) -> Iterator[OwnershipRow]:
+    """Judge each queue of one topic; yield those whose owners or verdict changed.
+
+    A queue that nobody is seen to pull is UNKNOWN while its broker is not heard, and its silence counts from when
+    the broker is heard again.
+    """
     watched = state.topics[topic]
-    subscribers = [member for _, member in state.membership.members() if topic in member.topics]
+    subscribers = [member for _, member in state.membership.members() if member.subscribes(topic)]
     is_judged = watched.is_shared and all(member.is_judged for member in subscribers)
     other_plans = _other_plans(state, route, rules) if is_judged else []
     watched_since_ms = max(state.watched_since_ms, watched.watched_since_ms)
@@ -73,13 +83,16 @@ def judge_topic(state: GroupState, topic: str, route: Route, now_ms: int, rules:
         for puller in pullers:
             puller.client_id = puller.client_id or _client_at(state.membership, name, puller.client_addr)
         watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
+        heard_since_ms = hearing.heard_since_ms(queue_order(name)[0])
         verdict = NOT_JUDGED
-        if is_judged:
+        if is_judged and heard_since_ms is None and not pullers:
+            verdict = UNKNOWN
+        elif is_judged:
             verdict = judge(
                 watch,
                 pullers,
                 {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
-                watched_since_ms=watched_since_ms,
+                watched_since_ms=max(watched_since_ms, heard_since_ms or 0),
                 has_pulls=state.has_pulls,
                 now_ms=now_ms,
                 rules=rules,
@@ -90,6 +103,19 @@ def judge_topic(state: GroupState, topic: str, route: Route, now_ms: int, rules:
         if reported != watch.reported:
             watch.reported = reported
             yield OwnershipRow(topic, name, *reported, watch.since_ms)
+
+
+def forget_idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> None:
+    """Drop topics that nobody shares out and nobody pulls any more, and the shared ones of a group that is gone."""
+    for topic, watched in list(state.topics.items()):
+        if topic not in routes:
+            for watch in watched.queues.values():
+                pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
+                watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
+        is_pulled = any(watch.pullers for watch in watched.queues.values())
+        is_over = topic not in routes and state.membership.is_empty()
+        if not is_pulled and (is_over or not watched.is_shared):
+            del state.topics[topic]
 
 
 def _client_at(membership: Membership, queue: str, client_addr: str | None) -> str | None:

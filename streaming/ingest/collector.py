@@ -9,8 +9,10 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import structlog
+from kafka.errors import KafkaError
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never
 from tenacity.wait import wait_random_exponential
 
@@ -25,6 +27,7 @@ from streaming.ingest.topics import KafkaUnreachableError, create_topics
 
 START_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 30.0
+STOP_SECONDS = 0.5
 DELIVERY_SECONDS = 10.0
 SUMMARY_SECONDS = 600.0
 
@@ -35,14 +38,15 @@ log = structlog.get_logger()
 
 
 class _StoppedError(Exception):
-    """`stop` was set while a round waited to be tried again."""
+    """`stop` was set while a round was under way, or waited to be tried again."""
 
 
 def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
     """Collect until `stop` is set, or for so many rounds.
 
     The first round is tried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
-    a later one until it succeeds. CollectorError is raised for settings that cannot work.
+    a later one until it succeeds. CollectorError is raised for settings that cannot work. `stop` also ends a round
+    that is under way.
     """
     if not settings.collector.name_server:
         raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
@@ -57,7 +61,7 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
             started = time.monotonic()
             for attempt in _retrying(stop, START_SECONDS if done == 0 else None):
                 with attempt:
-                    collector.run_round()
+                    _run_unless_stopped(collector.run_round, stop)
             done += 1
             took = time.monotonic() - started
             if took > settings.collector.interval_seconds:
@@ -80,6 +84,7 @@ class _Collector:
         self._published: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
         self._last_summary = time.monotonic()
+        self._is_closed = False
 
     def run_round(self) -> None:
         """Read, publish, and say how far time has come. Raises what UNAVAILABLE lists."""
@@ -115,12 +120,14 @@ class _Collector:
         self._last_summary = time.monotonic()
 
     def close(self) -> None:
+        self._is_closed = True
         if self._reader:
             self._reader.close()
         if self._admin:
             self._admin.close()
         if self._publisher:
-            self._publisher.close()
+            with contextlib.suppress(KafkaError):  # what a lost Kafka did not take is derived anew after a restart
+                self._publisher.close()
 
     def _connect_kafka(self) -> Publisher:
         create_topics(self._settings.kafka, wait_seconds=0)
@@ -135,7 +142,11 @@ class _Collector:
             log.warning("the JVM for RocketMQ ended; another is started")
             self._reader.close()
             self._admin.close()
-        self._admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
+        admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
+        if self._is_closed:
+            admin.close()
+            raise _StoppedError
+        self._admin = admin
         self._reader = RoundReader(self._settings.collector, self._admin)
         return self._reader
 
@@ -144,6 +155,27 @@ class _Collector:
         self._missed.update(set(reading.brokers_asked) - set(reading.brokers))
         if time.monotonic() - self._last_summary > SUMMARY_SECONDS:
             self.tell_summary()
+
+
+def _run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
+    """Run `work` in a thread of its own: Kafka's client may wait half a minute, and `stop` shall not."""
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # handed to the thread that waits
+            failures.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="round", daemon=True).start()
+    while not done.wait(0.2):
+        if stop.is_set() and not done.wait(STOP_SECONDS):
+            raise _StoppedError
+    if failures:
+        raise failures[0]
 
 
 def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:

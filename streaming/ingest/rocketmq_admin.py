@@ -36,6 +36,9 @@ CONSUMER_NOT_ONLINE = 206
 
 READ_AND_WRITE = 6
 
+KEEP_CHANNEL = "-Dcom.rocketmq.remoting.client.closeSocketIfTimeout=false"
+"""A consumer that does not answer shall not cost the other questions on our one channel to its broker."""
+
 
 class RocketMQAdmin:
     """A started DefaultMQAdminExt. Every method may raise RocketMQError; every thread may call."""
@@ -46,7 +49,7 @@ class RocketMQAdmin:
         self._name_server = settings.name_server
         self._settings = settings
         self._producer: Any = None
-        self.jvm = RocketMQJvm(jars, read_seconds=settings.timeout_ms / 1000 * 3 + 10)
+        self.jvm = RocketMQJvm(jars, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL])
         try:
             self._rocketmq = self.jvm.java.org.apache.rocketmq
             self._ext = self._make_ext()
@@ -131,10 +134,16 @@ class RocketMQAdmin:
             self.client_ids |= {producer.buildMQClientId()}
         return str(self._producer.buildMQClientId())
 
-    def create_topic(self, broker: Broker, topic: str) -> None:
-        """Create `topic` with one queue on this broker; a topic that is there keeps its messages."""
+    def prepare_send(self, broker: Broker, topic: str) -> bool:
+        """Create `topic` with one queue on this broker, and say whether our producer knows the way there by now.
+
+        A producer looks for new routes every 30 s; until then a send fails without reaching any broker.
+        """
         config = self._rocketmq.common.TopicConfig(topic, 1, 1, READ_AND_WRITE)
         self.jvm.call(self._ext.createAndUpdateTopicConfig, broker.address, config)
+        client = self._producer.getDefaultMQProducerImpl().getMqClientFactory()
+        self.jvm.call(client.updateTopicRouteInfoFromNameServer, topic)
+        return self.jvm.call(client.findBrokerAddressInPublish, broker.broker_name) is not None
 
     def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]:
         """One message to queue 0 of that broker: its SendStatus and the seconds it took. Needs start_producer."""

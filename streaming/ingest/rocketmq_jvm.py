@@ -8,6 +8,7 @@ import logging
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from streaming.jars import PYSPARK_JARS, class_path, java
 
 STOP_SECONDS = 5.0
+
+CONSUME_MSG_TIMEOUT = 207
+"""ResponseCode: the broker asked a client, and the client did not answer the broker."""
 
 OPENED_PACKAGES = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -33,12 +37,14 @@ logging.getLogger("py4j").setLevel(logging.INFO)
 class RocketMQError(RuntimeError):
     """RocketMQ refused, did not answer, or the JVM is gone.
 
-    `response_code` is RocketMQ's ResponseCode when a server answered with one; None when nobody answered.
+    `response_code` is RocketMQ's ResponseCode when a server answered with one; `is_timeout` when nobody answered
+    in time.
     """
 
-    def __init__(self, message: str, response_code: int | None = None) -> None:
+    def __init__(self, message: str, response_code: int | None = None, *, is_timeout: bool = False) -> None:
         super().__init__(message)
         self.response_code = response_code
+        self.is_timeout = is_timeout
 
 
 _LOGBACK = """\
@@ -75,16 +81,21 @@ class RocketMQJvm:
     Every thread may use it; py4j opens a connection a thread.
     """
 
-    def __init__(self, jars: Path, *, heap: str = "160m", read_seconds: float = 30.0) -> None:
-        """Start it. `read_seconds` bounds one call. Raises RocketMQError when the JVM does not start."""
+    def __init__(
+        self, jars: Path, *, heap: str = "160m", read_seconds: float = 30.0, options: Sequence[str] = ()
+    ) -> None:
+        """Start it. `read_seconds` bounds one call; `options` go to the JVM.
+
+        Raises RocketMQError when it does not start.
+        """
         self.folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-"))
         self._output = (self.folder / "jvm.log").open("wb")
         try:
-            _, path, *options = jvm_options(jars, self.folder, heap)
+            _, path, *usual = jvm_options(jars, self.folder, heap)
             port, token, process = launch_gateway(
                 jarpath=str(next(PYSPARK_JARS.glob("py4j-*.jar"))),
                 classpath=path,
-                javaopts=options,
+                javaopts=[*usual, *options],
                 java_path=java(),
                 die_on_exit=True,
                 enable_auth=True,
@@ -179,8 +190,7 @@ class _Drain:
 def _translate(error: Py4JJavaError) -> RocketMQError:
     """RocketMQError with the response code of the first exception of the chain that has one."""
     exception = error.java_exception
-    message = f"{exception.getClass().getSimpleName()}: {exception.getMessage()}".splitlines()[0]
-    code: int | None = None
-    if exception.getClass().getSimpleName() in ("MQBrokerException", "MQClientException"):
-        code = int(exception.getResponseCode())
-    return RocketMQError(message, code)
+    name = str(exception.getClass().getSimpleName())
+    message = f"{name}: {exception.getMessage()}".splitlines()[0]
+    code = int(exception.getResponseCode()) if name in ("MQBrokerException", "MQClientException") else None
+    return RocketMQError(message, code, is_timeout=name == "RemotingTimeoutException" or code == CONSUME_MSG_TIMEOUT)

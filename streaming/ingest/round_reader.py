@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from conf.settings import Collector
-from streaming.ingest.reading import BrokerReading, Latency, QueueKey, Reading, find_members, find_twins
+from streaming.ingest.reading import BrokerReading, Latency, QueueKey, Reading
 from streaming.ingest.rocketmq_answers import (
     Broker,
     Connection,
@@ -22,14 +22,13 @@ from streaming.ingest.rocketmq_answers import (
     TopicRoute,
 )
 from streaming.ingest.rocketmq_jvm import RocketMQError
+from streaming.ingest.running_reader import RunningReader
 
 THREADS = 8
 FORGET_BROKER_SECONDS = 600.0
 
 log = structlog.get_logger()
 Answer = TypeVar("Answer")
-Question = tuple[str, str, str]
-"""broker_name, consumer group, client id."""
 
 
 class CollectorError(RuntimeError):
@@ -52,12 +51,12 @@ class Admin(Protocol):
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo: ...
     def read_offsets(self, broker: Broker, group: str) -> dict[QueueKey, OffsetWrapper]: ...
     def start_producer(self, group: str) -> str: ...
-    def create_topic(self, broker: Broker, topic: str) -> None: ...
+    def prepare_send(self, broker: Broker, topic: str) -> bool: ...
     def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]: ...
 
 
 class RoundReader:
-    """Reads rounds. Remembers which brokers there are, which were silent, and which clients did not answer."""
+    """Reads rounds. Remembers which brokers there are, which were silent, and whether there is a NameServer."""
 
     def __init__(self, settings: Collector, admin: Admin) -> None:
         self._settings = settings
@@ -67,9 +66,9 @@ class RoundReader:
         self._last_registered: dict[str, float] = {}
         self._silent: set[str] = set()
         self._has_name_server = True
-        self._unanswered: dict[Question, int] = {}  # last heartbeat of the client when it did not answer
         self._probed: set[str] = set()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector")
+        self._running = RunningReader(admin, self._pool)
 
     def read(self) -> Reading:
         """One round. Raises RocketMQError when there is no broker to ask, CollectorError for a wrong cluster."""
@@ -77,9 +76,9 @@ class RoundReader:
         parts = {broker.broker_name: self._pool.submit(self._read_broker, broker) for broker in self._brokers.values()}
         views = {name: view for name, part in parts.items() if (view := part.result())}
         self._tell_silence(views.keys())
-        probes = [self._pool.submit(self._probe, broker) for broker in self._brokers.values() if self._settings.probe]
+        probes = self._start_probes() if self._settings.probe else []
         topics, routes = self._read_routes() if registered is not None else (None, ())
-        running = self._read_running(views)
+        running = self._running.read(views)
         offsets = self._read_offsets(views)
         latencies = tuple(latency for probe in probes if (latency := probe.result()))
         return Reading(
@@ -170,25 +169,6 @@ class RoundReader:
                 routes.append(route)
         return frozenset(topics), tuple(routes)
 
-    def _read_running(self, views: Mapping[str, BrokerReading]) -> dict[tuple[str, str], tuple[RunningInfo, ...]]:
-        heartbeats = last_heartbeats(views.values())
-        questions = pick_questions(views.values())
-        asked = {
-            question: self._pool.submit(self._admin.read_running_info, views[question[0]].broker, *question[1:])
-            for question in questions
-            if self._unanswered.get(question, -1) < heartbeats.get(question[2], 0)
-        }
-        unanswered = {q: at for q, at in self._unanswered.items() if q in questions and q not in asked}
-        found: dict[tuple[str, str], tuple[RunningInfo, ...]] = {}
-        for question, answer in asked.items():
-            info = _answer_of(answer, question)
-            if info is None:
-                unanswered[question] = heartbeats.get(question[2], 0)
-            else:
-                found[question[1:]] = (*found.get(question[1:], ()), info)
-        self._unanswered = unanswered
-        return found
-
     def _read_offsets(self, views: Mapping[str, BrokerReading]) -> dict[tuple[str, QueueKey], OffsetWrapper]:
         asked = {
             (name, group.consumer_group): self._pool.submit(self._admin.read_offsets, view.broker, group.consumer_group)
@@ -201,17 +181,25 @@ class RoundReader:
                 found[group, queue] = offsets
         return found
 
-    def _probe(self, broker: Broker) -> Latency | None:
-        """One message to the broker and how long it took; None while the probe cannot be sent at all."""
-        topic, name = self._settings.probe_topic, broker.broker_name
+    def _start_probes(self) -> list[Future[Latency | None]]:
         try:
-            client_id = self._admin.start_producer(topic)
-            if name not in self._probed:
-                self._admin.create_topic(broker, topic)
-                self._probed.add(name)
+            client_id = self._admin.start_producer(self._settings.probe_topic)
         except RocketMQError as error:
-            log.debug("the probe could not be set up", broker_name=name, error=str(error))
-            return None
+            log.warning("the probe's producer does not start", error=str(error))
+            return []
+        return [self._pool.submit(self._probe, broker, client_id) for broker in self._brokers.values()]
+
+    def _probe(self, broker: Broker, client_id: str) -> Latency | None:
+        """One message to the broker and how long it took; None until its topic was ready there once."""
+        topic, name = self._settings.probe_topic, broker.broker_name
+        if name not in self._probed:
+            try:
+                if not self._admin.prepare_send(broker, topic):
+                    return None
+            except RocketMQError as error:
+                log.debug("the probe could not be set up", broker_name=name, error=str(error))
+                return None
+            self._probed.add(name)
         started = time.perf_counter()
         status: str | None = None
         try:
@@ -234,29 +222,6 @@ def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tup
         return wanted or name, brokers
     names = ", ".join(sorted(clusters))
     raise CollectorError(f"collector.cluster = {wanted!r}: this NameServer has several clusters; name one of {names}")
-
-
-def pick_questions(views: Iterable[BrokerReading]) -> list[Question]:
-    """Whom to ask for running info, through which broker: a member once, twins through every broker that lists
-    them, since each broker only reaches its own first channel of a client id.
-    """
-    known = list(views)
-    twins = find_twins(known)
-    return [
-        (name, *member)
-        for member, names in sorted(find_members(known).items())
-        for name in (names if member in twins else names[:1])
-    ]
-
-
-def last_heartbeats(views: Iterable[BrokerReading]) -> dict[str, int]:
-    """Client id to its last heartbeat at any broker, ms."""
-    found: dict[str, int] = {}
-    for view in views:
-        for infos in view.producers.values():
-            for each in infos:
-                found[each.client_id] = max(found.get(each.client_id, 0), each.last_update_timestamp or 0)
-    return found
 
 
 def _answer_of(answer: Future[Answer], question: object) -> Answer | None:

@@ -63,10 +63,10 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
         place = (topic, partition)
         if place not in found:
             newest_ms: dict[str, int] = {}  # one for all shards: the header tells how far the partition was read
-            found[place] = [Chunk(topic, partition, 0, newest_ms, [], []) for _ in range(shards)]
+            found[place] = [Chunk(topic, partition, offset, offset, newest_ms, [], []) for _ in range(shards)]
         chunks = found[place]
         for chunk in chunks:
-            chunk.read += 1
+            chunk.last_offset = offset
         event, reasons = decode(topic, value, ingest_time_ms)
         if reasons:
             chunks[0].rejects.append(Reject(offset, ingest_time_ms, value, reasons))

@@ -5,7 +5,7 @@ pending messages cost one state call a batch. Every pack's header goes to every 
 partition has been read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -29,11 +29,12 @@ class Reject(NamedTuple):
 
 
 class Chunk(msgspec.Struct, array_like=True, gc=False):
-    """`read` counts all rows of the Arrow batch, and `newest_ms` its newest event time a cluster."""
+    """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster."""
 
     topic: str
     partition: int
-    read: int
+    first_offset: int
+    last_offset: int
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
@@ -60,26 +61,28 @@ def decode_chunks(packed: bytes) -> list[Chunk]:
     return _list_decoder.decode(packed)
 
 
-def safe_time_ms(chunks: Iterable[Chunk], clock_topic: str, limit: int) -> dict[str, int] | None:
-    """Up to where each cluster's events are known to be complete; None when all that is in Kafka was read.
+def safe_time_ms(chunks: Sequence[Chunk], clock_topic: str, limit: int) -> dict[str, int] | None:
+    """Up to where each cluster's events are known to be complete; None when no partition has any left to read.
 
-    A batch that reached `limit` (maxOffsetsPerTrigger; 0 is none) was cut: each partition that gave rows may hold
-    more. Its events are in order, so what is older than its newest is complete. A partition that gave none has
-    nothing left, for Spark gives every partition with a backlog at least one offset.
+    A batch that reached `limit` (maxOffsetsPerTrigger; 0 is none) was cut: each partition that gave messages may
+    hold more. Its events are in order, so what is older than its newest is complete; a partition that showed no
+    event of a cluster may hold any of it. A partition that gave nothing has nothing left, for Spark gives every
+    partition with a backlog at least one offset.
     """
-    read = 0
-    newest: dict[tuple[str, int, str], int] = {}
-    partitions = set()
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    newest: dict[tuple[str, int], dict[str, int]] = {}
     for chunk in chunks:
-        read += chunk.read
-        partitions.add((chunk.topic, chunk.partition))
-        if chunk.topic != clock_topic:
-            for cluster, time_ms in chunk.newest_ms.items():
-                place = (chunk.topic, chunk.partition, cluster)
-                newest[place] = max(newest.get(place, 0), time_ms)
-    if not limit or read < limit - len(partitions):
+        place = (chunk.topic, chunk.partition)
+        first, last = spans.get(place, (chunk.first_offset, chunk.last_offset))
+        spans[place] = min(first, chunk.first_offset), max(last, chunk.last_offset)
+        of_place = newest.setdefault(place, {})
+        for cluster, time_ms in chunk.newest_ms.items():
+            of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
+    read = sum(last - first + 1 for first, last in spans.values())
+    if not limit or read < limit - len(spans):
         return None
-    safe: dict[str, int] = {}
-    for (_, _, cluster), time_ms in newest.items():
-        safe[cluster] = min(safe.get(cluster, time_ms), time_ms)
-    return safe
+    data = [of_place for (topic, _), of_place in newest.items() if topic != clock_topic]
+    if not data:
+        return None
+    clusters = {cluster for of_place in data for cluster in of_place}
+    return {cluster: min(of_place.get(cluster, 0) for of_place in data) for cluster in clusters}

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from conf.settings import Settings
 from schemas.contract import MAX_AHEAD_MS, MAX_BYTES
-from schemas.decode import DECODERS, decode
+from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.chunk import Reject
 from streaming.queries.rows import OUTPUT, Rows, pack_rows
@@ -105,7 +105,7 @@ class Combiner:
 
     def _add_send_latencies(self, batch: pa.RecordBatch) -> None:
         """The hot path: a million times a million. Anything but a good event takes `_add_one`."""
-        read, builders = DECODERS[SEND_LATENCIES].decode, self._builders
+        read, builders = LISTED_DECODERS[SEND_LATENCIES].decode, self._builders
         values, times = batch.column("value").to_pylist(), batch.column("ingest_time_ms").to_pylist()
         for index, value in enumerate(values):
             try:

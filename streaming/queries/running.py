@@ -1,7 +1,9 @@
 """A query started, its batches written, and its end: done, stopped, or failed with a sentence."""
 
 import json
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ OnRows = Callable[[str, int, Rows], None]
 """Told after each batch is in Delta: query name, batch id, all its rows by table."""
 
 
+class StoppingError(RuntimeError):
+    """A batch that was not begun because the query is being stopped; the next start runs it."""
+
+
 class Sink:
     """foreachBatch's function: the batch's one action brings its rows to the driver, then each table is appended to.
 
@@ -26,9 +32,22 @@ class Sink:
     def __init__(self, name: str, checkpoint: Path, writer: Writer, on_rows: OnRows | None) -> None:
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_rows = on_rows
+        self._busy = threading.Lock()
+        self._is_stopping = False
         self._app_id = ""
 
+    def drain(self) -> None:
+        """Return when the batch under way is written; no other is begun."""
+        with self._busy:
+            self._is_stopping = True
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self._busy:
+            if self._is_stopping:
+                raise StoppingError(f"batch {batch_id} is left to the next start")
+            self._write(batch, batch_id)
+
+    def _write(self, batch: DataFrame, batch_id: int) -> None:
         self._app_id = self._app_id or self._read_app_id()
         rows = unpack_rows(batch.toArrow())
         append_rows(self._writer, rows, self._app_id, batch_id)
@@ -41,6 +60,19 @@ class Sink:
         return f"balancewatch-{self._name}-{metadata['id']}"
 
 
+@dataclass(frozen=True)
+class RunningQuery:
+    """A started query and its sink."""
+
+    query: StreamingQuery
+    sink: Sink
+
+    def stop(self) -> None:
+        """End it between two batches: one that is cut off in the middle of Python ends in a long Java stack trace."""
+        self.sink.drain()
+        self.query.stop()
+
+
 def start_query(
     name: str,
     output: DataFrame,
@@ -49,7 +81,7 @@ def start_query(
     *,
     available_now: bool = False,
     on_rows: OnRows | None = None,
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = (settings.paths.checkpoints.expanduser() / name).resolve()
     sink = Sink(name, checkpoint, writer, on_rows)
@@ -60,5 +92,7 @@ def start_query(
         .foreachBatch(sink)
     )
     if available_now:
-        return stream.trigger(availableNow=True).start()
-    return stream.trigger(processingTime=f"{settings.queries.trigger_ms} milliseconds").start()
+        stream = stream.trigger(availableNow=True)
+    else:
+        stream = stream.trigger(processingTime=f"{settings.queries.trigger_ms} milliseconds")
+    return RunningQuery(stream.start(), sink)

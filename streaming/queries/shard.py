@@ -16,6 +16,7 @@ from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row, quarantine_row
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
 from udfs.group import tick
+from udfs.hearing import Hearing
 from udfs.membership import JOINED, Change
 from udfs.route import QueueData, Route
 from udfs.rules import Rules
@@ -80,7 +81,7 @@ class Shard:
         horizon: dict[str, int] = {}
         for event in events:
             cluster = event.event.cluster
-            if event.topic == CLOCKS and (safe_ms is None or event.time_ms <= safe_ms.get(cluster, event.time_ms)):
+            if event.topic == CLOCKS and (safe_ms is None or event.time_ms <= safe_ms.get(cluster, 0)):
                 horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
         covered = [event for event in events if event.time_ms <= horizon.get(event.event.cluster, -1)]
         for event in sorted(covered, key=lambda event: event[:5]):
@@ -109,21 +110,27 @@ class Shard:
             return
         now_ms = cluster.now_ms = clock.event_time_ms
         unheard = frozenset(clock.brokers_asked) - frozenset(clock.brokers_answered)
+        heard_since = {name: cluster.heard_since_ms.get(name, 0) for name in clock.brokers_answered}
+        cluster.heard_since_ms = {
+            name: now_ms if name in cluster.unheard else since for name, since in heard_since.items()
+        }
+        cluster.unheard = sorted(unheard)
+        hearing = Hearing(unheard, {name: since for name, since in cluster.heard_since_ms.items() if since})
         due = {name for name, entry in cluster.groups.items() if entry.due_ms is not None and entry.due_ms <= now_ms}
         for name in sorted(due | self._dirty.pop(clock.cluster, set())):
-            self._look_at(clock.cluster, name, now_ms, unheard)
+            self._look_at(clock.cluster, name, now_ms, hearing)
 
-    def _look_at(self, cluster: str, name: str, now_ms: int, unheard: frozenset[str]) -> None:
+    def _look_at(self, cluster: str, name: str, now_ms: int, hearing: Hearing) -> None:
         group = self._group(cluster, name, now_ms)
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         routes = {topic: route for topic in sorted(topics) if (route := self._route(cluster, topic))}
-        outcome = tick(group, routes, now_ms, unheard, self._rules)
+        outcome = tick(group, routes, now_ms, hearing, self._rules)
         self._put_changes(group, outcome.changes)
         self._put("assignments", (assignment_row(group, row, now_ms) for row in outcome.ownership))
         self._put("alerts", (alert_row(transition) for transition in outcome.transitions))
         entries = self._cluster(cluster).groups
         if group.is_forgotten():
-            self._groups[f"{cluster}|{name}"] = None
+            self._groups[_key(cluster, name)] = None
             entries.pop(name, None)
         else:
             entries[name] = GroupEntry(outcome.due_ms, sorted(topics))
@@ -134,18 +141,20 @@ class Shard:
         )
         route = Route(event.topic, queues, event.event_time_ms)
         known = self._route(event.cluster, event.topic)
-        if known == route or (known is not None and known.event_time_ms > route.event_time_ms):
+        if known is not None and known.event_time_ms > route.event_time_ms:
             return
-        key = f"{event.cluster}|{event.topic}"
+        key = _key(event.cluster, event.topic)
         self._routes[key] = route
         self._store.write_route(key, route)
+        if known == route:
+            return
         for name, entry in self._cluster(event.cluster).groups.items():
             if event.topic in entry.topics:
                 self._touch(event.cluster, name)
                 self._group(event.cluster, name, event.event_time_ms).is_stale = True
 
     def _hear(self, heartbeat: Any) -> None:
-        channel = f"{heartbeat.cluster}|{heartbeat.broker_name}|{heartbeat.client_addr}"
+        channel = _key(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
         consumers = {
             consumer.consumer_group: consumer
             for consumer in heartbeat.consumers
@@ -165,9 +174,9 @@ class Shard:
         for name, consumer in sorted(consumers.items()):
             group = self._touch(heartbeat.cluster, name, heartbeat.event_time_ms)
             had = _subscribed(group, heartbeat)
-            change = group.membership.register(heartbeat, consumer)
-            group.is_stale = group.is_stale or change is not None or had != _subscribed(group, heartbeat)
-            self._put_changes(group, [change] if change else [])
+            changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
+            group.is_stale = group.is_stale or had != _subscribed(group, heartbeat)
+            self._put_changes(group, [change for change in changes if change])
 
     def _observe(self, event: _Event) -> None:
         pull = event.event
@@ -182,7 +191,7 @@ class Shard:
         """Membership rows; the channel's groups are kept, for a client that unregisters may name none."""
         for change in changes:
             group.is_stale = True
-            channel = f"{group.cluster}|{change.broker_name}|{change.member.client_addr}"
+            channel = _key(group.cluster, change.broker_name, change.member.client_addr)
             others = set(self._store.read_channel(channel)) - {group.consumer_group}
             joined = {group.consumer_group} if change.change == JOINED else set()
             self._store.write_channel(channel, sorted(others | joined))
@@ -193,7 +202,7 @@ class Shard:
         return self._group(cluster, name, time_ms)
 
     def _group(self, cluster: str, name: str, time_ms: int) -> GroupState:
-        key = f"{cluster}|{name}"
+        key = _key(cluster, name)
         group = self._groups.get(key) or self._store.read_group(key) if key not in self._groups else self._groups[key]
         if group is None:
             group = GroupState(cluster, name, watched_since_ms=time_ms)
@@ -201,7 +210,7 @@ class Shard:
         return group
 
     def _route(self, cluster: str, topic: str) -> Route | None:
-        key = f"{cluster}|{topic}"
+        key = _key(cluster, topic)
         if key not in self._routes:
             self._routes[key] = self._store.read_route(key)
         return self._routes[key]
@@ -227,9 +236,17 @@ class Shard:
                 self._put(CLOCK_WANTED, [{"cluster": cluster, "is_wanted": True, "newest_ms": time_ms}])
 
     def _write(self) -> None:
+        for cluster, names in self._dirty.items():  # touched after the last tick that moved time: the next one looks
+            for name in names:
+                self._cluster(cluster).groups.setdefault(name, GroupEntry(0, [])).due_ms = 0
         for key, group in sorted(self._groups.items()):
             self._store.write_group(key, group)
         self._store.write_agenda(self._agenda)
+
+
+def _key(*names: str) -> str:
+    """One text for several names, whatever they hold."""
+    return "|".join(f"{len(name)}:{name}" for name in names)
 
 
 def _read(chunk: Chunk, message: Message) -> _Event:
@@ -241,7 +258,9 @@ def _pack(events: Iterable[_Event]) -> list[Chunk]:
     chunks: dict[tuple[str, int], Chunk] = {}
     for event in events:
         place = (event.topic, event.partition)
-        chunk = chunks.setdefault(place, Chunk(*place, read=0, newest_ms={}, messages=[], rejects=[]))
+        chunk = chunks.setdefault(
+            place, Chunk(*place, first_offset=0, last_offset=0, newest_ms={}, messages=[], rejects=[])
+        )
         chunk.messages.append(event.message)
     return list(chunks.values())
 

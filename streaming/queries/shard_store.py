@@ -23,11 +23,16 @@ class GroupEntry(msgspec.Struct, array_like=True):
 
 
 class ClusterEntry(msgspec.Struct):
-    """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now."""
+    """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
+
+    `heard_since_ms` is 0 for a broker that was never missed.
+    """
 
     now_ms: int = 0
     foreign_ms: int = 0
     is_run_clock: bool = False
+    unheard: list[str] = []
+    heard_since_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
 
 
@@ -40,7 +45,7 @@ class Agenda(msgspec.Struct):
 
 
 class ShardStore(Protocol):
-    """The state of one shard. Group and route keys are `cluster|name`, channels `cluster|broker_name|client_addr`."""
+    """The state of one shard. Keys come from shard._key."""
 
     def read_agenda(self) -> Agenda: ...
     def write_agenda(self, agenda: Agenda) -> None: ...

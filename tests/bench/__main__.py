@@ -6,10 +6,7 @@ the machine's.
 
 import argparse
 import json
-import multiprocessing
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.apart import run_apart
 from tests.bench.assignments import AssignmentsResult, Touched, measure_assignments
 from tests.bench.drain import DrainResult, measure_drain
 from tests.bench.figures import Percentiles, Spread
@@ -34,7 +32,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for name in _chosen(options):
         say(f"{name}: starting Kafka and Spark")
-        results[name] = _in_process(*_call(name, options))
+        results[name] = run_apart(*_call(name, options))
     table = _table(results)
     console = Console()
     console.print(_describe(machine))
@@ -72,12 +70,6 @@ def _call(name: str, options: argparse.Namespace) -> tuple[Any, ...]:
     return (measure_assignments, 1_000, 2) if quick else (measure_assignments, 10_000, 3)
 
 
-def _in_process(measure: Callable[..., Any], *sizes: int) -> Any:
-    """A fresh interpreter and JVM: no measure warms or fattens the next."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, *sizes).result()
-
-
 def _describe(machine: Machine) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     return (
@@ -102,6 +94,7 @@ def _add_drain(table: Table, result: DrainResult) -> None:
     table.add_row("drain, reading only", _rate(result.read), _between(result.read))
     ratio = result.ratio
     table.add_row("drain / reading", f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}")
+    _add_phases(table, "drain", result.drains[-1].phases_ms)
     _add_memory(table, "drain", result.memory)
 
 
@@ -113,7 +106,9 @@ def _add_latency(table: Table, result: LatencyResult) -> None:
         live = result.batches[name].duration_ms
         ratio = f"{live.p50 / floor.p50:.1f} of it under load" if floor.p50 else ""
         table.add_row(f"empty batch, {name}", *_ms(floor), ratio)
-        table.add_row(f"batch under load, {name}", *_ms(live), f"{live.count} batches")
+        batches = result.batches[name]
+        table.add_row(f"batch under load, {name}", *_ms(live), f"{batches.count} batches")
+        _add_phases(table, name, batches.phases_ms)
     _add_memory(table, "latency", result.memory)
 
 
@@ -132,6 +127,11 @@ def _add_assignments(table: Table, result: AssignmentsResult) -> None:
             f"{touched.groups:,} groups, {touched.rows:,} rows, {touched.rows_per_second.median:,.0f} rows/s",
         )
     _add_memory(table, "assignments", result.memory)
+
+
+def _add_phases(table: Table, name: str, phases_ms: dict[str, int]) -> None:
+    longest = [f"{phase} {ms}" for phase, ms in phases_ms.items() if phase != "triggerExecution" and ms][:4]
+    table.add_row(f"phases, {name}", f"{phases_ms.get('triggerExecution', 0):,} ms", "median batch", ", ".join(longest))
 
 
 def _add_memory(table: Table, name: str, memory: Memory) -> None:

@@ -183,11 +183,6 @@ def test_two_clusters_in_one_kafka_give_what_each_gives_alone(limit: int) -> Non
     assert comparable(replay(cut_as_spark_does(both, limit), limit=limit))["alerts"] == alone
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="safe_time_ms bounds a cluster only by partitions that showed its events: a cut partition that has so far "
-    "given another cluster's events does not hold back this one's ticks",
-)
 def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
     east, west = of_cluster(log_of("healthy", 1)[0], "east"), of_cluster(log_of("healthy", 2)[0], "west")
     both = renumbered([*east, *west])
@@ -222,11 +217,6 @@ def test_bad_messages_do_not_change_what_the_good_ones_say() -> None:
     assert comparable(rows)["alerts"] == expected("twins", 1)["alerts"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="safe_time_ms does not see a cut partition whose rows were all rejects: ticks run ahead of what is behind "
-    "them, and healthy queues are paged as pull_stopped",
-)
 def test_good_messages_behind_a_flood_of_bad_ones_are_waited_for() -> None:
     messages = list(log_of("healthy", 1)[0])
     bad = {"topic": PULLS, "partition": 0, "ingest_time_ms": START, "value": b"not json"}
@@ -329,11 +319,6 @@ def test_members_of_a_silent_broker_that_was_heard_expire() -> None:
     assert all(row["changed_at"] == row["last_heartbeat"] + 2 * MINUTE for row in expired)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="unheard brokers only keep members from expiring: their queues still turn SILENT (a critical pull_stopped "
-    "after 120 s), and with no broker heard at all everybody counts as frozen after 70 s",
-)
 @pytest.mark.parametrize("brokers", [{"broker-b"}, {"broker-a", "broker-b"}], ids=["one", "all"])
 def test_queues_of_brokers_that_were_not_heard_are_nobodys_fault(brokers: set[str]) -> None:
     messages = without_broker(log_of("healthy", 1)[0], brokers, 2 * MINUTE, 8 * MINUTE)
@@ -492,11 +477,6 @@ def planned_owners(rows: Rows) -> list[str | None]:
         pytest.param(
             [2, 2],
             id="with_a_past_tick",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="_tick returns early for a tick that is already past, yet that tick covered the late event: the "
-                "group was touched, is forgotten with the batch, and nobody looks at it until it is due again",
-            ),
         ),
     ],
 )
@@ -513,11 +493,6 @@ def test_a_late_leave_is_planned_for_at_the_next_tick(last_batches: list[int]) -
     assert planned_owners(rows) == [None] * 8
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a route equal to the known one is dropped with its event_time_ms, so an older, different one that comes "
-    "late passes for newer: pulls of the queues it lacks go to quarantine until the next route",
-)
 def test_an_old_route_that_comes_late_changes_nothing() -> None:
     events = [
         route(0),
@@ -534,11 +509,6 @@ def test_an_old_route_that_comes_late_changes_nothing() -> None:
     assert replay([message] for message in messages)["quarantine"] == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a heartbeat of another ClientId on a listed channel replaces the member without a change: no row ever says "
-    "that the first one left",
-)
 def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -> None:
     rows = replay(
         [messages_of([route(0), beat(0, "A", "h1:1"), clock(5), beat(6, "B", "h1:1"), clock(10), clock(500)])]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from udfs.group import Outcome, tick
+from udfs.hearing import Hearing
 from udfs.membership import Member
 from udfs.ownership import Puller
 from udfs.route import QueueData, Route
@@ -131,7 +132,7 @@ class Life:
                 if self.now % 10 == 0:
                     for queue_id in sorted(queues):
                         self.state.observe(Pull(client_id, client_addr, queue_id, at(self.now), max_offset=100))
-            outcome = tick(self.state, {"orders": route(self.queues)}, at(self.now), frozenset(), self.rules)
+            outcome = tick(self.state, {"orders": route(self.queues)}, at(self.now), Hearing(), self.rules)
             self.outcomes.append((self.now, outcome))
         return [
             (when, row.incident.kind, row.state, row.incident.cause)

@@ -1,13 +1,11 @@
 """One group through time, a tick every five seconds: what is said, when, and what is not."""
 
-import pytest
-
 from tests.udfs.facts import Heartbeat, Life, Pull, at, route, subscribes
 from udfs.group import tick
+from udfs.hearing import Hearing
 from udfs.watch import GroupState
 
 A, B, C = "172.17.0.2@7", "172.17.0.3@7", "172.17.0.4@7"
-NOBODY: frozenset[str] = frozenset()
 
 
 def two_clients() -> Life:
@@ -225,22 +223,17 @@ def test_pulls_without_members_are_not_judged_and_forgotten_when_they_end() -> N
     state = GroupState("c", "g", at(0))
     for second in range(0, 60, 10):
         state.observe(Pull(None, "h1:1", 0, at(second)))
-        outcome = tick(state, {"orders": route()}, at(second), NOBODY, Life().rules)
+        outcome = tick(state, {"orders": route()}, at(second), Hearing(), Life().rules)
     assert {row.verdict for row in outcome.ownership} <= {"NOT_JUDGED"}
-    tick(state, {"orders": route()}, at(200), NOBODY, Life().rules)
+    tick(state, {"orders": route()}, at(200), Hearing(), Life().rules)
     assert state.is_forgotten()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="pulls of a topic without a route are never judged, so their pullers never grow old: the topic, and with it "
-    "the group, stays in state for ever",
-)
 def test_pulls_of_a_topic_without_a_route_are_forgotten_too() -> None:
     state = GroupState("c", "g", at(0))
     state.observe(Pull(None, "h1:1", 0, at(0)))
     for second in (5, 200, 100_000):
-        tick(state, {}, at(second), NOBODY, Life().rules)
+        tick(state, {}, at(second), Hearing(), Life().rules)
     assert state.is_forgotten()
 
 
@@ -271,18 +264,13 @@ def test_a_group_that_is_due_is_looked_at_no_later_than_its_next_threshold() -> 
     said, due_ms = [], lazy.outcomes[-1][1].due_ms
     for second in range(125, 705, 5):
         if due_ms is not None and due_ms <= at(second):
-            outcome = tick(lazy.state, {"orders": route()}, at(second), NOBODY, lazy.rules)
+            outcome = tick(lazy.state, {"orders": route()}, at(second), Hearing(), lazy.rules)
             due_ms = outcome.due_ms
             said += [(second, row.incident.kind, row.state, row.incident.cause) for row in outcome.transitions]
     assert said == eager
     assert [row[3] for row in eager] == ["frozen_client", "group_offline"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a member first heard with without_sub has no topics, which is read as `subscribes nothing` and not as "
-    "`not told`: its slots count as member_not_subscribed and its pulls as MISPLACED",
-)
 def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_subscribes_nothing() -> None:
     """Heartbeat V2: a stream that begins in the middle hears only `without_sub`, beside older clients' whole ones."""
     life = Life()
@@ -294,3 +282,21 @@ def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_su
             life.state.observe(Pull(B, "h2:1", queue_id, at(second)))
     life.run(60)
     assert "MISPLACED" not in life.verdicts().values()
+
+
+def test_a_topic_the_whole_group_gives_up_is_watched_no_more_and_its_incident_ends() -> None:
+    state = GroupState("c", "g", at(0))
+    rules, routes = Life().rules, {"orders": route(), "payments": route()}
+    said = []
+    for second in range(0, 300, 5):
+        if second % 30 == 0:
+            topics = ("orders", "payments") if second < 210 else ("payments",)
+            state.membership.register(Heartbeat(A, "h1:1", at(second)), subscribes(*topics))
+            state.is_stale = True
+        if second % 10 == 0 and second < 60:
+            state.observe(Pull(A, "h1:1", 0, at(second)))
+        outcome = tick(state, routes, at(second), Hearing(), rules)
+        said += [(second, row.state) for row in outcome.transitions if row.incident.topic == "orders"]
+    assert [state for _, state in said] == ["FIRING", "RESOLVED"]
+    assert said[-1] == (210, "RESOLVED")
+    assert "orders" not in state.topics

@@ -1,0 +1,16 @@
+"""Which brokers we hear: what an unheard broker's clients and queues do is not known, and so not wrong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """`unheard` brokers were asked and did not answer; `since_ms` is when a broker that was missed is heard again."""
+
+    unheard: frozenset[str] = frozenset()
+    since_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def heard_since_ms(self, broker_name: str) -> int | None:
+        """Since when the broker is heard without a gap; 0 for always, None for not now."""
+        return None if broker_name in self.unheard else self.since_ms.get(broker_name, 0)
