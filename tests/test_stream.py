@@ -94,7 +94,7 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
 def test_a_log_cut_into_many_batches_gives_the_same_incidents(
     loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
 ) -> None:
-    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 60})
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 250})
     run_all_available(settings)
     batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
     assert len(batches) > 3
@@ -117,12 +117,12 @@ def test_a_run_killed_in_the_middle_goes_on_without_losing_or_repeating(
 ) -> None:
     """SIGKILL to the whole process group while batches are written; the next run works through the rest."""
     settings = settings_for(loaded_kafka, tmp_path)
-    environment = environment_for(settings) | {"BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": "60"}
+    environment = environment_for(settings) | {"BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": "150"}
     command = [sys.executable, "-m", "streaming.cli", "run", "--available-now"]
     with (tmp_path / "run.log").open("wb") as output:
         process = subprocess.Popen(command, env=environment, stderr=output, stdout=output, start_new_session=True)
     try:
-        wait_for_batch(settings.paths.checkpoints / "assignments" / "commits" / "4", process)
+        wait_for_batch(settings.paths.checkpoints / "assignments" / "commits" / "3", process)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

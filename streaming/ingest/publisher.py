@@ -1,5 +1,6 @@
 """Events into Kafka by kafka-python: keyed, in order a key, never more than a bounded number unconfirmed."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ class Publisher:
 
     def close(self) -> None:
         """Let go of the connection; what is not flushed may be lost."""
-        self._producer.close(timeout=2)
+        with contextlib.suppress(KafkaError):  # a Kafka that is down cannot say goodbye
+            self._producer.close(timeout=2)
 
     def __enter__(self) -> "Publisher":
         return self
