@@ -1,0 +1,168 @@
+"""Run-length attempts and the board, held against applying MQFaultStrategy.updateFaultItem attempt by attempt."""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from udfs.attempts import Attempts, AttemptsBuilder
+from udfs.broker_board import Board, Flip
+from udfs.fault import FaultItem, is_available, update_fault_item
+from udfs.version import parse_client_version
+
+IDLE_MS = 1_800_000
+VERSIONS = ("4.7.1", "4.9.8", "5.1.3", "5.1.4", "5.2.0", "5.5.0")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    time_ms: int
+    latency_ms: int
+    isolation: bool = False
+    reachable: bool = True
+
+
+attempts_in_order = st.lists(
+    st.builds(
+        Attempt,
+        time_ms=st.integers(1, 900).map(lambda tick: tick * 1_000),
+        latency_ms=st.sampled_from([3, 60, 549, 550, 1_000, 1_799, 1_800, 3_500, 15_000]),
+        isolation=st.booleans(),
+        reachable=st.booleans(),
+    ),
+    max_size=25,
+    unique_by=lambda attempt: attempt.time_ms,
+).map(lambda attempts: sorted(attempts, key=lambda attempt: attempt.time_ms))
+
+
+def flips_one_by_one(attempts: Iterable[Attempt], version: str, end_ms: int) -> list[tuple[int, bool]]:
+    """(when, available) by the rule itself: each attempt applied, each startTimestamp waited for."""
+    release = parse_client_version(version)
+    item: FaultItem | None = None
+    flips: list[tuple[int, bool]] = []
+
+    def expire(now_ms: int) -> None:
+        was_out = bool(flips) and not flips[-1][1]
+        if item is not None and was_out and is_available(item, now_ms, release):
+            flips.append((item.start_timestamp_ms, True))
+
+    for attempt in attempts:
+        expire(attempt.time_ms)
+        item = update_fault_item(
+            item, "b", attempt.latency_ms, attempt.isolation, attempt.reachable, attempt.time_ms, release
+        )
+        was_available = not flips or flips[-1][1]
+        if is_available(item, attempt.time_ms, release) != was_available:
+            flips.append((attempt.time_ms, not was_available))
+    expire(end_ms)
+    return flips
+
+
+def steps_of(attempts: Iterable[Attempt], version: str, client_id: str = "p") -> Attempts:
+    builder = AttemptsBuilder(client_id, version)
+    for attempt in attempts:
+        builder.add(attempt.time_ms, attempt.latency_ms, attempt.isolation, attempt.reachable)
+    return builder.attempts
+
+
+def when(flips: Iterable[Flip]) -> list[tuple[int, bool]]:
+    return [(flip.changed_at_ms, flip.available) for flip in flips]
+
+
+@settings(max_examples=400, deadline=None)
+@given(attempts_in_order, st.sampled_from(VERSIONS))
+def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
+    attempts: list[Attempt], version: str
+) -> None:
+    flips, _ = Board().advance([steps_of(attempts, version)], 2_000_000, IDLE_MS)
+    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
+
+
+@settings(max_examples=400, deadline=None)
+@given(attempts_in_order, st.sampled_from(VERSIONS), st.lists(st.integers(0, 25), max_size=4))
+def test_a_log_of_attempts_flips_alike_however_it_is_cut(
+    attempts: list[Attempt], version: str, cuts: list[int]
+) -> None:
+    board, flips = Board(), []
+    edges = [0, *sorted(cuts), len(attempts)]
+    for start, end in itertools.pairwise(edges):
+        flips += board.advance([steps_of(attempts[start:end], version)], None, IDLE_MS)[0]
+    flips += board.advance([], 2_000_000, IDLE_MS)[0]
+    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
+
+
+@given(attempts_in_order)
+def test_steps_are_never_more_than_attempts_and_keep_the_last_latency(attempts: list[Attempt]) -> None:
+    steps = steps_of(attempts, "4.9.8").steps
+    assert len(steps) <= len(attempts)
+    if attempts:
+        assert steps[-1].latency_ms == attempts[-1].latency_ms
+
+
+def test_a_thousand_quick_attempts_are_one_step() -> None:
+    assert len(steps_of([Attempt(ms, 3) for ms in range(1_000)], "5.5.0").steps) == 1
+
+
+def test_one_slow_send_is_two_rows_out_until_its_time_has_come() -> None:
+    """4.9.8: 600 ms shut the broker out for 30 s; a clock event tells that they are over."""
+    board = Board()
+    (out,), (health,) = board.advance([steps_of([Attempt(10_000, 600)], "4.9.8")], None, IDLE_MS)
+    assert out == Flip("p", "4.9.8", 600, False, 40_000, False, 10_000)
+    assert (health.unavailable_producers, health.producers, health.unavailable_until_ms) == (1, 1, 40_000)
+    assert board.advance([], 39_999, IDLE_MS) == ([], [])
+    (back,), (health,) = board.advance([], 45_000, IDLE_MS)
+    assert (back.available, back.changed_at_ms, back.start_timestamp_ms) == (True, 40_000, 40_000)
+    assert (health.unavailable_producers, health.unavailable_until_ms) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "version", "flips"),
+    [
+        ("up to 5.1.3 one quick send makes the broker available at once", "5.1.3", [(10_000, False), (11_000, True)]),
+        ("from 5.1.4 a quick send shortens nothing", "5.5.0", [(10_000, False), (12_000, True)]),
+    ],
+)
+def test_a_quick_send_after_a_slow_one(reason: str, version: str, flips: list[tuple[int, bool]]) -> None:
+    sends = [Attempt(10_000, 600), Attempt(11_000, 3)]
+    told, _ = Board().advance([steps_of(sends, version)], 100_000, IDLE_MS)
+    assert when(told) == flips, reason
+
+
+def test_health_counts_the_producers_that_avoid_the_broker() -> None:
+    """Two of three, by two releases; the earlier one comes back first."""
+    board = Board()
+    board.advance([steps_of([Attempt(1_000, 3)], "5.5.0", client) for client in "abc"], None, IDLE_MS)
+    _, health = board.advance(
+        [
+            steps_of([Attempt(5_000, 600)], "5.5.0", "a"),
+            steps_of([Attempt(6_000, 600)], "4.9.8", "b"),
+        ],
+        60_000,
+        IDLE_MS,
+    )
+    assert [(row.changed_at_ms, row.unavailable_producers, row.producers) for row in health] == [
+        (5_000, 1, 3),
+        (6_000, 2, 3),
+        (7_000, 1, 3),
+        (36_000, 0, 3),
+    ]
+    assert [row.unavailable_until_ms for row in health] == [7_000, 36_000, 36_000, None]
+
+
+def test_a_producer_that_stopped_sending_is_forgotten_once_its_item_is_available() -> None:
+    board = Board()
+    board.advance([steps_of([Attempt(1_000, 3)], "5.5.0", "gone")], None, IDLE_MS)
+    board.advance([steps_of([Attempt(2_000_000, 3)], "5.5.0", "here")], None, IDLE_MS)
+    assert sorted(board.items) == ["here"]
+
+
+def test_5_1_4_never_comes_back_to_an_unreachable_broker_until_it_is_reachable() -> None:
+    """#7812: without a detector, time alone does not help."""
+    board = Board()
+    flips, _ = board.advance([steps_of([Attempt(10_000, 3, True, False)], "5.1.4")], 10_000_000, IDLE_MS)
+    assert when(flips) == [(10_000, False)]
+    flips, _ = board.advance([steps_of([Attempt(10_000_500, 3)], "5.1.4")], None, IDLE_MS)
+    assert when(flips) == [(10_000_500, True)]
