@@ -103,7 +103,7 @@ def test_a_modelled_slow_broker_is_avoided_by_its_producers_alone() -> None:
     scenario = load_scenario("slow_broker")
     messages = [
         message(topic, offset, msgspec.json.encode(event)) | {"ingest_time_ms": event["event_time_ms"]}
-        for offset, (topic, event) in enumerate(Simulation(scenario, 1, START_MS).events(1_000_000))
+        for offset, (topic, event) in enumerate(Simulation(scenario, 1, START_MS).events(1_200_000))
         if topic in (SEND_LATENCIES, CLOCKS)
     ]
     rows: dict[str, list[dict[str, Any]]] = {"fault_items": [], "broker_health": []}
