@@ -82,7 +82,7 @@ def measure_assignments(groups: int, repetitions: int) -> AssignmentsResult:
         spark = start_spark(settings, SPARK_LOG)
         gate = Gate()
         try:
-            query = start_query(
+            running = start_query(
                 assignments.NAME,
                 assignments.start_dataframe(spark, settings),
                 settings,
@@ -93,10 +93,10 @@ def measure_assignments(groups: int, repetitions: int) -> AssignmentsResult:
             start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
             for number, touched in enumerate(plan):
                 _touch(spark, settings, gate, touched, start_ms + number * STEP_MS)
-                query.processAllAvailable()
+                running.query.processAllAvailable()
                 say(f"assignments {number + 1}/{len(plan)}: {touched:,} groups")
-            batches = [progress for progress in query.recentProgress if progress.numInputRows > 1]
-            query.stop()
+            batches = [progress for progress in running.query.recentProgress if progress.numInputRows > 1]
+            running.stop()
         finally:
             gate.open()
             spark.stop()

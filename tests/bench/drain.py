@@ -100,7 +100,7 @@ def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
         for table, of_table in of_batch.items():
             rows[table] = rows.get(table, 0) + len(of_table)
 
-    query = start_query(
+    running = start_query(
         fault_items.NAME,
         fault_items.start_dataframe(spark, settings),
         settings,
@@ -108,8 +108,8 @@ def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
         available_now=True,
         on_rows=count,
     )
-    query.awaitTermination()
-    return _run_of(query.recentProgress, place.max_offsets_per_trigger, rows)
+    running.query.awaitTermination()
+    return _run_of(running.query.recentProgress, place.max_offsets_per_trigger, rows)
 
 
 def _read(spark: SparkSession, place: Scratch, number: int) -> Run:
