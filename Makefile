@@ -1,5 +1,6 @@
 # `make` lists the targets. Everything lives in .venv; the JVM's jars in the user's cache.
 SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

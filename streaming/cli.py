@@ -274,10 +274,20 @@ def _guard(work: Any, *args: Any, **kwargs: Any) -> None:
     """Run; what is known to go wrong ends in one sentence and exit code 1."""
     from streaming.ingest.embedded_kafka import EmbeddedKafkaError
     from streaming.ingest.publisher import PublishError
+    from streaming.ingest.rocketmq_jvm import RocketMQError
+    from streaming.ingest.round_reader import CollectorError
     from streaming.ingest.topics import KafkaUnreachableError
     from streaming.service import ServiceError
 
-    known = (JarsError, EmbeddedKafkaError, KafkaUnreachableError, PublishError, ServiceError)
+    known = (
+        JarsError,
+        EmbeddedKafkaError,
+        KafkaUnreachableError,
+        PublishError,
+        RocketMQError,
+        CollectorError,
+        ServiceError,
+    )
     try:
         work(*args, **kwargs)
     except known as error:

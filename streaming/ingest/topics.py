@@ -1,5 +1,6 @@
 """The five topics: made once, routes compacted, wide enough that a too large message reaches quarantine."""
 
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -47,8 +48,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _credentials(jaas: str) -> dict[str, str]:
-    words = dict(word.split("=", 1) for word in jaas.rstrip(";").split() if "=" in word)
-    return {f"sasl_plain_{key}": words[key].strip("\"'") for key in ("username", "password") if key in words}
+    return {f"sasl_plain_{key}": value for key, value in re.findall(r'\b(username|password)="([^"]*)"', jaas)}
 
 
 def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
