@@ -1,14 +1,11 @@
 """The command line. Each command loads the settings, does one thing, and ends with 0 done, 1 failed, 2 wrong usage."""
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
-from conf.settings import Settings, SettingsError
-from streaming.jars import JarsError
-from streaming.logs import set_up_logs
+from streaming.command import fail, guard, load, needs_kafka
 from streaming.stopping import stop_on_signals
 
 app = typer.Typer(
@@ -26,25 +23,6 @@ Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of t
 Checkpoints = Annotated[
     Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
 ]
-
-
-def load(**flags: dict[str, Any]) -> Settings:
-    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used."""
-    given = {
-        section: {key: value for key, value in keys.items() if value is not None} for section, keys in flags.items()
-    }
-    try:
-        settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
-    except SettingsError as error:
-        fail(str(error), code=2)
-    set_up_logs(settings.log)
-    return settings
-
-
-def fail(reason: str, code: int = 1) -> NoReturn:
-    """Leave with one sentence on stderr."""
-    print(f"error: {reason}", file=sys.stderr)
-    raise typer.Exit(code)
 
 
 @app.command()
@@ -72,7 +50,7 @@ def demo(
         fail(str(error), code=2)
     if data_dir.exists() and not (data_dir / "kafka").is_dir() and any(data_dir.iterdir()):
         fail(f"--data-dir {data_dir} is not empty and no demo made it; name another", code=2)
-    _guard(run_demo, settings, stop_on_signals(), data_dir=data_dir, scenario=scenario, speed=speed, seconds=seconds)
+    guard(run_demo, settings, stop_on_signals(), data_dir=data_dir, scenario=scenario, speed=speed, seconds=seconds)
 
 
 @app.command()
@@ -96,14 +74,14 @@ def run(
     settings = load(
         kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse, "checkpoints": checkpoints}
     )
-    _needs_kafka(settings)
+    needs_kafka(settings)
     stop = stop_on_signals()
 
     def work() -> None:
         with Service(settings, available_now=available_now, on_rows=progress_logger()) as service:
             service.wait(stop, seconds)
 
-    _guard(work)
+    guard(work)
 
 
 @app.command()
@@ -139,7 +117,7 @@ def kafka(
         finally:
             broker.stop()
 
-    _guard(work)
+    guard(work)
 
 
 @app.command()
@@ -180,10 +158,10 @@ def collect(
             "probe": probe,
         },
     )
-    _needs_kafka(settings)
+    needs_kafka(settings)
     if not settings.collector.name_server:
         fail("collector.name_server is empty; give --name-server HOST:PORT", code=2)
-    _guard(run_collector, settings, stop_on_signals(), rounds=rounds)
+    guard(run_collector, settings, stop_on_signals(), rounds=rounds)
 
 
 @app.command()
@@ -213,9 +191,9 @@ def simulate(
         print("\n".join(scenario_names()))
         return
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
-    _needs_kafka(settings)
+    needs_kafka(settings)
     try:
-        _guard(
+        guard(
             run_simulation,
             settings,
             stop_on_signals(),
@@ -259,39 +237,6 @@ def alerts(
         fail(str(error))
     columns = ("changed_at", "state", "kind", "consumer_group", "summary", "advice")
     print_rows(rows, columns, format_, empty="No alert matches.")  # type: ignore[arg-type]  # checked above
-
-
-def _needs_kafka(settings: Settings) -> None:
-    if not settings.kafka.bootstrap_servers:
-        fail(
-            "kafka.bootstrap_servers is empty; give --bootstrap-servers HOST:PORT or set "
-            "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS (`balancewatch kafka` starts one)",
-            code=2,
-        )
-
-
-def _guard(work: Any, *args: Any, **kwargs: Any) -> None:
-    """Run; what is known to go wrong ends in one sentence and exit code 1."""
-    from streaming.ingest.embedded_kafka import EmbeddedKafkaError
-    from streaming.ingest.publisher import PublishError
-    from streaming.ingest.rocketmq_jvm import RocketMQError
-    from streaming.ingest.round_reader import CollectorError
-    from streaming.ingest.topics import KafkaUnreachableError
-    from streaming.service import ServiceError
-
-    known = (
-        JarsError,
-        EmbeddedKafkaError,
-        KafkaUnreachableError,
-        PublishError,
-        RocketMQError,
-        CollectorError,
-        ServiceError,
-    )
-    try:
-        work(*args, **kwargs)
-    except known as error:
-        fail(str(error))
 
 
 def main() -> None:
