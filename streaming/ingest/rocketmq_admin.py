@@ -185,12 +185,12 @@ class RocketMQAdmin:
     def _ask(self, method: Any, *arguments: Any) -> Any:
         return msgspec.json.decode(self.jvm.to_json(self.jvm.call(method, *arguments)))
 
-    @functools.lru_cache(maxsize=65_536)  # noqa: B019
+    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
     def _is_system_group(self, name: str) -> bool:
         mix_all = self._rocketmq.common.MixAll
         return bool(self.jvm.call(mix_all.isSysConsumerGroup, name) or self.jvm.call(mix_all.isPredefinedGroup, name))
 
-    @functools.lru_cache(maxsize=65_536)  # noqa: B019
+    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
     def _is_system_topic(self, name: str) -> bool:
         if name.startswith(("%RETRY%", "%DLQ%", "%LMQ%")):
             return True
