@@ -205,8 +205,9 @@ def test_the_command_line_simulates_runs_and_prints_alerts(tmp_path: Path) -> No
         "starved_queue": "RESOLVED",
     }
     duplicate = next(row for row in transitions if row["kind"] == "duplicate_client_id")
-    assert len(duplicate["evidence"]["client_addrs"]) >= 2
-    assert duplicate["evidence"]["client_addrs"][0] in duplicate["summary"]
+    views = duplicate["evidence"]["views"]
+    assert {len(addrs) for addrs in views.values()} == {2}
+    assert all(addr in duplicate["summary"] for addr in views[min(views)])
 
 
 def test_the_spark_writer_appends_the_same_rows_once(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
