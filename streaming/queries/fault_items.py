@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
@@ -96,25 +97,25 @@ class Combiner:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in an Arrow batch of one topic and partition, or of several."""
-        topics = batch.column("topic").to_pylist()
-        if topics and topics[0] == topics[-1] == SEND_LATENCIES and topics.count(SEND_LATENCIES) == len(topics):
+        topics, longest = batch.column("topic"), pc.max(pc.binary_length(batch.column("value"))).as_py()
+        if pc.all(pc.equal(topics, SEND_LATENCIES)).as_py() and (longest or 0) <= MAX_BYTES:
             self._add_send_latencies(batch)
         else:
-            for index, topic in enumerate(topics):
+            for index, topic in enumerate(topics.to_pylist()):
                 self._add_one(topic, batch, index)
 
     def _add_send_latencies(self, batch: pa.RecordBatch) -> None:
         """The hot path: a million times a million. Anything but a good event takes `_add_one`."""
         read, builders = LISTED_DECODERS[SEND_LATENCIES].decode, self._builders
-        values, times = batch.column("value").to_pylist(), batch.column("ingest_time_ms").to_pylist()
-        for index, value in enumerate(values):
+        latest_ms = pc.min(batch.column("ingest_time_ms")).as_py() + MAX_AHEAD_MS
+        for index, value in enumerate(batch.column("value").to_pylist()):
             try:
                 event = read(value)
             except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
                 self._add_one(SEND_LATENCIES, batch, index)
                 continue
             time_ms = event.event_time_ms
-            if time_ms > times[index] + MAX_AHEAD_MS or len(value) > MAX_BYTES:
+            if time_ms > latest_ms:
                 self._add_one(SEND_LATENCIES, batch, index)
                 continue
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
