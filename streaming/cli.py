@@ -225,7 +225,7 @@ def alerts(
     Example: balancewatch alerts --format json --group billing
     """
     from streaming.history.alerts import Filter, WarehouseError, read_alerts
-    from streaming.history.printing import print_rows
+    from streaming.history.printing import print_alerts
 
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
@@ -235,8 +235,7 @@ def alerts(
         rows = read_alerts(settings.paths.warehouse, asked, current=current)
     except WarehouseError as error:
         fail(str(error))
-    columns = ("changed_at", "state", "kind", "consumer_group", "summary", "advice")
-    print_rows(rows, columns, format_, empty="No alert matches.")  # type: ignore[arg-type]  # checked above
+    print_alerts(rows, format_)  # type: ignore[arg-type]  # checked above
 
 
 def main() -> None:

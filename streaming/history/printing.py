@@ -15,28 +15,34 @@ Format = Literal["table", "json", "csv"]
 STATE_STYLES = {"FIRING": "bold red", "RESOLVED": "green", "PENDING": "yellow", "RECOVERING": "cyan"}
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], format_: Format, *, empty: str) -> None:
-    """Print rows to stdout. A table shows `columns`; JSON and CSV hold every column. `empty` is said to people."""
+Records = Sequence[Mapping[str, Any]]
+
+
+def print_alerts(alerts: Records, format_: Format) -> None:
+    """Print alerts to stdout: for people what, when and what to do side by side, for machines every column."""
     if format_ == "json":
-        json.dump(list(rows), sys.stdout, indent=2, default=str, ensure_ascii=False)
+        json.dump(list(alerts), sys.stdout, indent=2, default=str, ensure_ascii=False)
         sys.stdout.write("\n")
     elif format_ == "csv":
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]) if rows else list(columns))
+        writer = csv.DictWriter(sys.stdout, fieldnames=list(alerts[0]) if alerts else [])
         writer.writeheader()
-        for row in rows:
+        for row in alerts:
             writer.writerow({key: _cell(value) for key, value in row.items()})
-    elif rows:
-        _print_table(rows, columns)
+    elif alerts:
+        _print_table(alerts)
     else:
-        print(empty)
+        print("No alert matches.")
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _print_table(alerts: Records) -> None:
     table = Table(show_lines=True)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row[name]), style=STATE_STYLES.get(_cell(row[name]), "")) for name in columns))
+    table.add_column("alert", no_wrap=True)
+    table.add_column("what, why, and what to do", overflow="fold")
+    for row in alerts:
+        state = Text(row["state"], style=STATE_STYLES.get(row["state"], ""))
+        when = str(row["changed_at"])[:19].replace("T", " ") + " UTC"
+        fix = f"\nFix: {row['advice']}" if row["state"] == "FIRING" else ""
+        table.add_row(Text("\n").join([state, Text(row["kind"]), Text(when)]), Text(row["summary"] + fix))
     Console().print(table)
 
 
