@@ -26,6 +26,13 @@ def set_up_logs(log: Log) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("kafka").setLevel(logging.ERROR)  # its retries are ours to report
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what a query dies of is told by the service
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.addFilter(_is_news)
+    logging.basicConfig(handlers=[handler], format="%(levelname)s %(name)s: %(message)s")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what we report ourselves: Kafka's retries, and py4j's calls and the Python side of a query's end."""
+    library = record.name.split(".")[0]
+    return library != "py4j" and (library != "kafka" or record.levelno >= logging.ERROR)
