@@ -27,7 +27,6 @@ from streaming.ingest.rocketmq_answers import (
     ConsumerConnection,
     OffsetWrapper,
     ProcessQueue,
-    QueueData,
     RunningInfo,
     Subscription,
     TopicRoute,
@@ -42,6 +41,7 @@ from streaming.ingest.rocketmq_jvm import RocketMQError
 from streaming.ingest.round_events import ROUTE_REPEAT_MS, Memory, clock_event, compute_round
 from streaming.ingest.round_reader import CollectorError, RoundReader, pick_cluster
 from streaming.ingest.running_reader import PEACE_SECONDS, Peace, RunningReader, pick_questions
+from udfs.route import QueueData
 
 NOW = 1_790_000_000_000
 GROUP, TOPIC, TWIN = "orders_group", "orders", "10.0.0.1@same"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from udfs.route import QueueData
+
 STRATEGIES: Mapping[str, str] = {
     "AllocateMessageQueueAveragely": "AVG",
     "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
@@ -98,16 +100,6 @@ class OffsetWrapper:
     broker_offset: int
     consumer_offset: int
     pull_offset: int
-
-
-@dataclass(frozen=True)
-class QueueData:
-    """A broker's queues of a topic."""
-
-    broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
 
 
 @dataclass(frozen=True)
