@@ -24,7 +24,7 @@ demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it
 	@$(BIN)/balancewatch demo $(ARGS)
 
 test: setup ## all tests, real Kafka and RocketMQ included (about 10 minutes)
-	@$(BIN)/python -m streaming.jars rocketmq
+	@$(BIN)/python -m streaming.jars rocketmq client-4.7.1 client-4.9.8
 	@$(BIN)/python -m pytest
 
 test-fast: $(VENV)/.ready ## the rules and contracts: seconds, no JVM

@@ -12,7 +12,7 @@ import pyspark
 
 IVY_XML = Path(__file__).parent.parent / "conf" / "ivy.xml"
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
-SETS = ("spark", "kafka", "rocketmq")
+SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8")
 
 _DOWNLOADED = re.compile(r"\[SUCCESSFUL ] .*!(\S+)\.(?:jar|bundle)")
 _SAYS_WHY = re.compile(r"UNRESOLVED|FAILED|unresolved dependency|Exception")
