@@ -73,6 +73,12 @@ CONSUMER = (
         "whether the client computes its own share; false for POP",
         null="true",
     ),
+    _field(
+        "consume_orderly",
+        BOOLEAN,
+        "whether it consumes by MessageListenerOrderly and so must lock its queues, from ConsumerRunningInfo",
+        null="not told; as the topic's route says in order_topic",
+    ),
     _field("subscriptions", _list_of(*SUBSCRIPTION), "SubscriptionData of the group, empty with without_sub"),
 )
 
@@ -128,7 +134,13 @@ PULL = T.StructType(
         _field("pull_offset", LONG, "the next offset asked for", unit="offset", minimum=0),
         _field("commit_offset", LONG, "the group's committed offset", unit="offset", null="not told", minimum=0),
         _field("max_offset", LONG, "the queue's end", unit="offset", null="not told", minimum=0),
-        _field("pull_status", STRING, "FOUND, NO_NEW_MSG, NO_MATCHED_MSG, OFFSET_ILLEGAL", null="not told"),
+        _field(
+            "pull_status",
+            STRING,
+            "FOUND, NO_NEW_MSG, NO_MATCHED_MSG, OFFSET_ILLEGAL; NO_PERMISSION when the broker refused the pull "
+            "(consumeEnable is false, or the topic is not readable)",
+            null="not told",
+        ),
         _field("suggest_broker_id", LONG, "the broker id suggested for the next pull", null="not told", minimum=0),
         _EVENT_TIME,
     ]

@@ -89,7 +89,13 @@ MEMBERSHIPS = _table(
     _column("language", STRING, "the client's language"),
     _column("client_version", STRING, "the client's release"),
     _column("topics", STRINGS, "topics it subscribes in this group, sorted"),
-    _column("change", STRING, "JOINED, LEFT (unregistered or closed) or EXPIRED (silent)", required=True),
+    _column("strategy", STRING, "AllocateMessageQueueStrategy.getName(), where somebody told it"),
+    _column(
+        "change",
+        STRING,
+        "JOINED, CHANGED (topics or strategy), LEFT (unregistered or closed) or EXPIRED (silent)",
+        required=True,
+    ),
     _column("last_heartbeat", TIMESTAMP, "event time of its newest heartbeat", required=True),
     _CHANGED_AT,
 )
