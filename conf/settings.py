@@ -72,8 +72,9 @@ class Rules(_Section):
     pull_silence_ms: Milliseconds
     settle_ms: Milliseconds
     heartbeat_late_ms: Milliseconds
-    allocate_message_queue_strategy: Literal["AVG", "AVG_BY_CIRCLE"]
+    allocate_message_queue_strategy: Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
     fault_item_idle_ms: Milliseconds
+    offset_regression_messages: Annotated[int, Field(ge=1)]
 
 
 class Collector(_Section):

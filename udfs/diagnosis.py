@@ -2,28 +2,54 @@
 
 duplicate_client_id    its slot belongs to a twin: said once both twins are proven alive
 member_not_subscribed  its slot belongs to a member that does not subscribe the topic
+consume_disabled       the broker refuses the group's pulls
+mixed_strategy         the members allocate by different strategies or SDKs, and none takes it
+strategy_gap           the strategy's own options leave it out: a room not covered, a list it is not in
+write_only_queue       producers write it, the route gives it to no consumer
+split_view             its owner works from another broker's list of members
+stale_route            its owner works from the route as it was before it changed
+order_lock             its owner consumes in order and has not won its lock
 frozen_client          its owner is listed, but its heartbeats are late
 pull_stopped           its owner heartbeats, and has not pulled for longer than pull-expired takes (120 s)
 group_offline          the group has no member
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from udfs.ownership import (
+from udfs.explanation import SPLIT_VIEW, STALE_ROUTE
+from udfs.ownership import SILENT, STARVED, QueueWatch
+from udfs.plan import (
     DUPLICATE_CLIENT_ID,
     MEMBER_NOT_SUBSCRIBED,
-    SILENT,
-    STARVED,
-    QueueWatch,
+    MIXED_STRATEGY,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
     queue_order,
 )
 from udfs.rules import PULL_MAX_IDLE_MS, Rules
 
+CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
 
-CAUSES = (DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE)
+CAUSES = (
+    DUPLICATE_CLIENT_ID,
+    MEMBER_NOT_SUBSCRIBED,
+    CONSUME_DISABLED,
+    MIXED_STRATEGY,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
+    SPLIT_VIEW,
+    STALE_ROUTE,
+    ORDER_LOCK,
+    FROZEN_CLIENT,
+    PULL_STOPPED,
+    GROUP_OFFLINE,
+)
 """Strongest first: the first that applies names the incident."""
+
+LOCK_SETTLE_MS = 80_000
+"""RebalanceLockManager frees a lock after 60 s, and a client asks for it again every 20 s."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +64,29 @@ class Starvation:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the causes are judged by: proven twins, and each client's newest heartbeat."""
+    """What the causes are judged by.
+
+    twin_ids           proven twins
+    last_heartbeat_ms  each client's newest heartbeat
+    late               clients whose heartbeats are late now
+    orderly            clients that must lock the topic's queues
+    pulling            clients that pull some queue of the topic
+    masterless         brokers that only slaves serve
+    explained          clients whose pulls deviate from the plan, and why (explanation.Explanation.causes)
+    """
 
     twin_ids: frozenset[str]
     last_heartbeat_ms: Mapping[str, int]
+    late: frozenset[str] = frozenset()
+    orderly: frozenset[str] = frozenset()
+    pulling: frozenset[str] = frozenset()
+    masterless: frozenset[str] = frozenset()
+    explained: Mapping[str, str] = field(default_factory=dict)
 
 
-def diagnose(watch: QueueWatch, evidence: Evidence, watched_since_ms: int, rules: Rules) -> Starvation | None:
+def diagnose(
+    watch: QueueWatch, evidence: Evidence, watched_since_ms: int, rules: Rules, *, broker_name: str = ""
+) -> Starvation | None:
     """Why this queue starves, or None when it does not. `certain_at_ms` None: not while things are as they are."""
     silent_since_ms = max(watch.last_pull_ms or 0, watched_since_ms)
     if watch.verdict == STARVED:
@@ -53,16 +95,43 @@ def diagnose(watch: QueueWatch, evidence: Evidence, watched_since_ms: int, rules
         if watch.share.gap == DUPLICATE_CLIENT_ID:
             certain = watch.since_ms if slot_of in evidence.twin_ids else None
             return Starvation(DUPLICATE_CLIENT_ID, starved_since_ms, slot_of, certain)
+        if watch.share.gap is None and _was_refused(watch):
+            return Starvation(CONSUME_DISABLED, silent_since_ms, None, watch.since_ms)
         cause = watch.share.gap or GROUP_OFFLINE
         return Starvation(cause, starved_since_ms, slot_of, settled_ms)
     if watch.verdict == SILENT:
-        owner = watch.share.owner or ""
-        late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
-        stopped_at_ms = max(silent_since_ms, watch.share_since_ms) + PULL_MAX_IDLE_MS
-        if late_at_ms <= stopped_at_ms:
-            return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
-        return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
+        return _diagnose_silence(watch, evidence, silent_since_ms, rules, broker_name)
     return None
+
+
+def _diagnose_silence(
+    watch: QueueWatch, evidence: Evidence, silent_since_ms: int, rules: Rules, broker_name: str
+) -> Starvation:
+    """Somebody is meant to pull the queue. What is structural is asked before what only looks like silence."""
+    owner = watch.share.owner or ""
+    if _was_refused(watch):
+        return Starvation(CONSUME_DISABLED, silent_since_ms, owner, watch.since_ms)
+    given_ms = max(silent_since_ms, watch.share_since_ms)
+    if owner not in evidence.late:
+        explained = evidence.explained.get(owner)
+        if explained == DUPLICATE_CLIENT_ID:
+            twin = min(evidence.twin_ids, default=None)
+            return Starvation(DUPLICATE_CLIENT_ID, silent_since_ms, twin, watch.since_ms if twin else None)
+        if explained:
+            return Starvation(explained, silent_since_ms, owner, watch.since_ms)
+        if owner in evidence.orderly and (owner in evidence.pulling or broker_name in evidence.masterless):
+            return Starvation(ORDER_LOCK, silent_since_ms, owner, given_ms + LOCK_SETTLE_MS)
+    late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
+    stopped_at_ms = given_ms + PULL_MAX_IDLE_MS
+    if late_at_ms <= stopped_at_ms:
+        return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
+    return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
+
+
+def _was_refused(watch: QueueWatch) -> bool:
+    """The broker refused the newest pull."""
+    refused_ms = watch.oddity.refused_ms if watch.oddity else None
+    return refused_ms is not None and refused_ms > (watch.last_pull_ms or 0)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from udfs.alert import Finding, Transition, advance
-from udfs.diagnosis import Evidence
-from udfs.finding import find_duplicates, find_starved
+from udfs.findings import FINDERS
 from udfs.hearing import Hearing
-from udfs.membership import Change, Membership
-from udfs.ownership import DUPLICATE_CLIENT_ID
+from udfs.membership import Change
+from udfs.replan import replan
 from udfs.route import Route
 from udfs.rules import PULL_MAX_IDLE_MS, Rules
-from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic, replan
+from udfs.scene import Scene
+from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic
 from udfs.watch import GroupState
 
 UNHEARD_LOOK_MS = 30_000
@@ -44,28 +44,25 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
         for row in judge_topic(state, topic, routes[topic], hearing, now_ms, rules)
     ]
     forget_idle_topics(state, routes, now_ms, rules)
-    twins = state.membership.twins()
-    evidence = Evidence(frozenset(twin.client_id for twin in twins), _newest_heartbeats(state.membership))
-    transitions = list(_step(state, DUPLICATE_CLIENT_ID, find_duplicates(state, twins), now_ms))
-    transitions += _step(state, "starved_queue", find_starved(state, evidence, hearing, now_ms, rules), now_ms)
-    return Outcome(changes, ownership, transitions, _due_ms(state, now_ms, rules))
+    scene = Scene.of(state, routes, hearing, now_ms, rules)
+    transitions: list[Transition] = []
+    is_pending = False
+    for kind, find in FINDERS:
+        findings = find(scene)
+        is_pending = is_pending or any(not finding.is_ready for finding in findings.values())
+        transitions += _step(state, kind, findings, now_ms)
+    due_ms = now_ms + 1 if is_pending else _due_ms(state, now_ms, rules)
+    return Outcome(changes, ownership, transitions, due_ms)
 
 
 def _step(state: GroupState, kind: str, findings: Mapping[str, Finding], now_ms: int) -> Iterator[Transition]:
-    open_keys = {key for key in state.incidents if key.startswith(f"{kind} ")}
+    open_keys = {key for key in state.incidents if key == kind or key.startswith(f"{kind} ")}
     for key in sorted(open_keys | findings.keys()):
         incident, transition = advance(state.incidents.pop(key, None), findings.get(key), now_ms)
         if incident is not None:
             state.incidents[key] = incident
         if transition is not None:
             yield transition
-
-
-def _newest_heartbeats(membership: Membership) -> dict[str, int]:
-    newest: dict[str, int] = {}
-    for _, member in membership.members():
-        newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
-    return newest
 
 
 def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:
@@ -90,6 +87,7 @@ def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:
         for watch in watched.queues.values()
         for puller in watch.pullers.values()
     }
+    starts.add(state.changed_ms)
     holds = (rules.pull_silence_ms, rules.settle_ms, PULL_MAX_IDLE_MS, PULL_MAX_IDLE_MS + rules.settle_ms)
     moments.update(start + hold for start in starts for hold in holds)
     future = [moment for moment in moments if moment > now_ms]

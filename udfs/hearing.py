@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Hearing:
-    """`unheard` brokers were asked and did not answer; `since_ms` is when a broker that was missed is heard again."""
+    """`answered` brokers were asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
+    missed is heard again.
+    """
 
     unheard: frozenset[str] = frozenset()
     since_ms: Mapping[str, int] = field(default_factory=dict)
+    answered: frozenset[str] = frozenset()
 
     def heard_since_ms(self, broker_name: str) -> int | None:
         """Since when the broker is heard without a gap; 0 for always, None for not now."""

@@ -4,59 +4,20 @@ A channel, not a ClientId, is the member: two channels with one ClientId live si
 every client is handed both. Views are never merged: a client rebalances with the list of one random broker.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
-JOINED, LEFT, EXPIRED = "JOINED", "LEFT", "EXPIRED"
+from udfs.heartbeat import ConsumerData, Heartbeat, filters_of, is_judged
 
-
-class Subscription(Protocol):
-    """One SubscriptionData of a heartbeat."""
-
-    @property
-    def topic(self) -> str: ...
-
-
-class ConsumerData(Protocol):
-    """One ConsumerData of a heartbeat."""
-
-    @property
-    def consumer_group(self) -> str: ...
-    @property
-    def consume_type(self) -> str: ...
-    @property
-    def message_model(self) -> str: ...
-    @property
-    def strategy(self) -> str | None: ...
-    @property
-    def client_rebalance(self) -> bool | None: ...
-    @property
-    def subscriptions(self) -> Sequence[Subscription]: ...
-
-
-class Heartbeat(Protocol):
-    """A heartbeat as one broker received it on one channel (schemas/events.py)."""
-
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def client_addr(self) -> str: ...
-    @property
-    def language(self) -> str: ...
-    @property
-    def client_version(self) -> str: ...
-    @property
-    def without_sub(self) -> bool | None: ...
-    @property
-    def event_time_ms(self) -> int: ...
+JOINED, CHANGED, LEFT, EXPIRED = "JOINED", "CHANGED", "LEFT", "EXPIRED"
 
 
 @dataclass
 class Member:
-    """One channel of a group at one broker."""
+    """One channel of a group at one broker.
+
+    `filters` has the topics of which it does not want every message, `consume_orderly` is None where nobody told.
+    """
 
     client_id: str
     client_addr: str
@@ -68,6 +29,8 @@ class Member:
     first_heartbeat_ms: int
     last_heartbeat_ms: int
     has_told_topics: bool = True
+    consume_orderly: bool | None = None
+    filters: dict[str, str] = field(default_factory=dict)
 
     def subscribes(self, topic: str) -> bool:
         """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
@@ -76,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Change:
-    """A channel joined or left one broker's view at `at_ms`."""
+    """A channel joined or left one broker's view at `at_ms`, or its topics, filters or strategy are others."""
 
     broker_name: str
     member: Member
@@ -113,11 +76,8 @@ class Membership:
             is_newer = now_ms >= known.last_heartbeat_ms
             known.last_heartbeat_ms = max(known.last_heartbeat_ms, now_ms)
             known.first_heartbeat_ms = min(known.first_heartbeat_ms, now_ms)
-            if is_newer:
-                known.topics = known.topics if heartbeat.without_sub else topics
-                known.has_told_topics = known.has_told_topics or not heartbeat.without_sub
-                known.strategy = consumer.strategy or known.strategy
-            return None
+            has_changed = is_newer and _update(known, heartbeat, consumer, topics)
+            return Change(heartbeat.broker_name, known, CHANGED, now_ms) if has_changed else None
         view[addr] = Member(
             heartbeat.client_id,
             addr,
@@ -125,10 +85,12 @@ class Membership:
             heartbeat.client_version,
             topics,
             consumer.strategy,
-            is_judged(consumer),
+            is_judged(heartbeat.client_id, consumer),
             now_ms,
             now_ms,
             has_told_topics=not heartbeat.without_sub,
+            consume_orderly=consumer.consume_orderly,
+            filters=filters_of(consumer),
         )
         return Change(heartbeat.broker_name, view[addr], JOINED, now_ms)
 
@@ -199,6 +161,17 @@ class Membership:
             del self.views[broker_name]
 
 
+def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics: list[str]) -> bool:
+    """Take over what a newer heartbeat of the channel tells; whether anything is different."""
+    before = (known.topics, known.filters, known.strategy, known.has_told_topics)
+    if not heartbeat.without_sub:
+        known.topics, known.filters, known.has_told_topics = topics, filters_of(consumer), True
+    known.strategy = consumer.strategy or known.strategy
+    if consumer.consume_orderly is not None:
+        known.consume_orderly = consumer.consume_orderly
+    return before != (known.topics, known.filters, known.strategy, known.has_told_topics)
+
+
 def _proven(members: Iterable[Member]) -> list[Member]:
     ordered = list(members)
     return [
@@ -211,12 +184,3 @@ def _proven(members: Iterable[Member]) -> list[Member]:
             for other in ordered
         )
     ]
-
-
-def is_judged(consumer: ConsumerData) -> bool:
-    """Whether client-side rebalance decides this member's queues: clustering, not POP, and rebalancing itself."""
-    return (
-        consumer.message_model == "CLUSTERING"
-        and consumer.consume_type != "CONSUME_POP"
-        and consumer.client_rebalance is not False
-    )

@@ -2,17 +2,56 @@
 
 from collections.abc import Mapping, Sequence
 
-from udfs.ownership import queue_order
+from udfs.plan import queue_order
 
 ADVICE = {
+    "duplicate_client_id": "End the duplicate ClientId {client_id}: give each process its own instanceName.",
     "member_not_subscribed": (
         "Every member of a group must subscribe the same topics: add the subscription to {client_id}, or give it a "
         "group of its own."
+    ),
+    "consume_disabled": (
+        "Enable it again if nobody meant it: mqadmin updateSubGroup -c {cluster} -g {consumer_group} -s true."
+    ),
+    "mixed_strategy": (
+        "Give all members of {consumer_group} one AllocateMessageQueueStrategy and one SDK, then restart those that "
+        "differ."
+    ),
+    "strategy_gap": (
+        "Look at the strategy's own options: every broker room needs a consumer (consumeridcs), every queue a place "
+        "in a configured list."
+    ),
+    "write_only_queue": (
+        "Let consumers have them: mqadmin updateTopic -t {topic} with as many readQueueNums (-r) as writeQueueNums (-w)"
+        " and permission 6 (-p 6)."
+    ),
+    "split_view": "Check the network between {client_id} on {host} and the brokers that do not list it, or restart it.",
+    "stale_route": "Restart {client_id} on {host}: it still works from the route as it was before it changed.",
+    "order_lock": (
+        "If the broker has no master, bring it back: locks are granted there only. Otherwise find who held these "
+        "queues before {client_id} and restart it; a lock is free 60 s after its holder is gone."
     ),
     "frozen_client": "Look at {client_id} on {host} (full GC, swapped out, suspended?) and restart it.",
     "pull_stopped": "Take a jstack of {client_id} on {host}, then restart it; its rebalance takes the queues anew.",
     "group_offline": "Start a consumer of group {consumer_group}.",
 }
+"""Cause to the one line that fixes it."""
+
+WHY = {
+    "duplicate_client_id": "several clients carry ClientId {client_id}, and each takes the first one's share",
+    "member_not_subscribed": "{client_id} counts as a member and is given them, but does not subscribe the topic",
+    "consume_disabled": "the broker refuses the group's pulls, its consumeEnable is false",
+    "mixed_strategy": "the members do not share out by one strategy, and none takes these",
+    "strategy_gap": "the group's allocation strategy gives them to no member",
+    "write_only_queue": "producers write them, but the route gives consumers no access",
+    "split_view": "the brokers list different members, and {client_id} at {client_addr} works from another list",
+    "stale_route": "{client_id} at {client_addr} works from the topic's route as it was before it changed",
+    "order_lock": "{client_id} at {client_addr} consumes in order and has not won the locks of these queues",
+    "frozen_client": "{client_id} at {client_addr} is still listed, but neither heartbeats nor pulls",
+    "pull_stopped": "{client_id} at {client_addr} sends heartbeats, but has stopped pulling them",
+    "group_offline": "the group has no member left",
+}
+"""Cause to the reason as the summary gives it."""
 
 
 def clock(time_ms: int) -> str:
@@ -94,21 +133,17 @@ def tell_starved_queue(
     backlog: int | None,
 ) -> tuple[str, str]:
     """Summary and advice for queues nobody consumes. `backlog` is messages, null when no end was seen."""
-    host = host_of(client_addr) if client_addr else "its host"
-    why = {
-        "duplicate_client_id": f"several clients carry ClientId {client_id}, and each takes the first one's share",
-        "member_not_subscribed": f"{client_id} counts as a member and is given them, but does not subscribe the topic",
-        "frozen_client": f"{client_id} at {client_addr} is still listed, but neither heartbeats nor pulls",
-        "pull_stopped": f"{client_id} at {client_addr} sends heartbeats, but has stopped pulling them",
-        "group_offline": "the group has no member left",
-    }[cause]
+    facts = {
+        "cluster": cluster,
+        "consumer_group": consumer_group,
+        "topic": topic,
+        "client_id": client_id,
+        "client_addr": client_addr,
+        "host": host_of(client_addr) if client_addr else "its host",
+    }
     grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
     summary = (
         f"Nobody consumes {count(len(queues), 'queue')} of topic {topic} in group {consumer_group} (cluster {cluster}) "
-        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {why}.{grows}"
+        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {WHY[cause].format(**facts)}.{grows}"
     )
-    advice = ADVICE.get(cause, "").format(client_id=client_id, host=host, consumer_group=consumer_group)
-    return (
-        summary,
-        advice or f"End the duplicate ClientId {client_id}: give each process its own instanceName.",
-    )
+    return summary, ADVICE[cause].format(**facts)

@@ -1,10 +1,11 @@
 """A topic's route: which queues consumers share out, and which brokers they may ask for the member list."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from udfs.model import MessageQueue
 
-PERM_READ = 4
+PERM_READ, PERM_WRITE = 4, 2
 
 
 @dataclass(frozen=True)
@@ -19,19 +20,33 @@ class QueueData:
 
 @dataclass(frozen=True)
 class Route:
-    """TopicRouteData, as far as balancing goes. `event_time_ms` orders two of them."""
+    """TopicRouteData, as far as balancing goes. `event_time_ms` orders two of them.
+
+    `without_master` are brokers of which only slaves serve: they can be read, not written, and grant no order locks.
+    """
 
     topic: str
     queues: tuple[QueueData, ...]
     event_time_ms: int = field(compare=False, default=0)
+    without_master: tuple[str, ...] = ()
+    order_topic: bool = False
 
     def readable_queues(self) -> list[MessageQueue]:
         """What MQClientInstance.topicRouteData2TopicSubscribeInfo gives consumers, sorted as they sort it."""
+        return self._queues(lambda data: range(data.read_queue_nums if data.perm & PERM_READ else 0))
+
+    def write_only_queues(self) -> list[MessageQueue]:
+        """Queues that producers fill and consumers are not given: writeQueueNums > readQueueNums, or no PERM_READ."""
+        return self._queues(
+            lambda data: range(
+                data.read_queue_nums if data.perm & PERM_READ else 0,
+                data.write_queue_nums if data.perm & PERM_WRITE else 0,
+            )
+        )
+
+    def _queues(self, ids: Callable[[QueueData], range]) -> list[MessageQueue]:
         return sorted(
-            MessageQueue(self.topic, data.broker_name, queue_id)
-            for data in self.queues
-            if data.perm & PERM_READ
-            for queue_id in range(data.read_queue_nums)
+            MessageQueue(self.topic, data.broker_name, queue_id) for data in self.queues for queue_id in ids(data)
         )
 
     def broker_names(self) -> set[str]:

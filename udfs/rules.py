@@ -22,3 +22,4 @@ class Rules:
     heartbeat_late_ms: int = 70_000
     allocate_message_queue_strategy: str = "AVG"
     fault_item_idle_ms: int = 1_800_000
+    offset_regression_messages: int = 1_000

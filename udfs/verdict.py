@@ -1,26 +1,44 @@
-"""A group's plan and its verdicts, topic by topic: the plan when members or routes changed, a verdict each tick."""
+"""A group's verdicts, topic by topic, at each tick; and when something is wrong, what the pulls say of the reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from udfs.explanation import Explanation, Hypotheses, explain
 from udfs.hearing import Hearing
-from udfs.membership import Membership
+from udfs.membership import Member, Membership
 from udfs.ownership import (
+    DOUBLED,
+    MISPLACED,
     NOT_JUDGED,
+    SILENT,
+    STARVED,
     UNKNOWN,
+    Puller,
     QueueWatch,
-    Share,
     judge,
     observed_owners,
     observed_pullers,
+)
+from udfs.plan import (
+    DUPLICATE_CLIENT_ID,
+    MEMBER_NOT_SUBSCRIBED,
+    MIXED_STRATEGY,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
+    Share,
+    is_recomputed,
     plan,
-    queue_name,
     queue_order,
     reference_view,
+    strategies_of,
 )
-from udfs.route import Route
-from udfs.rules import Rules
+from udfs.replan import replan_topic
+from udfs.route import PERM_READ, PERM_WRITE, QueueData, Route
+from udfs.rules import REBALANCE_MS, Rules
 from udfs.watch import GroupState, TopicWatch
+
+RECENT_PULL_MS = 15_000 + REBALANCE_MS
+"""A queue that a client holds is pulled at least this often, by the slowest of RocketMQ's own consumers, too."""
 
 
 @dataclass(frozen=True)
@@ -35,74 +53,154 @@ class OwnershipRow:
     since_ms: int
 
 
-def replan(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> None:
-    """Recompute who should own each queue, from the members and routes as they are."""
-    members = [member for _, member in state.membership.members()]
-    told = {topic for member in members if member.is_judged for topic in member.topics}
-    untold = state.topics.keys() if any(member.is_judged and not member.has_told_topics for member in members) else ()
-    for topic in sorted({*told, *untold}):
-        state.topics.setdefault(topic, TopicWatch(now_ms)).is_shared = True
-    for topic, watched in list(state.topics.items()):
-        is_subscribed = any(member.subscribes(topic) for member in members)
-        if watched.is_shared and members and not is_subscribed:
-            del state.topics[topic]  # the group gave the topic up
-        elif (route := routes.get(topic)) is not None:
-            _replan_topic(state, watched, route, now_ms, rules)
-    state.is_stale = False
-
-
-def _replan_topic(state: GroupState, watched: TopicWatch, route: Route, now_ms: int, rules: Rules) -> None:
-    names = [queue_name(queue) for queue in route.readable_queues()]
-    watched.queues = {name: watched.queues.get(name) or QueueWatch(since_ms=now_ms) for name in names}
-    view = reference_view(state.membership.views, route.broker_names()) or {}
-    try:
-        shares = plan(state.consumer_group, route, list(view.values()), rules.allocate_message_queue_strategy)
-    except ValueError:  # a strategy that is not recomputed here: no plan, so no verdict
-        shares, watched.is_shared = {}, False
-    for name, watch in watched.queues.items():
-        share = shares.get(name, Share(None))
-        if share != watch.share or watch.share_since_ms == 0:
-            watch.share, watch.share_since_ms = share, now_ms
-
-
 def judge_topic(
     state: GroupState, topic: str, route: Route, hearing: Hearing, now_ms: int, rules: Rules
 ) -> Iterator[OwnershipRow]:
     """Judge each queue of one topic; yield those whose owners or verdict changed.
 
-    A queue that nobody is seen to pull is UNKNOWN while its broker is not heard, and its silence counts from when
-    the broker is heard again.
+    When something is wrong and changes have settled, the pulls are asked why, and the queues judged once more.
     """
     watched = state.topics[topic]
     subscribers = [member for _, member in state.membership.members() if member.subscribes(topic)]
     is_judged = watched.is_shared and all(member.is_judged for member in subscribers)
-    other_plans = _other_plans(state, route, rules) if is_judged else []
-    watched_since_ms = max(state.watched_since_ms, watched.watched_since_ms)
+    pullers = {
+        name: _refresh_pullers(state.membership, name, watch, now_ms, rules) for name, watch in watched.queues.items()
+    }
+    verdicts = _judge_queues(state, watched, route, pullers, hearing, now_ms, rules) if is_judged else {}
+    if watched.is_planned and _is_wrong(watched, verdicts) and now_ms >= state.changed_ms + rules.settle_ms:
+        explanation = _explain(state, watched, route, now_ms, rules)
+        if explanation != watched.explanation:
+            watched.explanation = explanation
+            since_ms = {name: watch.share_since_ms for name, watch in watched.queues.items()}
+            replan_topic(state, watched, route, now_ms, rules)
+            for name, watch in watched.queues.items():  # the plan was always so; only we did not know
+                watch.share_since_ms = since_ms[name]
+            verdicts = _judge_queues(state, watched, route, pullers, hearing, now_ms, rules)
     for name, watch in watched.queues.items():
-        pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
-        for puller in pullers:
-            puller.client_id = puller.client_id or _client_at(state.membership, name, puller.client_addr)
-        watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
-        heard_since_ms = hearing.heard_since_ms(queue_order(name)[0])
-        verdict = NOT_JUDGED
-        if is_judged and heard_since_ms is None and not pullers:
-            verdict = UNKNOWN
-        elif is_judged:
-            verdict = judge(
-                watch,
-                pullers,
-                {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
-                watched_since_ms=max(watched_since_ms, heard_since_ms or 0),
-                has_pulls=state.has_pulls,
-                now_ms=now_ms,
-                rules=rules,
-            )
+        verdict = verdicts.get(name, NOT_JUDGED)
         if verdict != watch.verdict:
             watch.verdict, watch.since_ms = verdict, now_ms
-        reported = (watch.share.owner, observed_owners(pullers), verdict)
+        reported = (watch.share.owner, observed_owners(pullers[name]), verdict)
         if reported != watch.reported:
             watch.reported = reported
             yield OwnershipRow(topic, name, *reported, watch.since_ms)
+
+
+def _refresh_pullers(membership: Membership, name: str, watch: QueueWatch, now_ms: int, rules: Rules) -> list[Puller]:
+    """Who pulls the queue now, with ClientIds where their channel is known; others are forgotten."""
+    pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
+    for puller in pullers:
+        puller.client_id = puller.client_id or _client_at(membership, name, puller.client_addr)
+    if pullers:
+        newest = max(pullers, key=lambda puller: puller.last_pull_ms)
+        watch.last_client_id = newest.client_id or watch.last_client_id
+    watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
+    return pullers
+
+
+def _judge_queues(
+    state: GroupState,
+    watched: TopicWatch,
+    route: Route,
+    pullers: Mapping[str, list[Puller]],
+    hearing: Hearing,
+    now_ms: int,
+    rules: Rules,
+) -> dict[str, str]:
+    """A queue that nobody is seen to pull is UNKNOWN while its broker is not heard; its silence counts from then on."""
+    other_plans = _other_plans(state, watched, route, rules)
+    watched_since_ms = max(state.watched_since_ms, watched.watched_since_ms)
+    if not watched.is_planned:
+        _plan_by_pulls(state, watched, pullers)
+    verdicts = {}
+    for name, watch in watched.queues.items():
+        heard_since_ms = hearing.heard_since_ms(queue_order(name)[0])
+        if heard_since_ms is None and not pullers[name]:
+            verdicts[name] = UNKNOWN
+            continue
+        verdicts[name] = judge(
+            watch,
+            _still_listed(state.membership, name, pullers[name]),
+            {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
+            watched_since_ms=max(watched_since_ms, heard_since_ms or 0),
+            has_pulls=state.has_pulls,
+            now_ms=now_ms,
+            rules=rules,
+            is_planned=watched.is_planned,
+        )
+    return verdicts
+
+
+def _still_listed(membership: Membership, queue: str, pullers: list[Puller]) -> list[Puller]:
+    """Those whose channel the queue's broker lists; all where that would be nobody, or the broker tells no list.
+
+    A client that has left pulls no more, though its last pull is not long ago.
+    """
+    broker_name, _ = queue_order(queue)
+    view = membership.views.get(broker_name, {})
+    listed = [puller for puller in pullers if puller.client_addr is None or puller.client_addr in view]
+    return listed or pullers
+
+
+def _plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]]) -> None:
+    """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
+
+    A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.
+    """
+    members = {member.client_id: member for _, member in state.membership.members()}
+    twins = sorted({twins.client_id for twins in state.membership.twins()})
+    told = {member.strategy for member in members.values() if member.strategy}
+    for name, watch in watched.queues.items():
+        owner = watch.last_client_id if watch.last_client_id in members else None
+        has_kept = bool(pullers[name]) or (watch.last_pull_ms or 0) > state.changed_ms
+        if watch.share.gap == WRITE_ONLY_QUEUE:
+            continue
+        if owner and has_kept:
+            share = Share(owner)
+        elif not any(pullers.values()) or not members:
+            share = Share(None)
+        elif twins and watch.last_pull_ms is not None:
+            share = Share(None, DUPLICATE_CLIENT_ID, twins[0])
+        else:
+            share = Share(None, MIXED_STRATEGY if len(told) > 1 else STRATEGY_GAP)
+        if share != watch.share:
+            watch.share = share
+            watch.share_since_ms = max(state.changed_ms, watch.last_pull_ms or 0)
+
+
+def _is_wrong(watched: TopicWatch, verdicts: Mapping[str, str]) -> bool:
+    """Whether there is something to explain: a queue that a healthy group would not have so."""
+    by_members = (None, DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY)
+    return any(
+        verdict in (SILENT, DOUBLED, MISPLACED) or (verdict == STARVED and watched.queues[name].share.gap in by_members)
+        for name, verdict in verdicts.items()
+    )
+
+
+def _explain(state: GroupState, watched: TopicWatch, route: Route, now_ms: int, rules: Rules) -> Explanation:
+    views = state.membership.views
+    view = list((reference_view(views, route.broker_names()) or {}).values())
+    pulled: dict[str, set[str]] = {}
+    for name, watch in watched.queues.items():
+        for puller in watch.pullers.values():
+            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
+                pulled.setdefault(puller.client_id, set()).add(name)
+    hypotheses = Hypotheses(
+        state.consumer_group,
+        route,
+        _route_of(route, watched.nums_before) if watched.nums_before else None,
+        view,
+        [list(other.values()) for name, other in sorted(views.items()) if name in route.broker_names()],
+        rules.allocate_message_queue_strategy,
+    )
+    return explain(
+        hypotheses, {client_id: frozenset(names) for client_id, names in pulled.items()}, watched.explanation
+    )
+
+
+def _route_of(route: Route, nums: Mapping[str, int]) -> Route:
+    queues = tuple(QueueData(name, count, count, PERM_READ | PERM_WRITE) for name, count in nums.items())
+    return Route(route.topic, queues)
 
 
 def forget_idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> None:
@@ -124,11 +222,17 @@ def _client_at(membership: Membership, queue: str, client_addr: str | None) -> s
     return member.client_id if member else None
 
 
-def _other_plans(state: GroupState, route: Route, rules: Rules) -> list[dict[str, Share]]:
+def _other_plans(state: GroupState, watched: TopicWatch, route: Route, rules: Rules) -> list[dict[str, Share]]:
     """The plans of all views, when they differ: an owner by any of them is not misplaced."""
     views = {name: state.membership.views[name] for name in state.membership.views.keys() & route.broker_names()}
-    by_ids = {tuple(sorted(member.client_id for member in view.values())): view for view in views.values()}
-    if len(by_ids) < 2:
+    by_ids: dict[tuple[str, ...], dict[str, Member]] = {
+        tuple(sorted(member.client_id for member in view.values())): view for view in views.values()
+    }
+    if len(by_ids) < 2 or not watched.is_planned:
         return []
     default = rules.allocate_message_queue_strategy
-    return [plan(state.consumer_group, route, list(view.values()), default) for view in by_ids.values()]
+    return [
+        plan(state.consumer_group, route, list(view.values()), default, watched.explanation.seen)
+        for view in by_ids.values()
+        if is_recomputed(strategies_of(list(view.values()), default, watched.explanation.seen))
+    ]

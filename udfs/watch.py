@@ -1,32 +1,12 @@
 """What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from udfs.alert import Incident
+from udfs.explanation import Explanation
 from udfs.membership import Membership
-from udfs.ownership import Puller, QueueWatch
-
-
-class Pull(Protocol):
-    """A pull request as the broker saw it (schemas/events.py)."""
-
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def client_addr(self) -> str | None: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def commit_offset(self) -> int | None: ...
-    @property
-    def max_offset(self) -> int | None: ...
-    @property
-    def event_time_ms(self) -> int: ...
+from udfs.oddity import NO_PERMISSION, Pull, note_oddity
+from udfs.ownership import Oddity, Puller, QueueWatch
 
 
 @dataclass
@@ -34,17 +14,27 @@ class TopicWatch:
     """One topic of one group, by `broker:queue_id`.
 
     `is_shared`: a member was seen that shares the queues out with the others. Queues of topics that nobody
-    subscribes, yet somebody pulls (`assign()`), are not judged.
+    subscribes, yet somebody pulls (`assign()`), are not judged. `is_planned` is False when a member's strategy cannot
+    be recomputed. `read_queue_nums` is the route as it is, `nums_before` as it was before it changed at
+    `route_changed_ms`, both by broker.
     """
 
     watched_since_ms: int
     is_shared: bool = False
     queues: dict[str, QueueWatch] = field(default_factory=dict)
+    is_planned: bool = True
+    explanation: Explanation = field(default_factory=Explanation)
+    read_queue_nums: dict[str, int] = field(default_factory=dict)
+    nums_before: dict[str, int] = field(default_factory=dict)
+    route_changed_ms: int = 0
 
 
 @dataclass
 class GroupState:
-    """One group of one cluster. `is_stale`: members or routes changed since the plan was made."""
+    """One group of one cluster. `is_stale`: members or routes changed since the plan was made, last at `changed_ms`.
+
+    `conditions` has, by name, since when something holds that is told only after a while.
+    """
 
     cluster: str
     consumer_group: str
@@ -52,11 +42,16 @@ class GroupState:
     membership: Membership = field(default_factory=Membership)
     topics: dict[str, TopicWatch] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
+    conditions: dict[str, int] = field(default_factory=dict)
     has_pulls: bool = False
     is_stale: bool = True
+    changed_ms: int = 0
 
     def observe(self, pull: Pull) -> None:
-        """Remember who pulled; a pull older than the newest known only lengthens its puller's span."""
+        """Remember who pulled; a pull older than the newest known only lengthens its puller's span.
+
+        A pull that the broker refused consumes nothing: it shows only that somebody asks.
+        """
         now_ms = pull.event_time_ms
         topic = self.topics.get(pull.topic)
         if topic is None:
@@ -67,6 +62,16 @@ class GroupState:
         if watch is None:
             watch = topic.queues[queue] = QueueWatch(since_ms=now_ms)
         self.has_pulls = True
+        if pull.pull_status == NO_PERMISSION:
+            watch.oddity = watch.oddity or Oddity()
+            watch.oddity.refused_ms = max(now_ms, watch.oddity.refused_ms or 0)
+            return
+        if watch.last_pull_ms is None or now_ms >= watch.last_pull_ms:
+            note_oddity(watch, pull)
+            watch.last_pull_ms = now_ms
+            watch.commit_offset = pull.commit_offset if pull.commit_offset is not None else watch.commit_offset
+            watch.max_offset = pull.max_offset if pull.max_offset is not None else watch.max_offset
+            watch.last_client_id = pull.client_id or watch.last_client_id
         key = pull.client_addr or pull.client_id or ""
         puller = watch.pullers.get(key)
         if puller is None:
@@ -75,10 +80,13 @@ class GroupState:
             puller.first_pull_ms = min(puller.first_pull_ms, now_ms)
             puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
             puller.client_id = pull.client_id or puller.client_id
-        if watch.last_pull_ms is None or now_ms >= watch.last_pull_ms:
-            watch.last_pull_ms = now_ms
-            watch.commit_offset = pull.commit_offset if pull.commit_offset is not None else watch.commit_offset
-            watch.max_offset = pull.max_offset if pull.max_offset is not None else watch.max_offset
+
+    def holds_since(self, condition: str, holds: bool, now_ms: int) -> int | None:
+        """Since when the condition holds without a gap, as far as it was asked; None when it does not."""
+        if not holds:
+            self.conditions.pop(condition, None)
+            return None
+        return self.conditions.setdefault(condition, now_ms)
 
     def is_forgotten(self) -> bool:
         """Nothing is left of the group: no member, no incident, no queue."""

@@ -17,7 +17,7 @@ from streaming.queries.shard_rows import alert_row, assignment_row, membership_r
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
 from udfs.group import tick
 from udfs.hearing import Hearing
-from udfs.membership import JOINED, Change
+from udfs.membership import CHANGED, JOINED, Change
 from udfs.route import QueueData, Route
 from udfs.rules import Rules
 from udfs.watch import GroupState
@@ -109,14 +109,18 @@ class Shard:
         if clock.event_time_ms <= cluster.now_ms:
             return
         now_ms = cluster.now_ms = clock.event_time_ms
-        unheard = frozenset(clock.brokers_asked) - frozenset(clock.brokers_answered)
+        answered = frozenset(clock.brokers_answered)
+        unheard = frozenset(clock.brokers_asked) - answered
         heard_since = {name: cluster.heard_since_ms.get(name, 0) for name in clock.brokers_answered}
         cluster.heard_since_ms = {
             name: now_ms if name in cluster.unheard else since for name, since in heard_since.items()
         }
-        cluster.unheard = sorted(unheard)
-        hearing = Hearing(unheard, {name: since for name, since in cluster.heard_since_ms.items() if since})
         due = {name for name, entry in cluster.groups.items() if entry.due_ms is not None and entry.due_ms <= now_ms}
+        if sorted(unheard) != cluster.unheard:
+            due = set(cluster.groups)
+        cluster.unheard = sorted(unheard)
+        heard_again = {name: since for name, since in cluster.heard_since_ms.items() if since}
+        hearing = Hearing(unheard, heard_again, answered)
         for name in sorted(due | self._dirty.pop(clock.cluster, set())):
             self._look_at(clock.cluster, name, now_ms, hearing)
 
@@ -139,7 +143,8 @@ class Shard:
         queues = tuple(
             QueueData(data.broker_name, data.read_queue_nums, data.write_queue_nums, data.perm) for data in event.queues
         )
-        route = Route(event.topic, queues, event.event_time_ms)
+        masterless = tuple(sorted(broker.broker_name for broker in event.brokers if 0 not in broker.broker_ids))
+        route = Route(event.topic, queues, event.event_time_ms, masterless, bool(event.order_topic))
         known = self._route(event.cluster, event.topic)
         if known is not None and known.event_time_ms > route.event_time_ms:
             return
@@ -173,9 +178,7 @@ class Shard:
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
             group = self._touch(heartbeat.cluster, name, heartbeat.event_time_ms)
-            had = _subscribed(group, heartbeat)
             changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
-            group.is_stale = group.is_stale or had != _subscribed(group, heartbeat)
             self._put_changes(group, [change for change in changes if change])
 
     def _observe(self, event: _Event) -> None:
@@ -193,7 +196,7 @@ class Shard:
             group.is_stale = True
             channel = _key(group.cluster, change.broker_name, change.member.client_addr)
             others = set(self._store.read_channel(channel)) - {group.consumer_group}
-            joined = {group.consumer_group} if change.change == JOINED else set()
+            joined = {group.consumer_group} if change.change in (JOINED, CHANGED) else set()
             self._store.write_channel(channel, sorted(others | joined))
             self._put("memberships", [membership_row(group, change)])
 
@@ -263,8 +266,3 @@ def _pack(events: Iterable[_Event]) -> list[Chunk]:
         )
         chunk.messages.append(event.message)
     return list(chunks.values())
-
-
-def _subscribed(group: GroupState, heartbeat: Any) -> tuple[list[str], str | None] | None:
-    member = group.membership.views.get(heartbeat.broker_name, {}).get(heartbeat.client_addr)
-    return (member.topics, member.strategy) if member else None

@@ -6,7 +6,7 @@ from typing import Any
 from streaming.queries.chunk import Reject
 from udfs.alert import Transition
 from udfs.membership import Change
-from udfs.ownership import queue_order
+from udfs.plan import queue_order
 from udfs.verdict import OwnershipRow
 from udfs.watch import GroupState
 
@@ -65,6 +65,7 @@ def membership_row(group: GroupState, change: Change) -> Row:
         "language": member.language,
         "client_version": member.client_version,
         "topics": member.topics,
+        "strategy": member.strategy,
         "change": change.change,
         "last_heartbeat": member.last_heartbeat_ms,
         "changed_at": change.at_ms,

@@ -39,7 +39,7 @@ class ClusterEntry(msgspec.Struct):
 class Agenda(msgspec.Struct):
     """What a shard must know before it looks at any group. `version` is that of all its state values."""
 
-    version: int = 1
+    version: int = 2
     has_held_ticks: bool = False
     clusters: dict[str, ClusterEntry] = {}
 

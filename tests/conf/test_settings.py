@@ -10,7 +10,7 @@ import pytest
 from conf.settings import Rules as RuleSettings
 from conf.settings import Settings, SettingsError
 from udfs import rules
-from udfs.allocation import STRATEGIES
+from udfs.plan import RECOMPUTED
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
@@ -48,14 +48,14 @@ def test_the_default_rules_are_those_of_the_rules_themselves() -> None:
 
 
 def test_the_strategies_that_may_be_assumed_are_those_that_can_be_recomputed() -> None:
-    for strategy in STRATEGIES:
+    for strategy in RECOMPUTED:
         assert Settings.load(rules={"allocate_message_queue_strategy": strategy})
     assert error_of(rules={"allocate_message_queue_strategy": "CONFIG"})
 
 
 def test_the_values_an_error_offers_are_values_that_work() -> None:
     error = error_of(rules={"allocate_message_queue_strategy": "CONFIG"}, log={"level": "LOUD"})
-    assert "'AVG' or 'AVG_BY_CIRCLE'" in error
+    assert "'AVG', 'AVG_BY_CIRCLE' or 'CONSISTENT_HASH'" in error
     assert "'DEBUG', 'INFO', 'WARNING' or 'ERROR'" in error
 
 

@@ -25,6 +25,8 @@ def at(seconds: float) -> int:
 @dataclass(frozen=True)
 class Subscription:
     topic: str
+    sub_string: str = "*"
+    expression_type: str = "TAG"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class ConsumerData:
     message_model: str = "CLUSTERING"
     strategy: str | None = None
     client_rebalance: bool | None = None
+    consume_orderly: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ class Pull:
     topic: str = "orders"
     commit_offset: int | None = None
     max_offset: int | None = None
+    broker_id: int = 0
+    pull_status: str | None = None
+    suggest_broker_id: int | None = None
 
 
 def subscribes(*topics: str, **told: object) -> ConsumerData:

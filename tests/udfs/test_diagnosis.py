@@ -6,7 +6,8 @@ import pytest
 
 from tests.udfs.facts import RULES, at
 from udfs.diagnosis import CAUSES, Evidence, Starvation, diagnose, gather
-from udfs.ownership import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, QueueWatch, Share
+from udfs.ownership import QueueWatch
+from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, Share
 
 NOBODY: frozenset[str] = frozenset()
 

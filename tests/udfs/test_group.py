@@ -1,11 +1,12 @@
 """One group through time, a tick every five seconds: what is said, when, and what is not."""
 
 from tests.udfs.facts import Heartbeat, Life, Pull, at, route, subscribes
+from udfs.alert import alert_id
 from udfs.group import tick
 from udfs.hearing import Hearing
 from udfs.watch import GroupState
 
-A, B, C = "172.17.0.2@7", "172.17.0.3@7", "172.17.0.4@7"
+A, B, C = "a@7", "b@7", "c@7"
 
 
 def two_clients() -> Life:
@@ -45,6 +46,7 @@ def test_twins_are_told_once_both_are_proven_and_their_queues_once_silent() -> N
     assert said == [
         (150, "duplicate_client_id", "FIRING", "duplicate_client_id"),
         (170, "starved_queue", "FIRING", "duplicate_client_id"),
+        (190, "doubled_queue", "FIRING", "duplicate_client_id"),
     ]
     assert open_queues(life, "duplicate_client_id") == ("broker-a:3", "broker-a:4", "broker-a:5")
     assert open_queues(life, "starved_queue") == ("broker-a:3", "broker-a:4", "broker-a:5")
@@ -54,16 +56,21 @@ def test_twins_are_told_once_both_are_proven_and_their_queues_once_silent() -> N
 def test_the_cause_explains_its_effect() -> None:
     life = with_twins()
     life.run(400)
-    cause, effect = life.state.incidents.values()
-    assert (cause.suppressed_by, effect.suppressed_by) == (None, cause.incident_id)
-    assert (cause.severity, effect.severity) == ("critical", "critical")
+    cause, *effects = life.state.incidents.values()
+    assert [effect.kind for effect in effects] == ["starved_queue", "doubled_queue"]
+    assert cause.suppressed_by is None
+    assert {effect.suppressed_by for effect in effects} == {cause.incident_id}
+    assert [incident.severity for incident in (cause, *effects)] == ["critical", "critical", "warning"]
 
 
 def test_a_twin_that_leaves_ends_its_own_alert_at_once_and_the_starvation_with_the_next_pulls() -> None:
     life = with_twins()
     life.run(400)
     life.leave("h3:1")
-    assert life.run(430) == [(405, "duplicate_client_id", "RESOLVED", "duplicate_client_id")]
+    assert life.run(430) == [
+        (405, "duplicate_client_id", "RESOLVED", "duplicate_client_id"),
+        (405, "doubled_queue", "RESOLVED", "duplicate_client_id"),
+    ]
     life.take("h1:1", 0, 1, 2, 3)
     assert life.run(435) == []
     life.take("h2:1", 4, 5, 6, 7)
@@ -85,9 +92,12 @@ def test_twins_on_a_topic_with_one_queue_starve_nothing_and_warn() -> None:
     life = Life(queues=1)
     life.start("h1:1", A, 0)
     life.start("h2:1", A, 0)
-    assert life.run(300) == [(30, "duplicate_client_id", "FIRING", "duplicate_client_id")]
-    (incident,) = life.state.incidents.values()
-    assert (incident.severity, incident.queues) == ("warning", ())
+    assert life.run(300) == [
+        (30, "duplicate_client_id", "FIRING", "duplicate_client_id"),
+        (70, "doubled_queue", "FIRING", "duplicate_client_id"),
+    ]
+    cause, effect = life.state.incidents.values()
+    assert (cause.severity, cause.queues, effect.queues) == ("warning", (), ("broker-a:0",))
 
 
 def test_broadcasting_clients_with_one_id_are_no_duplicate_and_not_judged() -> None:
@@ -141,7 +151,14 @@ def test_a_frozen_client_that_expires_is_over_when_another_pulls_its_queues() ->
 def test_a_client_that_heartbeats_and_does_not_pull_is_told_after_120_seconds() -> None:
     life = two_clients()
     life.take("h2:1")
-    assert life.run(500) == [(240, "starved_queue", "FIRING", "pull_stopped")]
+    assert life.run(500) == [
+        (200, "silent_queue", "FIRING", "pull_stopped"),
+        (240, "starved_queue", "FIRING", "pull_stopped"),
+        (240, "silent_queue", "FIRING", "pull_stopped"),
+    ]
+    page, early_sign = (life.state.incidents[f"{kind} orders"] for kind in ("starved_queue", "silent_queue"))
+    assert (page.severity, page.suppressed_by) == ("critical", None)
+    assert (early_sign.severity, early_sign.suppressed_by) == ("warning", page.incident_id)
 
 
 def test_one_stuck_queue_of_a_pulling_client_is_told_alone() -> None:
@@ -155,11 +172,18 @@ def test_a_group_that_goes_offline_is_told_after_80_seconds_as_a_warning() -> No
     life = two_clients()
     life.leave("h1:1")
     life.leave("h2:1")
-    assert life.run(500) == [(205, "starved_queue", "FIRING", "group_offline")]
-    (incident,) = life.state.incidents.values()
-    assert (incident.severity, len(incident.queues), incident.client_id) == ("warning", 8, None)
+    assert life.run(500) == [
+        (205, "group_offline", "FIRING", "group_offline"),
+        (205, "starved_queue", "FIRING", "group_offline"),
+    ]
+    page, effect = life.state.incidents.values()
+    assert (page.severity, page.suppressed_by, page.started_at_ms) == ("warning", None, at(120))
+    assert (len(effect.queues), effect.client_id, effect.suppressed_by) == (8, None, page.incident_id)
     life.start("h1:2", A, *range(8))
-    assert [row[1:] for row in life.run(600)] == [("starved_queue", "RESOLVED", "group_offline")]
+    assert {row[1:] for row in life.run(600)} == {
+        ("group_offline", "RESOLVED", "group_offline"),
+        ("starved_queue", "RESOLVED", "group_offline"),
+    }
 
 
 def test_a_restart_of_the_whole_group_within_80_seconds_is_no_alert() -> None:
@@ -179,9 +203,13 @@ def test_a_member_that_does_not_subscribe_the_topic_starves_its_slot() -> None:
     life.freeze("h3:1")  # one heartbeat is enough to be listed for 120 s
     life.take("h1:1", 0, 1, 2)
     life.take("h2:1", 3, 4, 5)
-    assert life.run(230) == [(205, "starved_queue", "FIRING", "member_not_subscribed")]
-    (incident,) = life.state.incidents.values()
-    assert (incident.client_id, incident.queues) == (C, ("broker-a:6", "broker-a:7"))
+    assert life.run(230) == [
+        (205, "starved_queue", "FIRING", "member_not_subscribed"),
+        (205, "inconsistent_subscription", "FIRING", "inconsistent_subscription"),
+    ]
+    page, reason = life.state.incidents.values()
+    assert (page.client_id, page.queues) == (C, ("broker-a:6", "broker-a:7"))
+    assert (reason.client_id, reason.suppressed_by) == (C, page.incident_id)
 
 
 def test_queues_that_starve_later_are_written_as_one_more_row_of_the_incident() -> None:
@@ -190,8 +218,9 @@ def test_queues_that_starve_later_are_written_as_one_more_row_of_the_incident() 
     life.run(300)
     before = open_queues(life, "starved_queue")
     life.take("h2:1", 4, 5)
-    assert life.run(600) == [(420, "starved_queue", "FIRING", "pull_stopped")]
-    (incident,) = life.state.incidents.values()
+    said = [row for row in life.run(600) if row[1] == "starved_queue"]
+    assert said == [(420, "starved_queue", "FIRING", "pull_stopped")]
+    incident = life.state.incidents["starved_queue orders"]
     assert (before, incident.queues) == (("broker-a:7",), ("broker-a:6", "broker-a:7"))
     assert incident.started_at_ms == at(120)
 
@@ -237,11 +266,12 @@ def test_pulls_of_a_topic_without_a_route_are_forgotten_too() -> None:
     assert state.is_forgotten()
 
 
-def test_a_strategy_that_is_not_recomputed_leaves_its_group_unjudged() -> None:
+def test_where_the_strategy_cannot_be_recomputed_whoever_pulls_is_right_and_what_nobody_pulls_is_its_gap() -> None:
     life = Life()
     life.start("h1:1", A, 0, 1, 2, 3, strategy="CONFIG")
-    assert life.run(400) == []
-    assert set(life.verdicts().values()) == {"NOT_JUDGED"}
+    assert life.run(400) == [(85, "starved_queue", "FIRING", "strategy_gap")]
+    assert list(life.verdicts().values()) == ["OK"] * 4 + ["STARVED"] * 4
+    assert open_queues(life, "starved_queue") == ("broker-a:4", "broker-a:5", "broker-a:6", "broker-a:7")
 
 
 def test_a_topic_that_is_deleted_ends_its_incident() -> None:
@@ -249,7 +279,10 @@ def test_a_topic_that_is_deleted_ends_its_incident() -> None:
     life.take("h2:1")
     life.run(300)
     life.queues, life.state.is_stale = 0, True
-    assert life.run(310) == [(305, "starved_queue", "RESOLVED", "pull_stopped")]
+    assert life.run(310) == [
+        (305, "starved_queue", "RESOLVED", "pull_stopped"),
+        (305, "silent_queue", "RESOLVED", "pull_stopped"),
+    ]
 
 
 def test_a_group_that_is_due_is_looked_at_no_later_than_its_next_threshold() -> None:
@@ -268,7 +301,11 @@ def test_a_group_that_is_due_is_looked_at_no_later_than_its_next_threshold() -> 
             due_ms = outcome.due_ms
             said += [(second, row.incident.kind, row.state, row.incident.cause) for row in outcome.transitions]
     assert said == eager
-    assert [row[3] for row in eager] == ["frozen_client", "group_offline"]
+    assert [row[1:] for row in eager] == [
+        ("starved_queue", "FIRING", "frozen_client"),
+        ("group_offline", "FIRING", "group_offline"),
+        ("starved_queue", "FIRING", "group_offline"),
+    ]
 
 
 def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_subscribes_nothing() -> None:
@@ -287,7 +324,8 @@ def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_su
 def test_a_topic_the_whole_group_gives_up_is_watched_no_more_and_its_incident_ends() -> None:
     state = GroupState("c", "g", at(0))
     rules, routes = Life().rules, {"orders": route(), "payments": route()}
-    said = []
+    labels = {"cluster": "c", "consumer_group": "g", "topic": "orders"}
+    said, alert = [], alert_id("starved_queue", labels)
     for second in range(0, 300, 5):
         if second % 30 == 0:
             topics = ("orders", "payments") if second < 210 else ("payments",)
@@ -296,7 +334,7 @@ def test_a_topic_the_whole_group_gives_up_is_watched_no_more_and_its_incident_en
         if second % 10 == 0 and second < 60:
             state.observe(Pull(A, "h1:1", 0, at(second)))
         outcome = tick(state, routes, at(second), Hearing(), rules)
-        said += [(second, row.state) for row in outcome.transitions if row.incident.topic == "orders"]
+        said += [(second, row.state) for row in outcome.transitions if row.incident.alert_id == alert]
     assert [state for _, state in said] == ["FIRING", "RESOLVED"]
     assert said[-1] == (210, "RESOLVED")
     assert "orders" not in state.topics

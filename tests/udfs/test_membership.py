@@ -3,7 +3,8 @@
 import pytest
 
 from tests.udfs.facts import Heartbeat, at, member, subscribes
-from udfs.membership import EXPIRED, JOINED, LEFT, Membership, Twins, is_judged
+from udfs.heartbeat import is_judged
+from udfs.membership import EXPIRED, JOINED, LEFT, Membership, Twins
 
 EXPIRED_MS = 120_000
 NOBODY: frozenset[str] = frozenset()
@@ -178,7 +179,7 @@ def test_a_channel_taken_over_by_another_client_is_a_new_member() -> None:
     ],
 )
 def test_only_clients_that_rebalance_for_themselves_are_judged(told: dict[str, object], judged: bool) -> None:
-    assert is_judged(subscribes("orders", **told)) == judged
+    assert is_judged(A, subscribes("orders", **told)) == judged
 
 
 def test_members_are_told_with_their_broker() -> None:

@@ -7,16 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.udfs.facts import RULES, at, member, puller, route
-from udfs.ownership import (
+from udfs.ownership import HAND_OVER_MS, Puller, QueueWatch, judge, observed_owners, observed_pullers
+from udfs.plan import (
     DUPLICATE_CLIENT_ID,
-    HAND_OVER_MS,
     MEMBER_NOT_SUBSCRIBED,
-    Puller,
-    QueueWatch,
     Share,
-    judge,
-    observed_owners,
-    observed_pullers,
     plan,
     queue_order,
     reference_view,

@@ -1,0 +1,132 @@
+"""Why members pull other queues than planned: their strategy, the broker they ask, or the route they know is another.
+
+Each hypothesis predicts a set of queues, and a member's pulls are held against it, the plainest first. Asked only of
+groups in which something is wrong, and only when changes have settled, so that hand-overs are not mistaken for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from udfs.membership import Member
+from udfs.plan import DUPLICATE_CLIENT_ID, RECOMPUTED, UNKNOWN_STRATEGY, Seen, plan, strategies_of
+from udfs.route import Route
+
+STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
+
+Shares = Mapping[str, frozenset[str]]
+"""ClientId → its queues, as `broker:queue_id`."""
+
+_NONE: frozenset[str] = frozenset()
+
+Pulled = Mapping[str, frozenset[str]]
+"""ClientId → the queues (`broker:queue_id`) it pulled lately."""
+
+
+@dataclass
+class Explanation:
+    """What the pulls showed: `seen` enters the plan; `causes` says by ClientId why its pulls deviate from it."""
+
+    seen: Seen = field(default_factory=Seen)
+    causes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """What a group's members may work from: the views of all brokers, the route, and the route before it changed."""
+
+    consumer_group: str
+    route: Route
+    route_before: Route | None
+    view: Sequence[Member]
+    other_views: Sequence[Sequence[Member]]
+    default_strategy: str
+
+    def shares(self, route: Route, members: Sequence[Member], seen: Seen) -> Shares:
+        """ClientId → its queues."""
+        shares: dict[str, set[str]] = {}
+        for name, share in plan(self.consumer_group, route, members, self.default_strategy, seen).items():
+            if share.owner:
+                shares.setdefault(share.owner, set()).add(name)
+        return {client_id: frozenset(names) for client_id, names in shares.items()}
+
+    def shares_by(self, strategy: str) -> Shares:
+        """Each member's queues if all used one strategy."""
+        alike = [replace(member, strategy=strategy) for member in self.view]
+        return self.shares(self.route, alike, Seen())
+
+
+def explain(hypotheses: Hypotheses, pulled: Pulled, known: Explanation) -> Explanation:
+    """What the pulls of now support. `known` is the last explanation: its strategies win where they still fit."""
+    found = Explanation()
+    told = {member.client_id for member in hypotheses.view if member.strategy}
+    by_strategy = {name: hypotheses.shares_by(name) for name in RECOMPUTED}
+    usual = strategies_of(hypotheses.view, hypotheses.default_strategy, Seen())
+    for member in hypotheses.view:
+        client_id = member.client_id
+        if client_id in told or client_id in found.seen.strategies or not pulled.get(client_id):
+            continue
+        preferred = (known.seen.strategies.get(client_id, usual[client_id]), usual[client_id], *RECOMPUTED)
+        fitting = _fitting(pulled[client_id], client_id, preferred, by_strategy)
+        if fitting:
+            found.seen.strategies[client_id] = fitting
+    worlds = _Worlds.of(hypotheses, found.seen)
+    for client_id in sorted({member.client_id for member in hypotheses.view}):
+        mine = pulled.get(client_id, frozenset())
+        cause = worlds.cause(client_id, mine)
+        if cause:
+            found.causes[client_id] = cause
+        elif mine - worlds.planned.get(client_id, _NONE) and client_id not in told | found.seen.strategies.keys():
+            found.seen.strategies[client_id] = UNKNOWN_STRATEGY
+            found.seen.taken[client_id] = sorted(mine)
+    return found
+
+
+def _fitting(
+    mine: frozenset[str],
+    client_id: str,
+    strategies: Sequence[str],
+    by_strategy: Mapping[str, Shares],
+) -> str | None:
+    """The first strategy that gives exactly these queues; else the first of the two expected that gives them all."""
+    shares = {name: by_strategy[name].get(client_id, _NONE) for name in strategies if name in by_strategy}
+    exact = [name for name in strategies if name in shares and mine == shares[name]]
+    partly = [name for name in strategies[:2] if name in shares and mine < shares[name]]
+    return next(iter([*exact, *partly]), None)
+
+
+@dataclass(frozen=True)
+class _Worlds:
+    """Everybody's queues as planned, by each other broker's view, and by the route before it changed."""
+
+    planned: Shares
+    by_views: Sequence[Shares]
+    by_old_route: Shares | None
+    are_split: bool
+
+    @classmethod
+    def of(cls, hypotheses: Hypotheses, seen: Seen) -> "_Worlds":
+        before, ids = hypotheses.route_before, {member.client_id for member in hypotheses.view}
+        return cls(
+            hypotheses.shares(hypotheses.route, hypotheses.view, seen),
+            [hypotheses.shares(hypotheses.route, view, seen) for view in hypotheses.other_views],
+            hypotheses.shares(before, hypotheses.view, seen) if before else None,
+            any(ids != {member.client_id for member in view} for view in hypotheses.other_views),
+        )
+
+    def cause(self, client_id: str, mine: frozenset[str]) -> str | None:
+        """The world in which it is right to pull `mine`, when that is not the planned one."""
+        planned = self.planned.get(client_id, _NONE)
+        if mine == planned:
+            return None
+        by_views = [shares.get(client_id, _NONE) for shares in self.by_views]
+        if mine and any(mine <= share for share in by_views if share != planned):
+            return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
+        if mine <= planned and mine:
+            return None
+        if mine and by_views and mine <= planned.union(*by_views):
+            return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
+        if self.by_old_route is not None:
+            old = self.by_old_route.get(client_id, _NONE)
+            if mine == old or (mine and mine <= planned | old):
+                return STALE_ROUTE
+        return None

@@ -1,0 +1,160 @@
+"""Summaries and advice of the group's findings, as a colleague would say them."""
+
+from collections.abc import Mapping, Sequence
+
+from udfs.prose import clock, count, host_of, join_words, name_queues
+
+Text = tuple[str, str]
+
+WHY_DOUBLED = {
+    "duplicate_client_id": "they carry one ClientId, and each takes its share",
+    "mixed_strategy": "the members do not share out by one strategy",
+    "split_view": "they work from different brokers' lists of the group",
+    "stale_route": "one of them works from the topic's route as it was before it changed",
+    "unexplained": "neither the members' lists nor their strategy gives them both",
+}
+
+
+def _where(labels: Mapping[str, str]) -> str:
+    return f"group {labels['consumer_group']} (cluster {labels['cluster']})"
+
+
+def _some(names: Sequence[str], limit: int = 4) -> str:
+    """`a, b, c and 9 more`."""
+    return join_words([*names[:limit], f"{len(names) - limit} more"] if len(names) > limit else list(names))
+
+
+def tell_silent_queue(
+    labels: Mapping[str, str], topic: str, queues: Sequence[str], owners: Sequence[str], since_ms: int
+) -> Text:
+    """Queues whose owner is listed and has not pulled them for a while."""
+    return (
+        f"{count(len(queues), 'queue')} of topic {topic} in {_where(labels)} "
+        f"{'is' if len(queues) == 1 else 'are'} not pulled since {clock(since_ms)}: {name_queues(queues)}. "
+        f"{_some(owners)} should pull {'it' if len(queues) == 1 else 'them'} and {'is' if len(owners) == 1 else 'are'} "
+        "still listed.",
+        f"Look at {_some(owners)}: a full GC, a consumer that is paused or flow-controlled, a stuck listener "
+        "(jstack shows it).",
+    )
+
+
+def tell_doubled_queue(
+    labels: Mapping[str, str],
+    topic: str,
+    queues: Sequence[str],
+    pullers: Mapping[str, Sequence[str]],
+    cause: str,
+    since_ms: int,
+) -> Text:
+    """Queues that several clients consume side by side."""
+    who = _some(sorted({puller for names in pullers.values() for puller in names}))
+    fix = {
+        "duplicate_client_id": "Give each process its own ClientId (instanceName), then restart it.",
+        "mixed_strategy": "Give all members one AllocateMessageQueueStrategy and one SDK; restart those that differ.",
+        "split_view": "Find the broker that one of them cannot reach; the lists agree once it heartbeats there.",
+        "stale_route": "Restart the client that still works from the old route.",
+    }.get(cause, "Compare the members' strategies, versions and ClientIds; stop the one that does not belong.")
+    return (
+        f"{count(len(queues), 'queue')} of topic {topic} in {_where(labels)} {'is' if len(queues) == 1 else 'are'} "
+        f"consumed twice since {clock(since_ms)}: {name_queues(queues)}, by {who}. Why: {WHY_DOUBLED[cause]}.",
+        fix,
+    )
+
+
+def tell_offset_regression(
+    labels: Mapping[str, str], topic: str, queues: Sequence[str], again: int, since_ms: int
+) -> Text:
+    """Committed offsets that went back; `again` messages are consumed a second time."""
+    return (
+        f"The committed offset of {count(len(queues), 'queue')} of topic {topic} in {_where(labels)} went back at "
+        f"{clock(since_ms)}: {name_queues(queues)}. {count(again, 'message')} are consumed again.",
+        "Nothing to do if somebody reset the offset or a broker crashed (it keeps the last 5 s in memory only); "
+        "otherwise look for a second consumer that commits for this group.",
+    )
+
+
+def tell_split_view(
+    labels: Mapping[str, str], missing: Mapping[str, Sequence[str]], starving: Sequence[str], since_ms: int
+) -> Text:
+    """Brokers whose lists of the group differ. `missing` is broker → ClientIds it does not list."""
+    lacks = join_words(
+        [f"{broker_name} lacks {_some(client_ids)}" for broker_name, client_ids in sorted(missing.items())]
+    )
+    effect = f" Nobody consumes {name_queues(starving)}." if starving else ""
+    broker_names = join_words(sorted(missing))
+    return (
+        f"The brokers list different members of {_where(labels)} since {clock(since_ms)}: {lacks}. Each client asks a "
+        f"random broker at each rebalance, so queues change hands, are doubled or left out.{effect}",
+        f"Check the network between the missing clients and {broker_names}; restarting them makes them register anew.",
+    )
+
+
+def tell_inconsistent_subscription(
+    labels: Mapping[str, str],
+    odd: Sequence[str],
+    told: Mapping[str, Mapping[str, str]],
+    usual: Mapping[str, str],
+) -> Text:
+    """Members whose subscriptions differ. Subscriptions are topic → expression."""
+    example = told[odd[0]]
+    topics = sorted(topic for topic in usual.keys() | example.keys() if usual.get(topic) != example.get(topic))
+    differs = join_words(
+        [f"{topic} ({example.get(topic, 'not subscribed')} instead of {usual.get(topic, 'none')})" for topic in topics]
+    )
+    return (
+        f"Members of {_where(labels)} subscribe differently: {_some(odd)}, on {differs}. Each heartbeat replaces what "
+        "the broker knows of the group, so messages are filtered by turns, or topics are left unread.",
+        f"Give all members the same topics and expressions, or {_some(odd)} a group of its own.",
+    )
+
+
+def tell_group_offline(labels: Mapping[str, str], topics: Sequence[str], since_ms: int) -> Text:
+    """A group without members."""
+    return (
+        f"No member is left in {_where(labels)} since {clock(since_ms)}: nobody consumes {_some(topics)} for it.",
+        f"Start a consumer of group {labels['consumer_group']}, or delete the group if it is not needed any more.",
+    )
+
+
+def tell_client_id_at_risk(labels: Mapping[str, str], addrs: Mapping[str, str]) -> Text:
+    """ClientIds that one restart can make equal. `addrs` is ClientId → ip:port of its channel."""
+    who = _some([f"{client_id} on {host_of(addr)}" for client_id, addr in sorted(addrs.items())])
+    return (
+        f"ClientIds of {_where(labels)} differ by luck only: {who}. Address and pid are the container's own, so a "
+        "restart can give two of them the same one, and both would take one share.",
+        "Set an instanceName of its own for each process, or use rocketmq-client 4.9.0 or newer, which adds nanoTime.",
+    )
+
+
+def tell_slave_read(labels: Mapping[str, str], broker_name: str, cause: str, queues: int, since_ms: int) -> Text:
+    """Pulls that a slave serves."""
+    why = (
+        "its master is gone"
+        if cause == "master_down"
+        else "what the group reads has left the master's memory (over 40 % behind)"
+    )
+    fix = (
+        f"Bring the master of {broker_name} back: nothing can be written there, and ordered consumers wait for locks."
+        if cause == "master_down"
+        else "Let the group catch up: add consumers or queues, or look for what slows them down."
+    )
+    return (
+        f"A slave of {broker_name} serves {count(queues, 'queue')} of {_where(labels)} since {clock(since_ms)}: {why}.",
+        fix,
+    )
+
+
+def tell_order_at_risk(
+    labels: Mapping[str, str], topic: str, broker_names: Sequence[str], *, is_global: bool, since_ms: int
+) -> Text:
+    """An ordered topic one of whose brokers is down."""
+    names = join_words(list(broker_names))
+    effect = (
+        "it has one queue, so it stops until the broker is back"
+        if is_global
+        else "messages of one key go to another queue now, and what waits in the old one is overtaken"
+    )
+    return (
+        f"Order is at risk in topic {topic} of {_where(labels)} since {clock(since_ms)}: {names} is down; {effect}.",
+        f"Bring {names} back before its producers send on, or stop them if order matters more than being available.",
+    )

@@ -1,0 +1,134 @@
+"""silent_queue, doubled_queue, offset_regression: queues whose pulls are not as they should be."""
+
+from udfs.alert import Finding
+from udfs.diagnosis import PULL_STOPPED
+from udfs.explanation import SPLIT_VIEW
+from udfs.findings import prose
+from udfs.findings.starved import STARVED_QUEUE, diagnose_topic
+from udfs.ownership import DOUBLED, SILENT, QueueWatch
+from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, UNKNOWN_STRATEGY, queue_order
+from udfs.rules import REBALANCE_MS
+from udfs.scene import Findings, Scene
+from udfs.watch import TopicWatch
+
+SILENT_QUEUE, DOUBLED_QUEUE, OFFSET_REGRESSION = "silent_queue", "doubled_queue", "offset_regression"
+
+UNEXPLAINED = "unexplained"
+
+
+def find_silent(scene: Scene) -> Findings:
+    """A finding a topic whose queues have an owner that does not pull, by `silent_queue TOPIC`: the early sign.
+
+    It opens when a silence has outlasted what changes take to settle and no cause is certain yet; once one is,
+    `starved_queue` pages and this is suppressed by it.
+    """
+    findings = {}
+    for topic, watched in scene.shared_topics():
+        key = f"{SILENT_QUEUE} {topic}"
+        starvations = diagnose_topic(scene, watched, scene.evidence(topic, watched))
+        silent = {
+            name: starvation
+            for name, starvation in starvations.items()
+            if watched.queues[name].verdict == SILENT
+            and scene.is_settled(max(starvation.since_ms, watched.queues[name].share_since_ms))
+        }
+        uncertain = [name for name, s in silent.items() if s.certain_at_ms is None or s.certain_at_ms > scene.now_ms]
+        if not silent or not (uncertain or scene.incident(key)):
+            continue
+        since_ms = min(starvation.since_ms for starvation in silent.values())
+        owners = sorted({watched.queues[name].share.owner or "" for name in silent})
+        names = tuple(sorted(silent, key=queue_order))
+        findings[key] = Finding(
+            kind=SILENT_QUEUE,
+            cause=min((silent[name].cause for name in uncertain or names), default=PULL_STOPPED),
+            severity="warning",
+            since_ms=since_ms,
+            text=prose.tell_silent_queue(scene.labels, topic, names, owners, since_ms),
+            labels={**scene.labels, "topic": topic},
+            topic=topic,
+            client_id=owners[0] if len(owners) == 1 else None,
+            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            queues=names,
+            evidence={"owners": owners, "last_pull_ms": {name: watched.queues[name].last_pull_ms for name in names}},
+            suppressed_by=scene.suppressor(f"{STARVED_QUEUE} {topic}"),
+        )
+    return findings
+
+
+def find_doubled(scene: Scene) -> Findings:
+    """A finding a topic with queues that two clients consume side by side, by `doubled_queue TOPIC`."""
+    findings = {}
+    for topic, watched in scene.shared_topics():
+        doubled = {name: watch for name, watch in watched.queues.items() if watch.verdict == DOUBLED}
+        if not doubled:
+            continue
+        since_ms = min(watch.since_ms for watch in doubled.values())
+        cause, twin = _cause_of_doubled(doubled, watched)
+        names = tuple(sorted(doubled, key=queue_order))
+        pullers = {
+            name: sorted(f"{one.client_id or '?'} at {one.client_addr or '?'}" for one in watch.pullers.values())
+            for name, watch in doubled.items()
+        }
+        suppressors = {DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {twin}", SPLIT_VIEW: SPLIT_VIEW}
+        findings[f"{DOUBLED_QUEUE} {topic}"] = Finding(
+            kind=DOUBLED_QUEUE,
+            cause=cause,
+            severity="warning",
+            since_ms=since_ms,
+            text=prose.tell_doubled_queue(scene.labels, topic, names, pullers, cause, since_ms),
+            labels={**scene.labels, "topic": topic},
+            topic=topic,
+            client_id=twin,
+            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            queues=names,
+            evidence={"pullers": pullers},
+            suppressed_by=scene.suppressor(suppressors[cause]) if cause in suppressors else None,
+            is_ready=scene.now_ms >= since_ms + REBALANCE_MS,
+        )
+    return findings
+
+
+def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch) -> tuple[str, str | None]:
+    """Why two clients pull the same queues, and the ClientId it is about."""
+    for watch in doubled.values():
+        listed = [puller.client_id for puller in watch.pullers.values() if puller.client_id]
+        twins = sorted({client_id for client_id in listed if listed.count(client_id) > 1})
+        if twins:
+            return DUPLICATE_CLIENT_ID, twins[0]
+    ids = {puller.client_id or "" for watch in doubled.values() for puller in watch.pullers.values()}
+    explained = sorted(ids & watched.explanation.causes.keys())
+    if explained:
+        return watched.explanation.causes[explained[0]], explained[0]
+    strategies = {watched.explanation.seen.strategies.get(client_id) for client_id in ids}
+    if len(strategies) > 1 or UNKNOWN_STRATEGY in strategies:
+        return MIXED_STRATEGY, None
+    return UNEXPLAINED, None
+
+
+def find_regressions(scene: Scene) -> Findings:
+    """A finding a topic whose committed offsets went back, by `offset_regression TOPIC`, until they have come again."""
+    findings = {}
+    for topic, watched in sorted(scene.state.topics.items()):
+        fallen = {
+            name: watch.oddity
+            for name, watch in watched.queues.items()
+            if watch.oddity and watch.oddity.regressed_ms is not None
+        }
+        if not fallen:
+            continue
+        again = {name: odd.high_offset - odd.low_offset for name, odd in fallen.items()}
+        since_ms = min(odd.regressed_ms or 0 for odd in fallen.values())
+        names = tuple(sorted(fallen, key=queue_order))
+        findings[f"{OFFSET_REGRESSION} {topic}"] = Finding(
+            kind=OFFSET_REGRESSION,
+            cause=OFFSET_REGRESSION,
+            severity="warning" if sum(again.values()) >= scene.rules.offset_regression_messages else "info",
+            since_ms=since_ms,
+            text=prose.tell_offset_regression(scene.labels, topic, names, sum(again.values()), since_ms),
+            labels={**scene.labels, "topic": topic},
+            topic=topic,
+            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            queues=names,
+            evidence={"consumed_again": again, "from": {name: odd.high_offset for name, odd in fallen.items()}},
+        )
+    return findings

@@ -1,0 +1,141 @@
+"""starved_queue: the queues of a topic that nobody consumes, with the cause of each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from udfs import prose
+from udfs.alert import Finding, Incident
+from udfs.diagnosis import FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starvation, StarvedTopic, diagnose, gather
+from udfs.explanation import SPLIT_VIEW
+from udfs.findings.duplicates import is_pulled_anyway
+from udfs.membership import Membership
+from udfs.ownership import SILENT, STARVED
+from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, queue_order
+from udfs.scene import Findings, Scene
+from udfs.watch import TopicWatch
+
+STARVED_QUEUE = "starved_queue"
+
+WARNED = (GROUP_OFFLINE, WRITE_ONLY_QUEUE)
+"""Causes that are as often meant as not: a group that was shut down, a topic that is being scaled."""
+
+
+def find_starved(scene: Scene) -> Findings:
+    """A finding a topic with starved queues, by `starved_queue TOPIC`.
+
+    A queue of the open incident stays in it until somebody pulls: a new plan alone ends nothing.
+    """
+    findings = {}
+    for topic, watched in sorted(scene.state.topics.items()):
+        incident = scene.incident(f"{STARVED_QUEUE} {topic}")
+        evidence = scene.evidence(topic, watched)
+        starvations = diagnose_topic(scene, watched, evidence)
+        starved = gather(
+            starvations,
+            _coming(watched, starvations, evidence),
+            _still_silent(watched, incident),
+            incident.cause if incident else None,
+            scene.now_ms,
+            scene.rules,
+        )
+        if starved is not None:
+            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(scene, topic, watched, starved)
+    return findings
+
+
+def diagnose_topic(scene: Scene, watched: TopicWatch, evidence: Evidence) -> dict[str, Starvation]:
+    """Each queue of the topic that starves, or is about to, and why."""
+    watched_since_ms = max(scene.state.watched_since_ms, watched.watched_since_ms)
+    found = {}
+    for name, watch in watched.queues.items():
+        broker_name, _ = queue_order(name)
+        since_ms = max(watched_since_ms, scene.hearing.heard_since_ms(broker_name) or 0)
+        if starvation := diagnose(watch, evidence, since_ms, scene.rules, broker_name=broker_name):
+            found[name] = starvation
+    return found
+
+
+def _coming(watched: TopicWatch, starvations: Mapping[str, Starvation], evidence: Evidence) -> frozenset[str]:
+    """Queues about to starve for a reason already known: a proven twin's slots, a frozen owner's queues."""
+    frozen = {s.client_id for s in starvations.values() if s.cause == FROZEN_CLIENT}
+    return frozenset(
+        name
+        for name, watch in watched.queues.items()
+        if watch.verdict not in (STARVED, SILENT)
+        and not is_pulled_anyway(watch)
+        and (
+            (watch.share.gap == DUPLICATE_CLIENT_ID and watch.share.slot_of in evidence.twin_ids)
+            or watch.share.owner in frozen
+        )
+    )
+
+
+def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[str]:
+    if incident is None or not watched.is_shared:
+        return frozenset()
+    return frozenset(name for name in incident.queues if name in watched.queues and not watched.queues[name].pullers)
+
+
+def _starved_finding(scene: Scene, topic: str, watched: TopicWatch, starved: StarvedTopic) -> Finding:
+    state = scene.state
+    addr = _addr_of(state.membership, starved.client_id)
+    explained_by = {
+        DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {starved.client_id}",
+        GROUP_OFFLINE: GROUP_OFFLINE,
+        SPLIT_VIEW: SPLIT_VIEW,
+    }
+    return Finding(
+        kind=STARVED_QUEUE,
+        cause=starved.cause,
+        severity="warning" if starved.cause in WARNED else "critical",
+        since_ms=starved.since_ms,
+        text=prose.tell_starved_queue(
+            state.cluster,
+            state.consumer_group,
+            topic,
+            starved.cause,
+            starved.queues,
+            starved.since_ms,
+            client_id=starved.client_id,
+            client_addr=addr,
+            backlog=_backlog(watched, starved.queues),
+        ),
+        labels={**scene.labels, "topic": topic},
+        topic=topic,
+        client_id=starved.client_id,
+        broker_name=",".join(sorted({queue_order(name)[0] for name in starved.queues})),
+        queues=starved.queues,
+        evidence={
+            "client_addr": addr,
+            "queues": {name: _queue_evidence(watched, name, starved) for name in starved.queues},
+            "strategies": watched.explanation.seen.strategies,
+        },
+        suppressed_by=scene.suppressor(explained_by[starved.cause]) if starved.cause in explained_by else None,
+        is_ready=starved.is_ready,
+    )
+
+
+def _addr_of(membership: Membership, client_id: str | None) -> str | None:
+    addrs = sorted(member.client_addr for _, member in membership.members() if member.client_id == client_id)
+    return addrs[0] if addrs else None
+
+
+def _backlog(watched: TopicWatch, names: tuple[str, ...]) -> int | None:
+    known = [
+        watch.max_offset - watch.commit_offset
+        for name in names
+        if (watch := watched.queues[name]).max_offset is not None and watch.commit_offset is not None
+    ]
+    return sum(max(0, lag) for lag in known) if known else None
+
+
+def _queue_evidence(watched: TopicWatch, name: str, starved: StarvedTopic) -> dict[str, Any]:
+    watch, starvation = watched.queues[name], starved.causes.get(name)
+    return {
+        "cause": starvation.cause if starvation else None,
+        "planned_owner": watch.share.owner,
+        "slot_of": watch.share.slot_of,
+        "last_pull_ms": watch.last_pull_ms,
+        "commit_offset": watch.commit_offset,
+        "max_offset": watch.max_offset,
+    }

@@ -1,0 +1,76 @@
+"""What a heartbeat must tell, whoever decoded it (schemas/events.py), and whom rebalancing in the client concerns."""
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+_GRPC = re.compile(r"[^@]+@[0-9]+@[0-9]+@[0-9a-z]+")
+"""ClientId of rocketmq-clients (gRPC): host@pid@index@nanoTime in base 36."""
+
+
+class Subscription(Protocol):
+    """One SubscriptionData of a heartbeat."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def sub_string(self) -> str: ...
+    @property
+    def expression_type(self) -> str: ...
+
+
+class ConsumerData(Protocol):
+    """One ConsumerData of a heartbeat."""
+
+    @property
+    def consumer_group(self) -> str: ...
+    @property
+    def consume_type(self) -> str: ...
+    @property
+    def message_model(self) -> str: ...
+    @property
+    def strategy(self) -> str | None: ...
+    @property
+    def client_rebalance(self) -> bool | None: ...
+    @property
+    def consume_orderly(self) -> bool | None: ...
+    @property
+    def subscriptions(self) -> Sequence[Subscription]: ...
+
+
+class Heartbeat(Protocol):
+    """A heartbeat as one broker received it on one channel."""
+
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_addr(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def client_version(self) -> str: ...
+    @property
+    def without_sub(self) -> bool | None: ...
+    @property
+    def event_time_ms(self) -> int: ...
+
+
+def is_judged(client_id: str, consumer: ConsumerData) -> bool:
+    """Whether client-side rebalance decides this member's queues: clustering, not POP, not gRPC, rebalancing itself."""
+    return (
+        consumer.message_model == "CLUSTERING"
+        and consumer.consume_type != "CONSUME_POP"
+        and consumer.client_rebalance is not False
+        and _GRPC.fullmatch(client_id) is None
+    )
+
+
+def filters_of(consumer: ConsumerData) -> dict[str, str]:
+    """Topic to "TAG a || b" or "SQL92 ...", for the topics of which it does not want every message."""
+    return {
+        one.topic: f"{one.expression_type} {one.sub_string}"
+        for one in consumer.subscriptions
+        if one.sub_string not in ("*", "")
+    }

@@ -1,0 +1,70 @@
+"""What is unusual about a pull: the broker refuses it, a slave serves it, or the committed offset went back."""
+
+from typing import Protocol
+
+from udfs.ownership import HAND_OVER_MS, Oddity, QueueWatch
+from udfs.rules import LONG_POLL_MS
+
+NO_PERMISSION = "NO_PERMISSION"
+"""ResponseCode.NO_PERMISSION: consumeEnable is false for the group, or the topic may not be read."""
+
+
+class Pull(Protocol):
+    """A pull request as the broker saw it (schemas/events.py)."""
+
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def client_addr(self) -> str | None: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def commit_offset(self) -> int | None: ...
+    @property
+    def max_offset(self) -> int | None: ...
+    @property
+    def pull_status(self) -> str | None: ...
+    @property
+    def suggest_broker_id(self) -> int | None: ...
+    @property
+    def event_time_ms(self) -> int: ...
+
+
+def note_oddity(watch: QueueWatch, pull: Pull) -> None:
+    """Bring a queue's oddity up to a pull that is newer than all before. `watch` is as it was before that pull."""
+    is_regressed = _is_regressed(watch, pull)
+    if not (watch.oddity or pull.broker_id or is_regressed):
+        return
+    odd = watch.oddity = watch.oddity or Oddity()
+    if not pull.broker_id:
+        odd.slave_since_ms = None
+    elif odd.slave_since_ms is None:
+        odd.slave_since_ms = pull.event_time_ms
+    odd.is_slave_suggested = bool(pull.suggest_broker_id)
+    if is_regressed:
+        odd.high_offset = max(watch.commit_offset or 0, odd.high_offset if odd.regressed_ms is not None else 0)
+        odd.low_offset, odd.regressed_ms = pull.commit_offset or 0, pull.event_time_ms
+    elif odd.regressed_ms is not None and (pull.commit_offset or 0) >= odd.high_offset:
+        odd.regressed_ms = None
+
+
+def _is_regressed(watch: QueueWatch, pull: Pull) -> bool:
+    """Whether the group's offset fell. Two clients that hand the queue over, or both pull it, commit by turns.
+
+    A client that comes back on a new channel, after longer than a long poll, is one client.
+    """
+    if pull.commit_offset is None or watch.commit_offset is None or pull.commit_offset >= watch.commit_offset:
+        return False
+    key = pull.client_addr or pull.client_id or ""
+    return not any(
+        puller.last_pull_ms + (LONG_POLL_MS if puller.client_id == pull.client_id else HAND_OVER_MS)
+        > pull.event_time_ms
+        for other, puller in watch.pullers.items()
+        if other != key
+    )

@@ -1,0 +1,167 @@
+"""Who should consume each queue of a topic: every member's share, as each computes it in RebalanceImpl.
+
+A member's strategy is what its heartbeat tells; else what its pulls showed (`Seen.strategies`); else what most of the
+others use; else the default. Members that allocate by different strategies take overlapping shares and leave gaps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from udfs.allocation import allocate_all
+from udfs.membership import Member
+from udfs.model import MessageQueue
+from udfs.route import Route
+
+DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED = "duplicate_client_id", "member_not_subscribed"
+MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE = "mixed_strategy", "strategy_gap", "write_only_queue"
+
+BY_SLOT = ("AVG", "AVG_BY_CIRCLE")
+"""Strategies that look at a client's index only: a later twin's slot is nobody's."""
+
+RECOMPUTED = (*BY_SLOT, "CONSISTENT_HASH")
+"""Strategies that need nothing but events: machine rooms and configured lists are known to the clients only."""
+
+UNKNOWN_STRATEGY = "?"
+"""A member whose pulls fit no strategy known here: another SDK, or a strategy of its own."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One queue's place in the plan: its owner, or why it has none and whose slot it fell into."""
+
+    owner: str | None
+    gap: str | None = None
+    slot_of: str | None = None
+
+
+NOBODYS = Share(None)
+
+
+@dataclass
+class Seen:
+    """What pulls showed of the members' allocation: strategies by ClientId, and the queues of those that fit none."""
+
+    strategies: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, list[str]] = field(default_factory=dict)
+
+
+def queue_name(queue: MessageQueue) -> str:
+    """`broker:queue_id`, as every table and alert writes a queue."""
+    return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def queue_order(name: str) -> tuple[str, int]:
+    """Sorts `broker:queue_id` by broker, then number."""
+    broker_name, _, queue_id = name.rpartition(":")
+    return broker_name, int(queue_id)
+
+
+def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
+    """Java's String order: UTF-16 units, which differ from Python's above U+FFFF."""
+    return sorted(client_ids, key=lambda client_id: client_id.encode("utf-16-be", "surrogatepass"))
+
+
+def reference_view(views: Mapping[str, Mapping[str, Member]], brokers: set[str]) -> dict[str, Member] | None:
+    """The view to plan by: of the route's brokers the one that knows most members, by name among equals.
+
+    MQClientInstance.findConsumerIdList asks one random broker of the topic's route.
+    """
+    known = sorted(views.keys() & brokers, key=lambda name: (-len(views[name]), name))
+    return dict(views[known[0]]) if known else None
+
+
+def strategy_of(members: Iterable[Member], default: str) -> str:
+    """The strategy most members report; by name among equals; the default when none does."""
+    return _most([member.strategy for member in members if member.strategy]) or default
+
+
+def strategies_of(members: Sequence[Member], default: str, seen: Seen) -> dict[str, str]:
+    """ClientId → strategy."""
+    known = {member.client_id: member.strategy or seen.strategies.get(member.client_id) for member in members}
+    usual = _most([name for name in known.values() if name and name != UNKNOWN_STRATEGY]) or default
+    return {client_id: name or usual for client_id, name in known.items()}
+
+
+def is_recomputed(strategies: Mapping[str, str]) -> bool:
+    """Whether every share can be computed from events."""
+    return all(name in RECOMPUTED or name == UNKNOWN_STRATEGY for name in strategies.values())
+
+
+def plan(
+    consumer_group: str, route: Route, members: Sequence[Member], default_strategy: str, seen: Seen | None = None
+) -> dict[str, Share]:
+    """The share of each readable queue, by `broker:queue_id`.
+
+    A member that does not subscribe the topic takes a share all the same. Raises ValueError for a strategy that
+    cannot be recomputed from events.
+    """
+    seen = seen or Seen()
+    queues = route.readable_queues()
+    if not queues or not members:
+        return {queue_name(queue): Share(None) for queue in queues}
+    strategies = strategies_of(members, default_strategy, seen)
+    cid_all = sort_client_ids(member.client_id for member in members)
+    subscribers = {member.client_id for member in members if member.subscribes(route.topic)}
+    by_strategy = {
+        name: _shares(consumer_group, name, queues, cid_all, subscribers)
+        for name in sorted(set(strategies.values()) - {UNKNOWN_STRATEGY})
+    }
+    if set(strategies.values()) <= by_strategy.keys() and len(by_strategy) == 1:
+        return next(iter(by_strategy.values()))
+    return _mixed(queues, strategies, by_strategy, subscribers, seen)
+
+
+def _shares(
+    consumer_group: str, strategy: str, queues: Sequence[MessageQueue], cid_all: Sequence[str], subscribers: set[str]
+) -> dict[str, Share]:
+    """The plan of a group of one strategy.
+
+    By slot, allocation runs over one slot a channel: a ClientId listed twice gives both holders the first slot's
+    queues, and the later slots' queues are nobody's. CONSISTENT_HASH knows ClientIds only, so twins share one place.
+    """
+    if strategy not in RECOMPUTED:
+        raise ValueError(f"strategy {strategy!r} of group {consumer_group!r} cannot be recomputed from events")
+    if strategy not in BY_SLOT:
+        taken = allocate_all(strategy, consumer_group, queues, cid_all)
+        return {queue_name(mq): _share(cid, subscribers) for cid, share in taken.items() for mq in share}
+    slots = [f"{index:06d}" for index in range(len(cid_all))]
+    first_slot = {client_id: slot for slot, client_id in zip(reversed(slots), reversed(cid_all), strict=True)}
+    shares: dict[str, Share] = {}
+    for slot, share in allocate_all(strategy, consumer_group, queues, slots).items():
+        client_id = cid_all[int(slot)]
+        is_later = first_slot[client_id] != slot
+        entry = Share(None, DUPLICATE_CLIENT_ID, client_id) if is_later else _share(client_id, subscribers)
+        shares.update((queue_name(mq), entry) for mq in share)
+    return {queue_name(mq): shares.get(queue_name(mq), Share(None)) for mq in queues}
+
+
+def _share(client_id: str, subscribers: set[str]) -> Share:
+    return Share(client_id) if client_id in subscribers else Share(None, MEMBER_NOT_SUBSCRIBED, client_id)
+
+
+def _mixed(
+    queues: Sequence[MessageQueue],
+    strategies: Mapping[str, str],
+    by_strategy: Mapping[str, Mapping[str, Share]],
+    subscribers: set[str],
+    seen: Seen,
+) -> dict[str, Share]:
+    """Each member takes its share by its own strategy; what nobody takes is a gap between strategies."""
+    usual = _most([name for name in strategies.values() if name != UNKNOWN_STRATEGY])
+    owners: dict[str, str] = {}
+    for client_id in sorted(subscribers & strategies.keys()):
+        own = by_strategy.get(strategies[client_id])
+        mine = seen.taken.get(client_id, []) if own is None else [q for q, s in own.items() if s.owner == client_id]
+        for name in mine:
+            owners.setdefault(name, client_id)
+    shares = {}
+    for queue in queues:
+        name = queue_name(queue)
+        usual_share = by_strategy[usual][name] if usual else NOBODYS
+        nobodys = usual_share if usual_share.gap else Share(None, MIXED_STRATEGY)
+        shares[name] = Share(owners[name]) if name in owners else nobodys
+    return shares
+
+
+def _most(names: Sequence[str]) -> str | None:
+    return min(set(names), key=lambda name: (-names.count(name), name)) if names else None

@@ -1,0 +1,93 @@
+"""Everything the findings of one group look at, at one tick."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from udfs.alert import Finding, Incident
+from udfs.diagnosis import Evidence
+from udfs.hearing import Hearing
+from udfs.membership import Member, Twins
+from udfs.ownership import QueueWatch
+from udfs.route import Route
+from udfs.rules import Rules
+from udfs.verdict import RECENT_PULL_MS
+from udfs.watch import GroupState, TopicWatch
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A group as of `now_ms`. `late` are the clients whose heartbeats are late."""
+
+    state: GroupState
+    routes: Mapping[str, Route]
+    hearing: Hearing
+    now_ms: int
+    rules: Rules
+    twins: list[Twins]
+    last_heartbeat_ms: Mapping[str, int]
+    late: frozenset[str]
+
+    @classmethod
+    def of(cls, state: GroupState, routes: Mapping[str, Route], hearing: Hearing, now_ms: int, rules: Rules) -> "Scene":
+        newest: dict[str, int] = {}
+        for _, member in state.membership.members():
+            newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
+        late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
+        return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The identity every finding of the group begins with."""
+        return {"cluster": self.state.cluster, "consumer_group": self.state.consumer_group}
+
+    def shared_topics(self) -> Iterator[tuple[str, TopicWatch]]:
+        """Topics whose queues the group's members share out, by name."""
+        return ((topic, watched) for topic, watched in sorted(self.state.topics.items()) if watched.is_shared)
+
+    def judged_members(self) -> list[tuple[str, Member]]:
+        """Every (broker name, member) that client-side rebalance concerns."""
+        return [(name, member) for name, member in self.state.membership.members() if member.is_judged]
+
+    def incident(self, key: str) -> Incident | None:
+        return self.state.incidents.get(key)
+
+    def suppressor(self, *keys: str) -> str | None:
+        """The incident id of the first of these findings that is open."""
+        return next((incident.incident_id for key in keys if (incident := self.incident(key))), None)
+
+    def evidence(self, topic: str, watched: TopicWatch) -> Evidence:
+        """What the causes of a topic's silence are judged by."""
+        route = self.routes.get(topic)
+        is_order_topic = route is not None and route.order_topic
+        orderly = {
+            member.client_id
+            for _, member in self.state.membership.members()
+            if (is_order_topic if member.consume_orderly is None else member.consume_orderly)
+        }
+        return Evidence(
+            twin_ids=frozenset(twins.client_id for twins in self.twins),
+            last_heartbeat_ms=self.last_heartbeat_ms,
+            late=self.late,
+            orderly=frozenset(orderly),
+            pulling=frozenset(_pulling(watched.queues.values(), self.now_ms)) if orderly else frozenset(),
+            masterless=frozenset(route.without_master) if route else frozenset(),
+            explained=watched.explanation.causes,
+        )
+
+    def since(self, condition: str, holds: bool) -> int | None:
+        """Since when a condition holds (watch.GroupState.holds_since)."""
+        return self.state.holds_since(condition, holds, self.now_ms)
+
+    def is_settled(self, since_ms: int) -> bool:
+        return self.now_ms >= since_ms + self.rules.settle_ms
+
+
+Findings = dict[str, Finding]
+"""By `KIND SUBJECT`, the key of the incident in GroupState."""
+
+
+def _pulling(watches: Iterable[QueueWatch], now_ms: int) -> Iterator[str]:
+    for watch in watches:
+        for puller in watch.pullers.values():
+            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
+                yield puller.client_id
