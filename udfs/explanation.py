@@ -32,7 +32,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """What a group's members may work from: the views of all brokers, the route, and the route before it changed."""
+    """What a group's members may work from: the views of all brokers, the route, and the route before it changed.
+
+    `unpulled` are the queues that nobody has pulled since then.
+    """
 
     consumer_group: str
     route: Route
@@ -40,6 +43,7 @@ class Hypotheses:
     view: Sequence[Member]
     other_views: Sequence[Sequence[Member]]
     default_strategy: str
+    unpulled: frozenset[str] = frozenset()
 
     def shares(self, route: Route, members: Sequence[Member], seen: Seen) -> Shares:
         """ClientId → its queues."""
@@ -101,6 +105,7 @@ class _Worlds:
     planned: Shares
     by_views: Sequence[Shares]
     by_old_route: Shares | None
+    unpulled: frozenset[str]
     are_split: bool
 
     @classmethod
@@ -110,6 +115,7 @@ class _Worlds:
             hypotheses.shares(hypotheses.route, hypotheses.view, seen),
             [hypotheses.shares(hypotheses.route, view, seen) for view in hypotheses.other_views],
             hypotheses.shares(before, hypotheses.view, seen) if before else None,
+            hypotheses.unpulled,
             any(ids != {member.client_id for member in view} for view in hypotheses.other_views),
         )
 
@@ -121,12 +127,11 @@ class _Worlds:
         by_views = [shares.get(client_id, _NONE) for shares in self.by_views]
         if mine and any(mine <= share for share in by_views if share != planned):
             return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
+        old = (self.by_old_route or {}).get(client_id, _NONE)
+        if self.by_old_route is not None and mine == old and planned - mine <= self.unpulled:
+            return STALE_ROUTE
         if mine <= planned and mine:
             return None
         if mine and by_views and mine <= planned.union(*by_views):
             return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
-        if self.by_old_route is not None:
-            old = self.by_old_route.get(client_id, _NONE)
-            if mine == old or (mine and mine <= planned | old):
-                return STALE_ROUTE
-        return None
+        return STALE_ROUTE if mine and mine <= planned | old else None

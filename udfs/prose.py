@@ -41,8 +41,8 @@ WHY = {
     "duplicate_client_id": "several clients carry ClientId {client_id}, and each takes the first one's share",
     "member_not_subscribed": "{client_id} counts as a member and is given them, but does not subscribe the topic",
     "consume_disabled": "the broker refuses the group's pulls, its consumeEnable is false",
-    "mixed_strategy": "the members do not share out by one strategy, and none takes these",
-    "strategy_gap": "the group's allocation strategy gives them to no member",
+    "mixed_strategy": "the members do not share out by one strategy{strategies}, and none takes these",
+    "strategy_gap": "the group's allocation strategy{strategies} gives them to no member",
     "write_only_queue": "producers write them, but the route gives consumers no access",
     "split_view": "the brokers list different members, and {client_id} at {client_addr} works from another list",
     "stale_route": "{client_id} at {client_addr} works from the topic's route as it was before it changed",
@@ -80,6 +80,11 @@ def name_queues(queues: Sequence[str]) -> str:
 def join_words(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def some(words: Sequence[str], limit: int = 4) -> str:
+    """`a, b, c, d and 9 more`."""
+    return join_words([*words[:limit], f"{len(words) - limit} more"] if len(words) > limit else list(words))
 
 
 def count(number: int, noun: str) -> str:
@@ -131,8 +136,12 @@ def tell_starved_queue(
     client_id: str | None,
     client_addr: str | None,
     backlog: int | None,
+    strategies: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[str, str]:
-    """Summary and advice for queues nobody consumes. `backlog` is messages, null when no end was seen."""
+    """Summary and advice for queues nobody consumes.
+
+    `backlog` is messages, null when no end was seen; `strategies` is strategy → ClientIds.
+    """
     facts = {
         "cluster": cluster,
         "consumer_group": consumer_group,
@@ -140,6 +149,7 @@ def tell_starved_queue(
         "client_id": client_id,
         "client_addr": client_addr,
         "host": host_of(client_addr) if client_addr else "its host",
+        "strategies": _tell_strategies(strategies or {}),
     }
     grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
     summary = (
@@ -147,3 +157,9 @@ def tell_starved_queue(
         f"since {clock(since_ms)}: {name_queues(queues)}. Why: {WHY[cause].format(**facts)}.{grows}"
     )
     return summary, ADVICE[cause].format(**facts)
+
+
+def _tell_strategies(strategies: Mapping[str, Sequence[str]]) -> str:
+    """` (AVG: c1 and c2; unknown: c3)`."""
+    told = [f"{'unknown' if name == '?' else name}: {some(ids)}" for name, ids in sorted(strategies.items())]
+    return f" ({'; '.join(told)})" if told else ""

@@ -8,6 +8,7 @@ from udfs.diagnosis import Evidence
 from udfs.hearing import Hearing
 from udfs.membership import Member, Twins
 from udfs.ownership import QueueWatch
+from udfs.plan import reference_view, strategies_of
 from udfs.route import Route
 from udfs.rules import Rules
 from udfs.verdict import RECENT_PULL_MS
@@ -73,6 +74,16 @@ class Scene:
             masterless=frozenset(route.without_master) if route else frozenset(),
             explained=watched.explanation.causes,
         )
+
+    def strategies(self, topic: str, watched: TopicWatch) -> dict[str, list[str]]:
+        """Strategy → the ClientIds that allocate the topic by it, told or inferred."""
+        route = self.routes.get(topic)
+        view = reference_view(self.state.membership.views, route.broker_names()) if route else None
+        default, seen = self.rules.allocate_message_queue_strategy, watched.explanation.seen
+        by_name: dict[str, list[str]] = {}
+        for client_id, name in sorted(strategies_of(list((view or {}).values()), default, seen).items()):
+            by_name.setdefault(name, []).append(client_id)
+        return by_name
 
     def since(self, condition: str, holds: bool) -> int | None:
         """Since when a condition holds (watch.GroupState.holds_since)."""

@@ -192,6 +192,9 @@ def _explain(state: GroupState, watched: TopicWatch, route: Route, now_ms: int, 
         view,
         [list(other.values()) for name, other in sorted(views.items()) if name in route.broker_names()],
         rules.allocate_message_queue_strategy,
+        frozenset(
+            name for name, watch in watched.queues.items() if (watch.last_pull_ms or 0) <= watched.route_changed_ms
+        ),
     )
     return explain(
         hypotheses, {client_id: frozenset(names) for client_id, names in pulled.items()}, watched.explanation

@@ -10,6 +10,7 @@ from udfs.group import Outcome, tick
 from udfs.hearing import Hearing
 from udfs.membership import Member
 from udfs.ownership import Puller
+from udfs.plan import queue_order
 from udfs.route import QueueData, Route
 from udfs.rules import Rules
 from udfs.watch import GroupState
@@ -96,32 +97,49 @@ def route(queues: int = 8, *broker_names: str, perm: int = 6, write: int | None 
 
 @dataclass
 class Life:
-    """A group of one topic on one broker, told what happens and looked at every 5 s."""
+    """A group of one topic, told what happens and looked at every 5 s.
+
+    Queues are numbers on broker-a, or names (`broker-b:1`). `cut` are (client_addr, broker) that hear nothing of each
+    other, `pulls` is what a pull tells besides.
+    """
 
     queues: int = 8
+    brokers: tuple[str, ...] = ("broker-a",)
     rules: Rules = RULES
     state: GroupState = field(default_factory=lambda: GroupState("DefaultCluster", "order-service", at(0)))
     now: float = 0
-    clients: dict[str, tuple[str, set[int]]] = field(default_factory=dict)
+    clients: dict[str, tuple[str, set[int | str]]] = field(default_factory=dict)
+    route: Route | None = None
+    hearing: Hearing = field(default_factory=Hearing)
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    pulls: dict[str, object] = field(default_factory=dict)
+    told: dict[str, dict[str, object]] = field(default_factory=dict)
     outcomes: list[tuple[float, Outcome]] = field(default_factory=list)
 
     def beat(self, client_addr: str, **told: object) -> None:
         client_id, _ = self.clients[client_addr]
-        beat = Heartbeat(client_id, client_addr, at(self.now))
-        change = self.state.membership.register(beat, subscribes(*told.pop("topics", ("orders",)), **told))  # type: ignore[misc]  # names
-        self.state.is_stale = self.state.is_stale or change is not None
+        told = self.told.setdefault(client_addr, {}) | told
+        consumer = told.pop("consumer", None) or subscribes(*told.pop("topics", ("orders",)), **told)  # type: ignore[misc]  # names
+        for broker_name in self.brokers:
+            if (client_addr, broker_name) not in self.cut:
+                beat = Heartbeat(client_id, client_addr, at(self.now), broker_name)
+                change = self.state.membership.register(beat, consumer)  # type: ignore[arg-type]  # facts
+                self.state.is_stale = self.state.is_stale or change is not None
 
-    def start(self, client_addr: str, client_id: str, *queues: int, **told: object) -> None:
+    def start(self, client_addr: str, client_id: str, *queues: int | str, **told: object) -> None:
         """A client that heartbeats every 30 s and pulls these queues every 10 s from now on."""
         self.clients[client_addr] = (client_id, set(queues))
-        self.beat(client_addr, **told)
+        self.told[client_addr] = told
+        self.beat(client_addr)
 
-    def take(self, client_addr: str, *queues: int) -> None:
+    def take(self, client_addr: str, *queues: int | str) -> None:
         self.clients[client_addr] = (self.clients[client_addr][0], set(queues))
 
     def leave(self, client_addr: str) -> None:
         del self.clients[client_addr]
-        self.state.is_stale = self.state.membership.unregister("broker-a", client_addr, at(self.now)) is not None
+        for broker_name in self.brokers:
+            change = self.state.membership.unregister(broker_name, client_addr, at(self.now))
+            self.state.is_stale = self.state.is_stale or change is not None
 
     def freeze(self, client_addr: str) -> None:
         """It stays connected and is listed, and does nothing more."""
@@ -136,9 +154,13 @@ class Life:
                 if self.now % 30 == 0:
                     self.beat(client_addr)
                 if self.now % 10 == 0:
-                    for queue_id in sorted(queues):
-                        self.state.observe(Pull(client_id, client_addr, queue_id, at(self.now), max_offset=100))
-            outcome = tick(self.state, {"orders": route(self.queues)}, at(self.now), Hearing(), self.rules)
+                    for queue in sorted(queues, key=str):
+                        name = queue if isinstance(queue, str) else f"broker-a:{queue}"
+                        broker_name, queue_id = queue_order(name)
+                        told = {"broker_name": broker_name, "max_offset": 100, **self.pulls}
+                        self.state.observe(Pull(client_id, client_addr, queue_id, at(self.now), **told))  # type: ignore[arg-type]  # by name
+            known = self.route or route(self.queues, *self.brokers)
+            outcome = tick(self.state, {"orders": known}, at(self.now), self.hearing, self.rules)
             self.outcomes.append((self.now, outcome))
         return [
             (when, row.incident.kind, row.state, row.incident.cause)

@@ -49,6 +49,52 @@ GOLDEN = {
         "Every member of a group must subscribe the same topics: add the subscription to 172.17.0.2@7, or give it a "
         "group of its own.",
     ),
+    "consume_disabled": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: the broker refuses the group's pulls, its consumeEnable is false."
+        " 1200 messages waited there when they were last seen.",
+        "Enable it again if nobody meant it: mqadmin updateSubGroup -c DefaultCluster -g order-service -s true.",
+    ),
+    "mixed_strategy": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: the members do not share out by one strategy, and none takes "
+        "these. 1200 messages waited there when they were last seen.",
+        "Give all members of order-service one AllocateMessageQueueStrategy and one SDK, then restart those that "
+        "differ.",
+    ),
+    "strategy_gap": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: the group's allocation strategy gives them to no member. 1200 "
+        "messages waited there when they were last seen.",
+        "Look at the strategy's own options: every broker room needs a consumer (consumeridcs), every queue a "
+        "place in a configured list.",
+    ),
+    "write_only_queue": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: producers write them, but the route gives consumers no access. "
+        "1200 messages waited there when they were last seen.",
+        "Let consumers have them: mqadmin updateTopic -t orders with as many readQueueNums (-r) as writeQueueNums"
+        " (-w) and permission 6 (-p 6).",
+    ),
+    "split_view": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: the brokers list different members, and 172.17.0.2@7 at "
+        "10.20.0.11:40112 works from another list. 1200 messages waited there when they were last seen.",
+        "Check the network between 172.17.0.2@7 on 10.20.0.11 and the brokers that do not list it, or restart it.",
+    ),
+    "stale_route": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 works from the topic's route as "
+        "it was before it changed. 1200 messages waited there when they were last seen.",
+        "Restart 172.17.0.2@7 on 10.20.0.11: it still works from the route as it was before it changed.",
+    ),
+    "order_lock": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
+        "UTC: broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 consumes in order and has not "
+        "won the locks of these queues. 1200 messages waited there when they were last seen.",
+        "If the broker has no master, bring it back: locks are granted there only. Otherwise find who held these "
+        "queues before 172.17.0.2@7 and restart it; a lock is free 60 s after its holder is gone.",
+    ),
     "frozen_client": (
         "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
         "broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 is still listed, but neither heartbeats "

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from udfs.prose import clock, count, host_of, join_words, name_queues
+from udfs.prose import clock, count, host_of, join_words, name_queues, some
 
 Text = tuple[str, str]
 
@@ -19,11 +19,6 @@ def _where(labels: Mapping[str, str]) -> str:
     return f"group {labels['consumer_group']} (cluster {labels['cluster']})"
 
 
-def _some(names: Sequence[str], limit: int = 4) -> str:
-    """`a, b, c and 9 more`."""
-    return join_words([*names[:limit], f"{len(names) - limit} more"] if len(names) > limit else list(names))
-
-
 def tell_silent_queue(
     labels: Mapping[str, str], topic: str, queues: Sequence[str], owners: Sequence[str], since_ms: int
 ) -> Text:
@@ -31,9 +26,9 @@ def tell_silent_queue(
     return (
         f"{count(len(queues), 'queue')} of topic {topic} in {_where(labels)} "
         f"{'is' if len(queues) == 1 else 'are'} not pulled since {clock(since_ms)}: {name_queues(queues)}. "
-        f"{_some(owners)} should pull {'it' if len(queues) == 1 else 'them'} and {'is' if len(owners) == 1 else 'are'} "
+        f"{some(owners)} should pull {'it' if len(queues) == 1 else 'them'} and {'is' if len(owners) == 1 else 'are'} "
         "still listed.",
-        f"Look at {_some(owners)}: a full GC, a consumer that is paused or flow-controlled, a stuck listener "
+        f"Look at {some(owners)}: a full GC, a consumer that is paused or flow-controlled, a stuck listener "
         "(jstack shows it).",
     )
 
@@ -47,7 +42,7 @@ def tell_doubled_queue(
     since_ms: int,
 ) -> Text:
     """Queues that several clients consume side by side."""
-    who = _some(sorted({puller for names in pullers.values() for puller in names}))
+    who = some(sorted({puller for names in pullers.values() for puller in names}))
     fix = {
         "duplicate_client_id": "Give each process its own ClientId (instanceName), then restart it.",
         "mixed_strategy": "Give all members one AllocateMessageQueueStrategy and one SDK; restart those that differ.",
@@ -78,7 +73,7 @@ def tell_split_view(
 ) -> Text:
     """Brokers whose lists of the group differ. `missing` is broker → ClientIds it does not list."""
     lacks = join_words(
-        [f"{broker_name} lacks {_some(client_ids)}" for broker_name, client_ids in sorted(missing.items())]
+        [f"{broker_name} lacks {some(client_ids)}" for broker_name, client_ids in sorted(missing.items())]
     )
     effect = f" Nobody consumes {name_queues(starving)}." if starving else ""
     broker_names = join_words(sorted(missing))
@@ -102,23 +97,23 @@ def tell_inconsistent_subscription(
         [f"{topic} ({example.get(topic, 'not subscribed')} instead of {usual.get(topic, 'none')})" for topic in topics]
     )
     return (
-        f"Members of {_where(labels)} subscribe differently: {_some(odd)}, on {differs}. Each heartbeat replaces what "
+        f"Members of {_where(labels)} subscribe differently: {some(odd)}, on {differs}. Each heartbeat replaces what "
         "the broker knows of the group, so messages are filtered by turns, or topics are left unread.",
-        f"Give all members the same topics and expressions, or {_some(odd)} a group of its own.",
+        f"Give all members the same topics and expressions, or {some(odd)} a group of its own.",
     )
 
 
 def tell_group_offline(labels: Mapping[str, str], topics: Sequence[str], since_ms: int) -> Text:
     """A group without members."""
     return (
-        f"No member is left in {_where(labels)} since {clock(since_ms)}: nobody consumes {_some(topics)} for it.",
+        f"No member is left in {_where(labels)} since {clock(since_ms)}: nobody consumes {some(topics)} for it.",
         f"Start a consumer of group {labels['consumer_group']}, or delete the group if it is not needed any more.",
     )
 
 
 def tell_client_id_at_risk(labels: Mapping[str, str], addrs: Mapping[str, str]) -> Text:
     """ClientIds that one restart can make equal. `addrs` is ClientId → ip:port of its channel."""
-    who = _some([f"{client_id} on {host_of(addr)}" for client_id, addr in sorted(addrs.items())])
+    who = some([f"{client_id} on {host_of(addr)}" for client_id, addr in sorted(addrs.items())])
     return (
         f"ClientIds of {_where(labels)} differ by luck only: {who}. Address and pid are the container's own, so a "
         "restart can give two of them the same one, and both would take one share.",

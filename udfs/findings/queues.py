@@ -6,7 +6,7 @@ from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic
 from udfs.ownership import DOUBLED, SILENT, QueueWatch
-from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, UNKNOWN_STRATEGY, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, queue_order
 from udfs.rules import REBALANCE_MS
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
@@ -63,7 +63,7 @@ def find_doubled(scene: Scene) -> Findings:
         if not doubled:
             continue
         since_ms = min(watch.since_ms for watch in doubled.values())
-        cause, twin = _cause_of_doubled(doubled, watched)
+        cause, twin = _cause_of_doubled(doubled, watched, is_mixed=len(scene.strategies(topic, watched)) > 1)
         names = tuple(sorted(doubled, key=queue_order))
         pullers = {
             name: sorted(f"{one.client_id or '?'} at {one.client_addr or '?'}" for one in watch.pullers.values())
@@ -88,7 +88,7 @@ def find_doubled(scene: Scene) -> Findings:
     return findings
 
 
-def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch) -> tuple[str, str | None]:
+def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch, *, is_mixed: bool) -> tuple[str, str | None]:
     """Why two clients pull the same queues, and the ClientId it is about."""
     for watch in doubled.values():
         listed = [puller.client_id for puller in watch.pullers.values() if puller.client_id]
@@ -99,10 +99,7 @@ def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch) -> tu
     explained = sorted(ids & watched.explanation.causes.keys())
     if explained:
         return watched.explanation.causes[explained[0]], explained[0]
-    strategies = {watched.explanation.seen.strategies.get(client_id) for client_id in ids}
-    if len(strategies) > 1 or UNKNOWN_STRATEGY in strategies:
-        return MIXED_STRATEGY, None
-    return UNEXPLAINED, None
+    return (MIXED_STRATEGY if is_mixed else UNEXPLAINED), None
 
 
 def find_regressions(scene: Scene) -> Findings:

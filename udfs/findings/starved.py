@@ -99,6 +99,7 @@ def _starved_finding(scene: Scene, topic: str, watched: TopicWatch, starved: Sta
             client_id=starved.client_id,
             client_addr=addr,
             backlog=_backlog(watched, starved.queues),
+            strategies=scene.strategies(topic, watched),
         ),
         labels={**scene.labels, "topic": topic},
         topic=topic,
@@ -108,7 +109,7 @@ def _starved_finding(scene: Scene, topic: str, watched: TopicWatch, starved: Sta
         evidence={
             "client_addr": addr,
             "queues": {name: _queue_evidence(watched, name, starved) for name in starved.queues},
-            "strategies": watched.explanation.seen.strategies,
+            "strategies": scene.strategies(topic, watched),
         },
         suppressed_by=scene.suppressor(explained_by[starved.cause]) if starved.cause in explained_by else None,
         is_ready=starved.is_ready,
