@@ -6,6 +6,7 @@ others use; else the default. Members that allocate by different strategies take
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from udfs.allocation import allocate_all
 from udfs.membership import Member
@@ -50,6 +51,7 @@ def queue_name(queue: MessageQueue) -> str:
     return f"{queue.broker_name}:{queue.queue_id}"
 
 
+@lru_cache(maxsize=65536)
 def queue_order(name: str) -> tuple[str, int]:
     """Sorts `broker:queue_id` by broker, then number."""
     broker_name, _, queue_id = name.rpartition(":")
@@ -123,7 +125,8 @@ def _shares(
         raise ValueError(f"strategy {strategy!r} of group {consumer_group!r} cannot be recomputed from events")
     if strategy not in BY_SLOT:
         taken = allocate_all(strategy, consumer_group, queues, cid_all)
-        return {queue_name(mq): _share(cid, subscribers) for cid, share in taken.items() for mq in share}
+        owners = {mq: client_id for client_id, share in taken.items() for mq in share}
+        return {queue_name(mq): _share(owners[mq], subscribers) for mq in queues}
     slots = [f"{index:06d}" for index in range(len(cid_all))]
     first_slot = {client_id: slot for slot, client_id in zip(reversed(slots), reversed(cid_all), strict=True)}
     shares: dict[str, Share] = {}

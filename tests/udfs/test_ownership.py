@@ -1,102 +1,16 @@
-"""Who should consume a queue, who does, and the verdict: the plan slot by slot, then one table of verdicts."""
+"""Who consumes a queue, who should, and the verdict on the two: one table."""
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.udfs.facts import RULES, at, member, puller, route
+from tests.udfs.facts import RULES, at, puller
 from udfs.ownership import HAND_OVER_MS, Puller, QueueWatch, judge, observed_owners, observed_pullers
 from udfs.plan import (
     DUPLICATE_CLIENT_ID,
-    MEMBER_NOT_SUBSCRIBED,
     Share,
-    plan,
     queue_order,
-    reference_view,
-    sort_client_ids,
-    strategy_of,
 )
-
-
-def planned(queues: int, ids: str, strategy: str = "AVG", **topics: list[str]) -> list[str]:
-    """Each queue's owner; `-A` a slot lost to twin A, `?B` a slot of B, who does not subscribe."""
-    members = [member(name, f"h{i}:1", topics=topics.get(name, ["orders"])) for i, name in enumerate(ids)]
-    marks = {DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
-    return [
-        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
-        for share in plan("g", route(queues), members, strategy).values()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("queues", "ids", "strategy", "owners"),
-    [
-        (8, "AB", "AVG", "A A A A B B B B"),
-        (8, "BA", "AVG", "A A A A B B B B"),
-        (8, "AAB", "AVG", "A A A -A -A -A B B"),
-        (16, "AAB", "AVG", "A A A A A A -A -A -A -A -A B B B B B"),
-        (8, "AA", "AVG", "A A A A -A -A -A -A"),
-        (8, "ABB", "AVG", "A A A B B B -B -B"),
-        (8, "AAAB", "AVG", "A A -A -A -A -A B B"),
-        (8, "AABB", "AVG", "A A -A -A B B -B -B"),
-        (8, "AAB", "AVG_BY_CIRCLE", "A -A B A -A B A -A"),
-        (8, "AB", "AVG_BY_CIRCLE", "A B A B A B A B"),
-        (1, "AA", "AVG", "A"),
-        (2, "ABCD", "AVG", "A B"),
-    ],
-)
-def test_twins_starve_exactly_their_later_slots(queues: int, ids: str, strategy: str, owners: str) -> None:
-    assert planned(queues, ids, strategy) == owners.split()
-
-
-def test_a_member_that_does_not_subscribe_takes_a_slot_all_the_same() -> None:
-    assert planned(8, "ABC", B=["payments"]) == ["A", "A", "A", "?B", "?B", "?B", "C", "C"]
-
-
-def test_a_topic_without_readable_queues_has_an_empty_plan() -> None:
-    assert plan("g", route(8, perm=2), [member("A")], "AVG") == {}
-    assert plan("g", route(0), [member("A")], "AVG") == {}
-
-
-def test_a_group_without_members_gives_every_queue_to_nobody() -> None:
-    assert set(plan("g", route(4), [], "AVG").values()) == {Share(None)}
-
-
-def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:
-    with pytest.raises(ValueError, match="CONFIG"):
-        plan("g", route(4), [member("A", strategy="CONFIG")], "AVG")
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.text("ABCDE", min_size=1, max_size=12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
-def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: int, ids: str, strategy: str) -> None:
-    owners = planned(queues, ids, strategy)
-    assert len(owners) == queues
-    lost = {owner[1:] for owner in owners if owner.startswith("-")}
-    assert lost <= {name for name in ids if ids.count(name) > 1}
-    assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
-
-
-def test_client_ids_sort_as_java_sorts_them() -> None:
-    assert sort_client_ids(["b", "a", "\U0001f600", "\uff21", "a"]) == ["a", "a", "b", "\U0001f600", "\uff21"]
-
-
-def test_the_strategy_most_members_report_is_the_groups() -> None:
-    told = [member("A", strategy=name) for name in ("AVG_BY_CIRCLE", "AVG_BY_CIRCLE", "AVG", None, None, None)]
-    assert strategy_of(told, "AVG") == "AVG_BY_CIRCLE"
-    assert strategy_of(told[1:3], "AVG_BY_CIRCLE") == "AVG"
-    assert strategy_of(told[3:], "AVG_BY_CIRCLE") == "AVG_BY_CIRCLE"
-
-
-def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() -> None:
-    one, two = {"h1:1": member("A")}, {"h1:2": member("A"), "h2:2": member("B")}
-    views = {"broker-a": one, "broker-b": two, "broker-c": {**two, "h3:3": member("C")}}
-    assert reference_view(views, {"broker-a", "broker-b"}) == two
-    assert reference_view({"broker-b": two, "broker-a": two | {}}, {"broker-a", "broker-b"}) == two
-    assert reference_view(views, {"broker-d"}) is None
-
 
 # The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),
 # the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.

@@ -4,7 +4,7 @@ from udfs.alert import Finding
 from udfs.diagnosis import PULL_STOPPED
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
-from udfs.findings.starved import STARVED_QUEUE, diagnose_topic
+from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
 from udfs.ownership import DOUBLED, SILENT, QueueWatch
 from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, queue_order
 from udfs.rules import REBALANCE_MS
@@ -25,6 +25,8 @@ def find_silent(scene: Scene) -> Findings:
     findings = {}
     for topic, watched in scene.shared_topics():
         key = f"{SILENT_QUEUE} {topic}"
+        if not is_quiet(watched):
+            continue
         starvations = diagnose_topic(scene, watched, scene.evidence(topic, watched))
         silent = {
             name: starvation

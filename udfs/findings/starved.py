@@ -28,6 +28,8 @@ def find_starved(scene: Scene) -> Findings:
     findings = {}
     for topic, watched in sorted(scene.state.topics.items()):
         incident = scene.incident(f"{STARVED_QUEUE} {topic}")
+        if incident is None and not is_quiet(watched):
+            continue
         evidence = scene.evidence(topic, watched)
         starvations = diagnose_topic(scene, watched, evidence)
         starved = gather(
@@ -41,6 +43,11 @@ def find_starved(scene: Scene) -> Findings:
         if starved is not None:
             findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(scene, topic, watched, starved)
     return findings
+
+
+def is_quiet(watched: TopicWatch) -> bool:
+    """Whether nobody pulls some queue: most groups, at most ticks, need no more than this."""
+    return any(watch.verdict in (STARVED, SILENT) for watch in watched.queues.values())
 
 
 def diagnose_topic(scene: Scene, watched: TopicWatch, evidence: Evidence) -> dict[str, Starvation]:
