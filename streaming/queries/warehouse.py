@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
@@ -31,10 +31,15 @@ def create_tables(warehouse: Path | str) -> None:
 
 
 def open_table(warehouse: Path | str, table: Table) -> DeltaTable:
-    """The table, made if it is not there."""
+    """The table, made if it is not there; columns that this release has and it lacks are added, null in old rows."""
     path = table_path(warehouse, table.name)
     try:
-        return DeltaTable(path)
+        known = DeltaTable(path)
+        present = {field.name for field in known.schema().fields}
+        missing = [field for field in Schema.from_arrow(arrow_schema(table.schema)).fields if field.name not in present]
+        if missing:
+            known.alter.add_columns(missing)
+        return known
     except TableNotFoundError:
         return DeltaTable.create(
             path,
@@ -89,6 +94,7 @@ class SparkWriter:
             .mode("append")
             .option("txnAppId", app_id)
             .option("txnVersion", batch_id)
+            .option("mergeSchema", "true")
             .save(table_path(self._warehouse, table.name))
         )
 

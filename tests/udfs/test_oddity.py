@@ -1,0 +1,67 @@
+"""What is unusual about a queue's pulls, pull by pull: one table a kind of trouble."""
+
+import pytest
+
+from tests.udfs.facts import Pull, at
+from udfs.watch import GroupState
+
+NAME = "broker-a:0"
+
+
+def after(*pulls: Pull) -> GroupState:
+    state = GroupState("c", "g", at(0))
+    for pull in pulls:
+        state.observe(pull)
+    return state
+
+
+def committed(second: float, offset: int, client_id: str = "A", addr: str = "") -> Pull:
+    return Pull(client_id, addr or f"{client_id}:1", 0, at(second), commit_offset=offset)
+
+
+# Each row: why, the pulls as (second, committed offset, client, address), then (high, low) or None for no regression.
+REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None]] = [
+    ("offsets that grow", [(0, 10, "A", ""), (10, 20, "A", "")], None),
+    ("one that stays", [(0, 10, "A", ""), (10, 10, "A", "")], None),
+    ("one that falls", [(0, 100, "A", ""), (10, 40, "A", "")], (100, 40)),
+    ("and comes again", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 100, "A", "")], None),
+    ("not quite", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 99, "A", "")], (100, 40)),
+    ("and falls once more", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 50, "A", ""), (30, 10, "A", "")], (100, 10)),
+    ("a hand-over", [(0, 100, "A", ""), (10, 40, "B", "")], None),
+    ("another client, long after", [(0, 100, "A", ""), (60, 40, "B", "")], (100, 40)),
+    ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
+    ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
+    ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
+]
+
+
+@pytest.mark.parametrize("row", REGRESSIONS, ids=[row[0] for row in REGRESSIONS])
+def test_a_committed_offset_goes_back(
+    row: tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None],
+) -> None:
+    _, pulls, expected = row
+    odd = after(*(committed(*pull) for pull in pulls)).topics["orders"].queues[NAME].oddity
+    found = (odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None
+    assert found == expected
+
+
+def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:
+    state = after(Pull("A", "A:1", 0, at(5), pull_status="NO_PERMISSION"))
+    watch = state.topics["orders"].queues[NAME]
+    assert (watch.pullers, watch.last_pull_ms, state.has_pulls) == ({}, None, True)
+    assert watch.oddity is not None
+    assert watch.oddity.refused_ms == at(5)
+
+
+def test_a_slave_serves_until_a_master_does() -> None:
+    pulls = [Pull("A", "A:1", 0, at(second), broker_id=1, suggest_broker_id=1) for second in (5, 10)]
+    watch = after(*pulls).topics["orders"].queues[NAME]
+    assert watch.oddity is not None
+    assert (watch.oddity.slave_since_ms, watch.oddity.is_slave_suggested) == (at(5), True)
+    watch = after(*pulls, Pull("A", "A:1", 0, at(15))).topics["orders"].queues[NAME]
+    assert watch.oddity is not None
+    assert watch.oddity.slave_since_ms is None
+
+
+def test_an_ordinary_pull_costs_no_state() -> None:
+    assert after(committed(0, 10), committed(10, 20)).topics["orders"].queues[NAME].oddity is None
