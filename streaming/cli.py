@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from streaming.command import fail, guard, load, needs_kafka
+from streaming.history.whatif_command import whatif
 from streaming.stopping import stop_on_signals
 
 app = typer.Typer(
@@ -238,6 +239,9 @@ def alerts(
     except WarehouseError as error:
         fail(str(error))
     print_alerts(rows, format_)  # type: ignore[arg-type]  # checked above
+
+
+app.command()(whatif)
 
 
 def main() -> None:

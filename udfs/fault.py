@@ -1,13 +1,16 @@
-"""MQFaultStrategy as arithmetic: latency in, unavailability out. The clock is the caller's.
+"""MQFaultStrategy as arithmetic: latency in, unavailability out. The clock and the dice are the caller's.
 
-One row a range of releases, in RULES, read in MQFaultStrategy and LatencyFaultToleranceImpl.
+One row a range of releases, in RULES, read in MQFaultStrategy and LatencyFaultToleranceImpl. A `client_version` is
+three numbers or their text ("4.9.8", "V5_1_4").
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from udfs.version import NEWEST, ClientVersion
+from udfs.thread_local_index import remainder
+from udfs.version import NEWEST, ClientVersion, release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +72,25 @@ RULES = (
 _SINCE = [rules.since for rules in RULES]
 
 
-def rules_of(client_version: ClientVersion) -> FaultRules:
+@lru_cache(maxsize=1024)
+def rules_of(client_version: ClientVersion | str) -> FaultRules:
     """The row of RULES that this release follows."""
-    return RULES[bisect_right(_SINCE, client_version) - 1]
+    return RULES[bisect_right(_SINCE, release_of(client_version)) - 1]
 
 
-def latency_table(client_version: ClientVersion) -> LatencyTable:
+def latency_table(client_version: ClientVersion | str) -> LatencyTable:
     """MQFaultStrategy's latencyMax and notAvailableDuration of a release."""
     return rules_of(client_version).latency_table
 
 
-def only_extends(client_version: ClientVersion) -> bool:
+def only_extends(client_version: ClientVersion | str) -> bool:
     """True from 5.1.4: an attempt can only move start_timestamp_ms later. Before, each one overwrites it."""
     return rules_of(client_version).only_extends
 
 
-def compute_not_available_duration(current_latency_ms: int, client_version: ClientVersion = NEWEST) -> int:
+def compute_not_available_duration(current_latency_ms: int, client_version: ClientVersion | str = NEWEST) -> int:
     """MQFaultStrategy.computeNotAvailableDuration: milliseconds to stay away; 0 below the first row."""
-    table = latency_table(client_version)
+    table = rules_of(client_version).latency_table
     row = bisect_right(table.latency_max_ms, current_latency_ms)
     return table.not_available_duration_ms[row - 1] if row else 0
 
@@ -98,7 +102,7 @@ def update_fault_item(
     isolation: bool,
     reachable: bool,
     now_ms: int,
-    client_version: ClientVersion = NEWEST,
+    client_version: ClientVersion | str = NEWEST,
 ) -> FaultItem:
     """MQFaultStrategy.updateFaultItem: what a producer remembers after an attempt. `item` None: its first.
 
@@ -116,20 +120,26 @@ def update_fault_item(
     return FaultItem(broker_name, current_latency_ms, start_timestamp_ms, reachable)
 
 
-def is_available(item: FaultItem, now_ms: int, client_version: ClientVersion = NEWEST) -> bool:
-    """FaultItem.isAvailable: its time has come. In 5.1.4 up to 5.2.0 it must be reachable too.
+def is_available(item: FaultItem | None, now_ms: int, client_version: ClientVersion | str = NEWEST) -> bool:
+    """LatencyFaultToleranceImpl.isAvailable: its time has come; from 5.1.4, before 5.2.0, it must be reachable too.
 
-    So a producer of 5.1.4 without a detector never comes back to a broker once it was unreachable (#7812).
+    So a producer of 5.1.4 without a detector never comes back to a broker once it was unreachable (#7812). A broker
+    it has no item of is available.
     """
-    if rules_of(client_version).needs_reachable and not item.reachable:
+    if item is None:
+        return True
+    if not item.reachable and rules_of(client_version).needs_reachable:
         return False
     return now_ms >= item.start_timestamp_ms
 
 
 def order_fault_items(
-    items: Iterable[FaultItem], now_ms: int, client_version: ClientVersion = NEWEST
+    items: Iterable[FaultItem], now_ms: int, client_version: ClientVersion | str = NEWEST
 ) -> list[FaultItem]:
-    """FaultItem.compareTo: available first, then the lower latency, then the earlier start_timestamp_ms."""
+    """FaultItem.compareTo: available first, then the lower latency, then the earlier start_timestamp_ms.
+
+    Equal items keep the order they came in.
+    """
     return sorted(
         items,
         key=lambda item: (
@@ -138,3 +148,25 @@ def order_fault_items(
             item.start_timestamp_ms,
         ),
     )
+
+
+def pick_one_at_least(
+    items: Iterable[FaultItem], now_ms: int, client_version: ClientVersion | str = NEWEST, index: int = 0
+) -> str | None:
+    """LatencyFaultToleranceImpl.pickOneAtLeast: the broker to take when none is eligible; None without one.
+
+    Up to 5.1.3 one of the better half, by `index` (what ThreadLocalIndex gave; 0 or more), or the best of one or two
+    or three. From 5.1.4 the first reachable one. `items` come in the order of the dice: shuffled up to 4.9.3 and
+    from 5.1.4, as the hash table lists them between; up to 5.1.3 it tells apart only items that compare equal.
+    Raises IndexError where Java does: 4.8.0 to 4.9.3 divide Integer.MIN_VALUE once in 2^32 calls.
+    """
+    if only_extends(client_version):
+        return next((item.name for item in items if item.reachable), None)
+    ordered = order_fault_items(items, now_ms, client_version)
+    if not ordered:
+        return None
+    half = len(ordered) // 2
+    place = remainder(index, half) if half else 0
+    if place < 0:
+        raise IndexError(f"no item {place} of {len(ordered)}")
+    return ordered[place].name

@@ -13,3 +13,12 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+    def java_string(self) -> str:
+        """MessageQueue.toString(), which is also the key that CONSISTENT_HASH hashes."""
+        return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
+
+
+def java_order(text: str) -> bytes:
+    """A sort key that orders strings as String.compareTo does: by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")

@@ -26,3 +26,8 @@ def parse_client_version(text: str) -> ClientVersion:
         return NEWEST
     major, minor, patch = match.groups(default="0")
     return int(major), int(minor), int(patch)
+
+
+def release_of(client_version: ClientVersion | str) -> ClientVersion:
+    """Three numbers as they are, or the text that names them."""
+    return parse_client_version(client_version) if isinstance(client_version, str) else client_version

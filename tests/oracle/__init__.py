@@ -24,8 +24,10 @@ def ask(source: str, release: str, questions: Sequence[str]) -> list[str]:
         [
             java(),
             "-XX:TieredStopAtLevel=1",
-            "-Duser.home=/nonexistent",
+            "-Dfile.encoding=UTF-8",
+            "-Duser.home=/dev/null",
             "-Drocketmq.client.logUseSlf4j=true",
+            "--add-opens=java.base/java.nio=ALL-UNNAMED",  # the Netty of 4.7.1 looks into it
             "-cp",
             jars,
             str(folder / source),
