@@ -1,9 +1,9 @@
-"""A log worked through by the shards themselves, without Spark or Kafka: messages in, rows out.
+"""A log worked through by both queries' own code, without Spark or Kafka: messages in, rows out.
 
 Offsets and partitions are as the embedded Kafka would give them: one partition a topic.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,8 +11,11 @@ import pyarrow as pa
 
 from streaming.queries.assignments import TOPICS, pack_batch
 from streaming.queries.chunk import Chunk
+from streaming.queries.fault_items import TOPICS as FAULT_TOPICS
+from streaming.queries.fault_items import Combiner, advance_board
 from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
+from udfs.broker_board import Board
 from udfs.rules import Rules
 
 SHARDS = 2
@@ -59,6 +62,53 @@ def replay(
             for table, of_table in shard.rows.items():
                 rows.setdefault(table, []).extend(of_table)
     return rows
+
+
+class Stream:
+    """Both queries at work on a run that is too long to keep: feed it slices, take the rows."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rules = rules or Rules()
+        self._stores = [DictShardStore() for _ in range(SHARDS)]
+        self._boards: dict[tuple[str, str], Board] = {}
+        self._offsets: dict[str, int] = {}
+
+    def feed(self, events: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+        """Work through the next events; the rows they give, by table."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        messages = self._messages(events)
+        for number, store in enumerate(self._stores):
+            shard = Shard(number, SHARDS, store, self._rules)
+            shard.process(list(_chunks_for([one for one in messages if one["topic"] in TOPICS], number)), 0)
+            _add(rows, shard.rows)
+        sends = [one for one in messages if one["topic"] in FAULT_TOPICS]
+        if sends:
+            self._feed_boards(sends, rows)
+        return rows
+
+    def _feed_boards(self, sends: list[dict[str, Any]], rows: dict[str, list[dict[str, Any]]]) -> None:
+        combiner = Combiner()
+        combiner.add(pa.RecordBatch.from_pylist(sends))
+        for (cluster, broker_name), pack in combiner.packs():
+            key = (cluster, broker_name)
+            if key in self._boards or pack.attempts:
+                board = self._boards.setdefault(key, Board())
+                _add(rows, advance_board(board, [pack], cluster, broker_name, idle_ms=1_800_000, may_be_cut=False))
+
+    def _messages(self, events: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+        messages = []
+        for topic, event in events:
+            offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
+            value, time_ms = msgspec.json.encode(event), event["event_time_ms"]
+            messages.append(
+                {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": time_ms, "value": value}
+            )
+        return messages
+
+
+def _add(rows: dict[str, list[dict[str, Any]]], more: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    for table, of_table in more.items():
+        rows.setdefault(table, []).extend(of_table)
 
 
 def _chunks_for(batch: Sequence[dict[str, Any]], number: int) -> Iterator[Chunk]:

@@ -48,9 +48,6 @@ CAUSES = (
 )
 """Strongest first: the first that applies names the incident."""
 
-LOCK_SETTLE_MS = 80_000
-"""RebalanceLockManager frees a lock after 60 s, and a client asks for it again every 20 s."""
-
 
 @dataclass(frozen=True)
 class Starvation:
@@ -72,6 +69,8 @@ class Evidence:
     orderly            clients that must lock the topic's queues
     pulling            clients that pull some queue of the topic
     masterless         brokers that only slaves serve
+    unsubscribed       members that do not subscribe the topic: brokers refuse it to all after their heartbeats
+    is_ring_empty      the group allocates by CONSISTENT_HASH, and none of its members has pulled any queue
     explained          clients whose pulls deviate from the plan, and why (explanation.Explanation.causes)
     """
 
@@ -81,6 +80,8 @@ class Evidence:
     orderly: frozenset[str] = frozenset()
     pulling: frozenset[str] = frozenset()
     masterless: frozenset[str] = frozenset()
+    unsubscribed: tuple[str, ...] = ()
+    is_ring_empty: bool = False
     explained: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -112,20 +113,30 @@ def _diagnose_silence(
     if _was_refused(watch):
         return Starvation(CONSUME_DISABLED, silent_since_ms, owner, watch.since_ms)
     given_ms = max(silent_since_ms, watch.share_since_ms)
-    if owner not in evidence.late:
-        explained = evidence.explained.get(owner)
-        if explained == DUPLICATE_CLIENT_ID:
-            twin = min(evidence.twin_ids, default=None)
-            return Starvation(DUPLICATE_CLIENT_ID, silent_since_ms, twin, watch.since_ms if twin else None)
-        if explained:
-            return Starvation(explained, silent_since_ms, owner, watch.since_ms)
-        if owner in evidence.orderly and (owner in evidence.pulling or broker_name in evidence.masterless):
-            return Starvation(ORDER_LOCK, silent_since_ms, owner, given_ms + LOCK_SETTLE_MS)
+    if owner not in evidence.late and (known := _why_alive(owner, evidence, broker_name)):
+        cause, client_id = known
+        certain_at_ms = watch.since_ms if owner in evidence.explained else given_ms + rules.settle_ms
+        return Starvation(cause, silent_since_ms, client_id, certain_at_ms)
     late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
     stopped_at_ms = given_ms + PULL_MAX_IDLE_MS
     if late_at_ms <= stopped_at_ms:
         return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
     return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
+
+
+def _why_alive(owner: str, evidence: Evidence, broker_name: str) -> tuple[str, str | None] | None:
+    """(cause, whom it is about) where an owner whose heartbeats come is kept from pulling."""
+    explained = evidence.explained.get(owner)
+    if explained:
+        twin = min(evidence.twin_ids, default=owner)
+        return explained, twin if explained == DUPLICATE_CLIENT_ID else owner
+    if evidence.is_ring_empty:
+        return STRATEGY_GAP, None
+    if evidence.unsubscribed:
+        return MEMBER_NOT_SUBSCRIBED, evidence.unsubscribed[0]
+    if owner in evidence.orderly and (owner in evidence.pulling or broker_name in evidence.masterless):
+        return ORDER_LOCK, owner  # free 60 s after its holder is gone, asked for every 20 s: 80 s too
+    return None
 
 
 def _was_refused(watch: QueueWatch) -> bool:

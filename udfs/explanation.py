@@ -34,7 +34,7 @@ class Explanation:
 class Hypotheses:
     """What a group's members may work from: the views of all brokers, the route, and the route before it changed.
 
-    `unpulled` are the queues that nobody has pulled since then.
+    `last_pullers` is queue → the ClientId that pulled it last, of the queues pulled since then.
     """
 
     consumer_group: str
@@ -43,7 +43,7 @@ class Hypotheses:
     view: Sequence[Member]
     other_views: Sequence[Sequence[Member]]
     default_strategy: str
-    unpulled: frozenset[str] = frozenset()
+    last_pullers: Mapping[str, str] = field(default_factory=dict)
 
     def shares(self, route: Route, members: Sequence[Member], seen: Seen) -> Shares:
         """ClientId → its queues."""
@@ -105,7 +105,7 @@ class _Worlds:
     planned: Shares
     by_views: Sequence[Shares]
     by_old_route: Shares | None
-    unpulled: frozenset[str]
+    last_pullers: Mapping[str, str]
     are_split: bool
 
     @classmethod
@@ -115,7 +115,7 @@ class _Worlds:
             hypotheses.shares(hypotheses.route, hypotheses.view, seen),
             [hypotheses.shares(hypotheses.route, view, seen) for view in hypotheses.other_views],
             hypotheses.shares(before, hypotheses.view, seen) if before else None,
-            hypotheses.unpulled,
+            hypotheses.last_pullers,
             any(ids != {member.client_id for member in view} for view in hypotheses.other_views),
         )
 
@@ -128,7 +128,8 @@ class _Worlds:
         if mine and any(mine <= share for share in by_views if share != planned):
             return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
         old = (self.by_old_route or {}).get(client_id, _NONE)
-        if self.by_old_route is not None and mine == old and planned - mine <= self.unpulled:
+        has_held = any(self.last_pullers.get(name) == client_id for name in planned - mine)
+        if self.by_old_route is not None and mine == old and not has_held:
             return STALE_ROUTE
         if mine <= planned and mine:
             return None

@@ -36,12 +36,21 @@ class Pull(Protocol):
     def event_time_ms(self) -> int: ...
 
 
+def key_of(pull: Pull) -> str:
+    """Who pulls: the channel, or the client where the channel is not told."""
+    return pull.client_addr or pull.client_id or ""
+
+
 def note_oddity(watch: QueueWatch, pull: Pull) -> None:
     """Bring a queue's oddity up to a pull that is newer than all before. `watch` is as it was before that pull."""
-    is_regressed = _is_regressed(watch, pull)
-    if not (watch.oddity or pull.broker_id or is_regressed):
+    is_regressed, is_turn = _is_regressed(watch, pull), _is_turn(watch, pull)
+    if not (watch.oddity or pull.broker_id or is_regressed or is_turn):
         return
     odd = watch.oddity = watch.oddity or Oddity()
+    if is_turn:
+        odd.turns, odd.turned_ms = odd.turns + 1, pull.event_time_ms
+    elif odd.turned_ms + HAND_OVER_MS < pull.event_time_ms:
+        odd.turns = 0
     if not pull.broker_id:
         odd.slave_since_ms = None
     elif odd.slave_since_ms is None:
@@ -54,6 +63,14 @@ def note_oddity(watch: QueueWatch, pull: Pull) -> None:
         odd.regressed_ms = None
 
 
+def _is_turn(watch: QueueWatch, pull: Pull) -> bool:
+    """Whether another channel pulled last."""
+    if not watch.pullers:
+        return False
+    newest = max(watch.pullers, key=lambda key: watch.pullers[key].last_pull_ms)
+    return newest != key_of(pull)
+
+
 def _is_regressed(watch: QueueWatch, pull: Pull) -> bool:
     """Whether the group's offset fell. Two clients that hand the queue over, or both pull it, commit by turns.
 
@@ -61,7 +78,7 @@ def _is_regressed(watch: QueueWatch, pull: Pull) -> bool:
     """
     if pull.commit_offset is None or watch.commit_offset is None or pull.commit_offset >= watch.commit_offset:
         return False
-    key = pull.client_addr or pull.client_id or ""
+    key = key_of(pull)
     return not any(
         puller.last_pull_ms + (LONG_POLL_MS if puller.client_id == pull.client_id else HAND_OVER_MS)
         > pull.event_time_ms

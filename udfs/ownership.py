@@ -24,6 +24,8 @@ NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
 HAND_OVER_MS = REBALANCE_MS + 10_000
 """The old owner's last long poll may end this long after the new owner's first pull."""
 
+DOUBLED_TURNS = 3
+
 
 @dataclass
 class Puller:
@@ -37,10 +39,11 @@ class Puller:
 
 @dataclass
 class Oddity:
-    """What is unusual about a queue's pulls: refused by the broker, served by a slave, or committed backwards.
+    """What is unusual about a queue's pulls: refused, served by a slave, committed backwards, or by several clients.
 
     `slave_since_ms` is None once a master serves again. The commit offset fell from `high_offset` to `low_offset`
-    at `regressed_ms`; None once it has come back to where it was.
+    at `regressed_ms`; None once it has come back to where it was. `turns` counts how often another channel than the
+    last pulled, newest at `turned_ms`; 0 again when one pulls alone.
     """
 
     refused_ms: int | None = None
@@ -49,6 +52,8 @@ class Oddity:
     regressed_ms: int | None = None
     high_offset: int = 0
     low_offset: int = 0
+    turns: int = 0
+    turned_ms: int = 0
 
 
 @dataclass
@@ -104,7 +109,7 @@ def judge(
     strategy cannot be recomputed, so that whoever pulls is right.
     """
     if pullers:
-        if pull_side_by_side(pullers):
+        if is_doubled(watch, pullers):
             return DOUBLED
         owners = {watch.share.owner, *other_owners} - {None}
         ids = {puller.client_id for puller in pullers}
@@ -117,8 +122,10 @@ def judge(
     return SILENT if has_pulls else UNKNOWN
 
 
-def pull_side_by_side(pullers: Sequence[Puller]) -> bool:
-    """Two channels overlap for longer than a hand-over takes."""
+def is_doubled(watch: QueueWatch, pullers: Sequence[Puller]) -> bool:
+    """Two channels overlap for longer than a hand-over takes, by turns: a hand-over there and back is no overlap."""
+    if watch.oddity is None or watch.oddity.turns < DOUBLED_TURNS:
+        return False
     return any(
         one.last_pull_ms - other.first_pull_ms > HAND_OVER_MS and other.last_pull_ms - one.first_pull_ms > HAND_OVER_MS
         for index, one in enumerate(pullers)

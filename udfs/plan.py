@@ -84,6 +84,15 @@ def strategies_of(members: Sequence[Member], default: str, seen: Seen) -> dict[s
     return {client_id: name or usual for client_id, name in known.items()}
 
 
+def are_mixed(members: Iterable[Member]) -> bool:
+    """Whether several strategies are told, or one is told by some while members of another SDK tell none."""
+    known = list(members)
+    told = {member.strategy for member in known if member.strategy}
+    sdks = {member.language for member in known if member.strategy}
+    others = {member.language for member in known if not member.strategy}
+    return len(told) > 1 or bool(told and others - sdks)
+
+
 def is_recomputed(strategies: Mapping[str, str]) -> bool:
     """Whether every share can be computed from events."""
     return all(name in RECOMPUTED or name == UNKNOWN_STRATEGY for name in strategies.values())

@@ -65,6 +65,8 @@ class Scene:
             for _, member in self.state.membership.members()
             if (is_order_topic if member.consume_orderly is None else member.consume_orderly)
         }
+        members = {member.client_id: member for _, member in self.judged_members()}
+        strategies = {member.strategy for member in members.values()}
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
             last_heartbeat_ms=self.last_heartbeat_ms,
@@ -72,6 +74,8 @@ class Scene:
             orderly=frozenset(orderly),
             pulling=frozenset(_pulling(watched.queues.values(), self.now_ms)) if orderly else frozenset(),
             masterless=frozenset(route.without_master) if route else frozenset(),
+            unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
+            is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(watched, self.state.changed_ms),
             explained=watched.explanation.causes,
         )
 
@@ -95,6 +99,10 @@ class Scene:
 
 Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
+
+
+def _has_pulled(watched: TopicWatch, since_ms: int) -> bool:
+    return any(watch.pullers or (watch.last_pull_ms or 0) > since_ms for watch in watched.queues.values())
 
 
 def _pulling(watches: Iterable[QueueWatch], now_ms: int) -> Iterator[str]:

@@ -26,6 +26,7 @@ from udfs.plan import (
     STRATEGY_GAP,
     WRITE_ONLY_QUEUE,
     Share,
+    are_mixed,
     is_recomputed,
     plan,
     queue_order,
@@ -149,7 +150,7 @@ def _plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str,
     """
     members = {member.client_id: member for _, member in state.membership.members()}
     twins = sorted({twins.client_id for twins in state.membership.twins()})
-    told = {member.strategy for member in members.values() if member.strategy}
+    is_mixed = are_mixed(members.values())
     for name, watch in watched.queues.items():
         owner = watch.last_client_id if watch.last_client_id in members else None
         has_kept = bool(pullers[name]) or (watch.last_pull_ms or 0) > state.changed_ms
@@ -162,7 +163,7 @@ def _plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str,
         elif twins and watch.last_pull_ms is not None:
             share = Share(None, DUPLICATE_CLIENT_ID, twins[0])
         else:
-            share = Share(None, MIXED_STRATEGY if len(told) > 1 else STRATEGY_GAP)
+            share = Share(None, MIXED_STRATEGY if is_mixed else STRATEGY_GAP)
         if share != watch.share:
             watch.share = share
             watch.share_since_ms = max(state.changed_ms, watch.last_pull_ms or 0)
@@ -192,9 +193,11 @@ def _explain(state: GroupState, watched: TopicWatch, route: Route, now_ms: int, 
         view,
         [list(other.values()) for name, other in sorted(views.items()) if name in route.broker_names()],
         rules.allocate_message_queue_strategy,
-        frozenset(
-            name for name, watch in watched.queues.items() if (watch.last_pull_ms or 0) <= watched.route_changed_ms
-        ),
+        {
+            name: watch.last_client_id or ""
+            for name, watch in watched.queues.items()
+            if (watch.last_pull_ms or 0) > watched.route_changed_ms
+        },
     )
     return explain(
         hypotheses, {client_id: frozenset(names) for client_id, names in pulled.items()}, watched.explanation

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from udfs.alert import Incident
 from udfs.explanation import Explanation
 from udfs.membership import Membership
-from udfs.oddity import NO_PERMISSION, Pull, note_oddity
+from udfs.oddity import NO_PERMISSION, Pull, key_of, note_oddity
 from udfs.ownership import Oddity, Puller, QueueWatch
 
 
@@ -72,7 +72,7 @@ class GroupState:
             watch.commit_offset = pull.commit_offset if pull.commit_offset is not None else watch.commit_offset
             watch.max_offset = pull.max_offset if pull.max_offset is not None else watch.max_offset
             watch.last_client_id = pull.client_id or watch.last_client_id
-        key = pull.client_addr or pull.client_id or ""
+        key = key_of(pull)
         puller = watch.pullers.get(key)
         if puller is None:
             watch.pullers[key] = Puller(pull.client_id, pull.client_addr, now_ms, now_ms)

@@ -29,6 +29,7 @@ REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] 
     ("and falls once more", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 50, "A", ""), (30, 10, "A", "")], (100, 10)),
     ("a hand-over", [(0, 100, "A", ""), (10, 40, "B", "")], None),
     ("another client, long after", [(0, 100, "A", ""), (60, 40, "B", "")], (100, 40)),
+    ("one that pulls again alone", [(0, 100, "A", "h1:1"), (5, 40, "B", "h2:1"), (60, 100, "A", "h1:1")], None),
     ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
     ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
     ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
@@ -65,3 +66,16 @@ def test_a_slave_serves_until_a_master_does() -> None:
 
 def test_an_ordinary_pull_costs_no_state() -> None:
     assert after(committed(0, 10), committed(10, 20)).topics["orders"].queues[NAME].oddity is None
+
+
+def test_turns_are_counted_until_one_pulls_alone() -> None:
+    by_turns = [
+        Pull("A", addr, 0, at(second)) for second, addr in ((0, "h1:1"), (5, "h2:1"), (10, "h1:1"), (15, "h2:1"))
+    ]
+    odd = after(*by_turns).topics["orders"].queues[NAME].oddity
+    assert odd is not None
+    assert odd.turns == 3
+    alone = [Pull("A", "h2:1", 0, at(second)) for second in (30, 45, 50)]
+    odd = after(*by_turns, *alone).topics["orders"].queues[NAME].oddity
+    assert odd is not None
+    assert odd.turns == 0

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from tests.udfs.facts import RULES, at, puller
-from udfs.ownership import HAND_OVER_MS, Puller, QueueWatch, judge, observed_owners, observed_pullers
+from udfs.ownership import (
+    DOUBLED_TURNS,
+    HAND_OVER_MS,
+    Oddity,
+    Puller,
+    QueueWatch,
+    judge,
+    observed_owners,
+    observed_pullers,
+)
 from udfs.plan import (
     DUPLICATE_CLIENT_ID,
     Share,
@@ -16,6 +25,7 @@ from udfs.plan import (
 # the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.
 # Watched since 0, planned since 0; a pull counts for 45 s.
 A, B, C = "A", "B", "C"
+BY_TURNS = Oddity(turns=DOUBLED_TURNS)
 TWIN_SLOT = Share(None, DUPLICATE_CLIENT_ID, A)
 VERDICTS: list[tuple[Any, ...]] = [
     (1, "its owner pulls", A, [(A, 0, 100)], 100, 100, [], True, "OK"),
@@ -48,6 +58,7 @@ def test_verdict(row: tuple[Any, ...]) -> None:
         last_pull_ms=None if last_pull is None else at(last_pull),
         share=owner if isinstance(owner, Share) else Share(owner),
         share_since_ms=at(0),
+        oddity=BY_TURNS,
     )
     pullers = [
         Puller(None, "h0:1", at(first), at(last)) if name is None else puller(name, first, last)
@@ -67,13 +78,22 @@ def test_a_new_plan_gives_its_owner_45_seconds_to_pull() -> None:
 
 
 def test_twins_pulling_their_shared_slot_are_doubled() -> None:
-    watch = QueueWatch(share=Share(A))
+    watch = QueueWatch(share=Share(A), oddity=BY_TURNS)
     both = [puller(A, 0, 100, "h1:1"), puller(A, 10, 100, "h2:1")]
     assert judge(watch, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES) == "DOUBLED"
 
 
+def test_a_hand_over_there_and_back_is_not_doubled() -> None:
+    there_and_back = Oddity(turns=DOUBLED_TURNS - 1)
+    both = [puller(A, 0, 100), puller(B, 10, 95)]
+    for oddity, verdict in ((None, "OK"), (there_and_back, "OK"), (BY_TURNS, "DOUBLED")):
+        watch = QueueWatch(share=Share(A), oddity=oddity)
+        found = judge(watch, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES)
+        assert found == verdict
+
+
 def test_doubled_begins_just_beyond_a_hand_over() -> None:
-    watch, hand_over = QueueWatch(share=Share(A)), HAND_OVER_MS / 1000
+    watch, hand_over = QueueWatch(share=Share(A), oddity=BY_TURNS), HAND_OVER_MS / 1000
     for overlap, verdict in ((hand_over, "OK"), (hand_over + 0.001, "DOUBLED")):
         both = [puller(A, 0, 50), puller(B, 50 - overlap, 60)]
         found = judge(watch, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(60), rules=RULES)

@@ -32,7 +32,9 @@ def find_slave_reads(scene: Scene) -> Findings:
     findings = {}
     for broker_name, since in sorted(reads.items()):
         since_ms = min(since.values())
-        cause = MASTER_DOWN if broker_name in masterless else MASTER_BUSY
+        known = scene.incident(f"{SLAVE_READ} {broker_name}")
+        was_down = known is not None and known.cause == MASTER_DOWN  # the last pulls from the slave may be of then
+        cause = MASTER_DOWN if broker_name in masterless or was_down else MASTER_BUSY
         topics = sorted({name.partition(" ")[0] for name in since})
         findings[f"{SLAVE_READ} {broker_name}"] = Finding(
             kind=SLAVE_READ,

@@ -6,7 +6,7 @@ from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
 from udfs.ownership import DOUBLED, SILENT, QueueWatch
-from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, queue_order
 from udfs.rules import REBALANCE_MS
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
@@ -65,7 +65,8 @@ def find_doubled(scene: Scene) -> Findings:
         if not doubled:
             continue
         since_ms = min(watch.since_ms for watch in doubled.values())
-        cause, twin = _cause_of_doubled(doubled, watched, is_mixed=len(scene.strategies(topic, watched)) > 1)
+        is_mixed = len(scene.strategies(topic, watched)) > 1 or are_mixed(one for _, one in scene.judged_members())
+        cause, twin = _cause_of_doubled(doubled, watched, is_mixed=is_mixed)
         names = tuple(sorted(doubled, key=queue_order))
         pullers = {
             name: sorted(f"{one.client_id or '?'} at {one.client_addr or '?'}" for one in watch.pullers.values())

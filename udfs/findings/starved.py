@@ -1,11 +1,12 @@
 """starved_queue: the queues of a topic that nobody consumes, with the cause of each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from udfs import prose
 from udfs.alert import Finding, Incident
-from udfs.diagnosis import FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starvation, StarvedTopic, diagnose, gather
+from udfs.diagnosis import CAUSES, FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starvation, StarvedTopic, diagnose, gather
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings.duplicates import is_pulled_anyway
 from udfs.membership import Membership
@@ -31,7 +32,7 @@ def find_starved(scene: Scene) -> Findings:
         if incident is None and not is_quiet(watched):
             continue
         evidence = scene.evidence(topic, watched)
-        starvations = diagnose_topic(scene, watched, evidence)
+        starvations = _keep_causes(diagnose_topic(scene, watched, evidence), incident)
         starved = gather(
             starvations,
             _coming(watched, starvations, evidence),
@@ -41,7 +42,7 @@ def find_starved(scene: Scene) -> Findings:
             scene.rules,
         )
         if starved is not None:
-            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(scene, topic, watched, starved)
+            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(scene, topic, watched, starved, incident)
     return findings
 
 
@@ -60,6 +61,28 @@ def diagnose_topic(scene: Scene, watched: TopicWatch, evidence: Evidence) -> dic
         if starvation := diagnose(watch, evidence, since_ms, scene.rules, broker_name=broker_name):
             found[name] = starvation
     return found
+
+
+def _keep_causes(starvations: dict[str, Starvation], incident: Incident | None) -> dict[str, Starvation]:
+    """A queue that nobody has pulled since its cause was told keeps that cause, unless a stronger one shows.
+
+    What a trouble leaves behind looks like silence: locks that come late, a plan that changed.
+    """
+    told = _told(incident)
+    kept = {}
+    for name, starvation in starvations.items():
+        known = told.get(name, {}).get("cause")
+        is_stronger = known is None or starvation.cause == GROUP_OFFLINE
+        if is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
+            kept[name] = starvation
+        else:
+            kept[name] = replace(starvation, cause=known, client_id=told[name]["client_id"] or starvation.client_id)
+    return kept
+
+
+def _told(incident: Incident | None) -> Mapping[str, Any]:
+    """Queue → its evidence when it was last told."""
+    return incident.evidence.get("queues", {}) if incident else {}
 
 
 def _coming(watched: TopicWatch, starvations: Mapping[str, Starvation], evidence: Evidence) -> frozenset[str]:
@@ -83,7 +106,9 @@ def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[s
     return frozenset(name for name in incident.queues if name in watched.queues and not watched.queues[name].pullers)
 
 
-def _starved_finding(scene: Scene, topic: str, watched: TopicWatch, starved: StarvedTopic) -> Finding:
+def _starved_finding(
+    scene: Scene, topic: str, watched: TopicWatch, starved: StarvedTopic, incident: Incident | None
+) -> Finding:
     state = scene.state
     addr = _addr_of(state.membership, starved.client_id)
     explained_by = {
@@ -115,7 +140,7 @@ def _starved_finding(scene: Scene, topic: str, watched: TopicWatch, starved: Sta
         queues=starved.queues,
         evidence={
             "client_addr": addr,
-            "queues": {name: _queue_evidence(watched, name, starved) for name in starved.queues},
+            "queues": {name: _queue_evidence(watched, name, starved, incident) for name in starved.queues},
             "strategies": scene.strategies(topic, watched),
         },
         suppressed_by=scene.suppressor(explained_by[starved.cause]) if starved.cause in explained_by else None,
@@ -137,10 +162,13 @@ def _backlog(watched: TopicWatch, names: tuple[str, ...]) -> int | None:
     return sum(max(0, lag) for lag in known) if known else None
 
 
-def _queue_evidence(watched: TopicWatch, name: str, starved: StarvedTopic) -> dict[str, Any]:
+def _queue_evidence(watched: TopicWatch, name: str, starved: StarvedTopic, incident: Incident | None) -> dict[str, Any]:
+    """A queue that is only still silent keeps what was told of it."""
     watch, starvation = watched.queues[name], starved.causes.get(name)
+    told = _told(incident).get(name, {})
     return {
-        "cause": starvation.cause if starvation else None,
+        "cause": starvation.cause if starvation else told.get("cause"),
+        "client_id": starvation.client_id if starvation else told.get("client_id"),
         "planned_owner": watch.share.owner,
         "slot_of": watch.share.slot_of,
         "last_pull_ms": watch.last_pull_ms,
