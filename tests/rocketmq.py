@@ -237,6 +237,14 @@ class RocketMQ:
         name_servers.add(self.name_server)
         self._admin.call(self._ext.deleteTopicInNameServer, name_servers, topic)
 
+    def set_consume_enable(self, group: str, broker_name: str, enabled: bool) -> None:
+        """consumeEnable of a group's SubscriptionGroupConfig at one broker: whether its pulls are served."""
+        assert self._admin
+        address = self.brokers[broker_name].address
+        config = self._admin.call(self._ext.examineSubscriptionGroupConfig, address, group)
+        config.setConsumeEnable(enabled)
+        self._admin.call(self._ext.createAndUpdateSubscriptionGroupConfig, address, config)
+
     def start_consumer(self, group: str, topic: str, instance_name: str, **options: Any) -> Consumer:
         """Start a Consumer; it is ended with the cluster if the test does not end it."""
         consumer = Consumer(

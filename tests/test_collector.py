@@ -74,7 +74,7 @@ def process_queue(queue_id: int, at: int, *, broker_name: str = "broker-a", **fi
 
 
 def running(*queues: ProcessQueue, strategy: str | None = "AVG") -> RunningInfo:
-    return RunningInfo(strategy, None, (ORDERS,), queues)
+    return RunningInfo(strategy, None, None, (ORDERS,), queues)
 
 
 def of(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -179,6 +179,18 @@ def test_a_member_tells_its_strategy_and_its_own_subscriptions_twins_only_the_st
         assert of(HEARTBEATS, silent) == []  # what was told once still holds
 
 
+def test_a_member_tells_whether_it_consumes_in_order_until_it_tells_otherwise() -> None:
+    member, seen = (GROUP, SOLO[0]), []
+    memory = Memory()
+    for consume_orderly in (None, True, None, False):
+        told = replace(running(), consume_orderly=consume_orderly)
+        events, memory = compute_round(memory, reading(view(BROKER_A, SOLO), running={member: (told,)}), NOW)
+        seen += [
+            consumer["consume_orderly"] for heartbeat in of(HEARTBEATS, events) for consumer in heartbeat["consumers"]
+        ]
+    assert seen == [None, True, False]
+
+
 # Pulls
 
 
@@ -220,6 +232,25 @@ def test_a_pull_names_the_channel_at_the_queues_own_broker() -> None:
         Memory(), reading(view(BROKER_A, SOLO), view(BROKER_B, at_b), running={(GROUP, SOLO[0]): (info,)}), NOW
     )
     assert [p["client_addr"] for p in of(PULLS, events)] == ["10.0.0.2:77"]
+
+
+def test_a_pull_of_a_group_that_may_not_consume_is_refused_at_that_broker_only() -> None:
+    info = running(process_queue(0, NOW), process_queue(0, NOW, broker_name="broker-b"))
+    refusing = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
+    silent = replace(view(BROKER_A, SOLO), refused=frozenset(["other_group"]))
+    for at_a, status in ((refusing, "NO_PERMISSION"), (silent, None)):
+        views = (at_a, view(BROKER_B, SOLO))
+        events, _ = compute_round(Memory(), reading(*views, running={(GROUP, SOLO[0]): (info,)}), NOW)
+        said = [(pull["broker_name"], pull["pull_status"]) for pull in of(PULLS, events)]
+        assert said == [("broker-a", status), ("broker-b", None)]
+
+
+def test_an_orderly_consumer_does_not_pull_what_it_could_not_lock() -> None:
+    queues = (process_queue(0, NOW), process_queue(1, NOW, is_locked=True))
+    for consume_orderly, pulled in ((True, [1]), (False, [0, 1]), (None, [0, 1])):
+        info = replace(running(*queues), consume_orderly=consume_orderly)
+        events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={(GROUP, SOLO[0]): (info,)}), NOW)
+        assert [pull["queue_id"] for pull in of(PULLS, events)] == pulled
 
 
 def test_retry_topics_stay_out_of_pulls() -> None:
@@ -362,6 +393,8 @@ class FakeAdmin:
     def __init__(self) -> None:
         self.has_name_server = True
         self.dead: set[str] = set()
+        self.groups = {GROUP: True}
+        self.refusal: RocketMQError | None = None
 
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
         if not self.has_name_server:
@@ -374,8 +407,10 @@ class FakeAdmin:
     def read_route(self, topic: str) -> TopicRoute | None:
         return replace(ROUTE, topic=topic)
 
-    def read_groups(self, broker: Broker) -> list[str]:
-        return [GROUP]
+    def read_groups(self, broker: Broker) -> dict[str, bool]:
+        if self.refusal:
+            raise self.refusal
+        return self.groups
 
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
         return view(broker, SOLO).groups[0]
@@ -425,6 +460,27 @@ def test_a_round_reads_every_broker_for_itself(reader: RoundReader) -> None:
     assert whole.topics == {TOPIC}  # not the probe's own
     assert [(each.broker_name, each.latency_ms) for each in whole.latencies] == [("broker-a", 4), ("broker-b", 4)]
     assert set(whole.offsets) == {(GROUP, (TOPIC, name, 0)) for name in ("broker-a", "broker-b")}
+
+
+def test_a_group_whose_consumption_is_disabled_is_refused(reader: RoundReader, admin: FakeAdmin) -> None:
+    assert reader.read().brokers["broker-a"].refused == frozenset()
+    admin.groups = {GROUP: False, "other_group": True}
+    assert reader.read().brokers["broker-a"].refused == {GROUP}
+
+
+def test_who_may_not_list_the_groups_but_names_them_reads_them_all_the_same(admin: FakeAdmin) -> None:
+    reader = RoundReader(Settings.load(collector={"groups": [GROUP]}).collector, admin)
+    admin.refusal = RocketMQError("no permission", 16)
+    read = reader.read().brokers["broker-a"]
+    assert ([group.consumer_group for group in read.groups], read.refused) == ([GROUP], frozenset())
+    admin.refusal = RocketMQError("RemotingConnectException")
+    assert reader.read().brokers == {}
+    reader.close()
+
+
+def test_who_may_not_list_the_groups_and_names_none_reads_no_broker(reader: RoundReader, admin: FakeAdmin) -> None:
+    admin.refusal = RocketMQError("no permission", 16)
+    assert reader.read().brokers == {}
 
 
 def test_a_dead_broker_is_still_asked_for(reader: RoundReader, admin: FakeAdmin) -> None:
@@ -496,4 +552,10 @@ def test_json_of_the_jvm_is_read() -> None:
         }
     )
     assert (told.strategy, told.client_rebalance, told.subscriptions[0].sub_version) == (None, False, 5)
-    assert told.process_queues[0].is_dropped
+    assert told.consume_orderly is None
+    assert (told.process_queues[0].is_dropped, told.process_queues[0].is_locked) == (True, False)
+    for orderly, locked in (("true", True), ("false", False)):
+        told = parse_running_info(
+            {"properties": {"PROP_CONSUMEORDERLY": orderly}, "mqTable": [[queue, {"locked": locked}]]}
+        )
+        assert (told.consume_orderly, told.process_queues[0].is_locked) == (locked, locked)

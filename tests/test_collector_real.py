@@ -14,6 +14,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.ingest.collector import run_collector
 from streaming.ingest.embedded_kafka import scratch_kafka
+from streaming.ingest.rocketmq_jvm import RocketMQJvm
 from streaming.ingest.topics import create_topics
 from tests.rocketmq import CLUSTER, Consumer, RocketMQ, rocketmq, wait_for
 
@@ -132,6 +133,33 @@ def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> 
     assert (solo.topic, solo.consumer_group) == ("orders", "billing_group")
 
 
+def test_a_push_consumer_tells_whether_it_consumes_in_order(collected: Collected) -> None:
+    jars, name_server = Settings.load().paths.jars, collected.cluster.name_server
+    with RocketMQJvm(jars, heap="96m") as jvm:
+        for listener in ("Orderly", "Concurrently"):
+            start_push_consumer(jvm, name_server, f"{listener}_group", listener)
+        for group, consume_orderly in (("Orderly_group", True), ("Concurrently_group", False), ("billing_group", None)):
+            told = wait_for(f"{group} in order: {consume_orderly}", lambda g=group: _told(collected, g), WAIT_SECONDS)
+            assert told[-1].consume_orderly is consume_orderly
+            assert collected.wait_for(PULLS, consumer_group=group)[-1].pull_status is None
+
+
+def test_a_group_that_may_not_consume_is_refused_where_it_may_not(collected: Collected) -> None:
+    group, at_a = "billing_group", {"consumer_group": "billing_group", "broker_name": "broker-a"}
+    assert collected.find(PULLS, pull_status="NO_PERMISSION") == []
+    collected.cluster.set_consume_enable(group, "broker-a", enabled=False)
+    refused = collected.wait_for(PULLS, **at_a, pull_status="NO_PERMISSION")[0]
+    assert (refused.client_id, refused.topic) == (collected.solo.client_id, "orders")
+    collected.cluster.set_consume_enable(group, "broker-a", enabled=True)
+
+    def is_served_again() -> bool:
+        return bool(collected.find(PULLS, **at_a)) and collected.find(PULLS, **at_a)[-1].pull_status is None
+
+    wait_for("pulls are served again", is_served_again, WAIT_SECONDS)
+    assert {pull.broker_name for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {"broker-a"}
+    assert {pull.consumer_group for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {group}
+
+
 def test_twins_leave_the_second_half_to_nobody(collected: Collected) -> None:
     queues = [f"broker-a:{queue_id}" for queue_id in range(4)]
     wait_for("both twins settle", lambda: all(twin.queues() == queues for twin in collected.twins), WAIT_SECONDS)
@@ -204,6 +232,30 @@ def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> 
     newest = max(times)
     for topic in EVENTS:
         assert all(event.event_time_ms <= newest for event in collected.events[topic][:-1])
+
+
+def start_push_consumer(jvm: RocketMQJvm, name_server: str, group: str, listener: str) -> None:
+    """A DefaultMQPushConsumer of `orders` whose listener ("Orderly" or "Concurrently") finds every message good."""
+    client = jvm.java.org.apache.rocketmq.client.consumer
+    status = jvm.java.java.lang.Class.forName(f"org.apache.rocketmq.client.consumer.listener.Consume{listener}Status")
+    interface = jvm.java.java.lang.Class.forName(
+        f"org.apache.rocketmq.client.consumer.listener.MessageListener{listener}"
+    )
+    good = jvm.java.java.util.Optional.of(status.getEnumConstants()[0])
+    consumer = client.DefaultMQPushConsumer(group)
+    consumer.setNamesrvAddr(name_server)
+    consumer.setInstanceName(group)
+    consumer.setClientIP("127.0.0.1")
+    consumer.setHeartbeatBrokerInterval(HEARTBEAT_MS)
+    consumer.setMessageListener(jvm.java.java.beans.EventHandler.create(interface, good, "get"))
+    jvm.call(consumer.subscribe, "orders", "*")
+    jvm.call(consumer.start)
+
+
+def _told(collected: Collected, group: str) -> list[Any]:
+    """ConsumerData of the group in heartbeats that came after its member told of itself."""
+    consumers = [consumer for heartbeat in collected.find(HEARTBEATS) for consumer in heartbeat.consumers]
+    return [one for one in consumers if one.consumer_group == group and one.strategy is not None]
 
 
 def _last_clock_ms(collected: Collected) -> int:

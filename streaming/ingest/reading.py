@@ -26,11 +26,15 @@ QueueKey = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class BrokerReading:
-    """A broker that answered every question of the round: its groups and its producers' channels."""
+    """A broker that answered every question of the round: its groups and its producers' channels.
+
+    It refuses every pull of the groups in `refused`: their consumeEnable is false there.
+    """
 
     broker: Broker
     groups: tuple[ConsumerConnection, ...]
     producers: Mapping[str, tuple[Connection, ...]]
+    refused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Profile:
 
     strategy: str | None = None
     client_rebalance: bool | None = None
+    consume_orderly: bool | None = None
     subscriptions: tuple[Subscription, ...] | None = None
 
 
@@ -83,6 +88,7 @@ class Consumer:
     consume_from_where: str
     strategy: str | None
     client_rebalance: bool | None
+    consume_orderly: bool | None
     subscriptions: tuple[Subscription, ...]
 
 
@@ -153,6 +159,7 @@ def _consumer(group: ConsumerConnection, profile: Profile) -> Consumer:
         group.consume_from_where,
         profile.strategy,
         profile.client_rebalance,
+        profile.consume_orderly,
         group.subscriptions if profile.subscriptions is None else profile.subscriptions,
     )
 
@@ -200,6 +207,7 @@ def update_profiles(profiles: Mapping[tuple[str, str], Profile], reading: Readin
             updated[member] = Profile(
                 info.strategy or known.strategy,
                 known.client_rebalance if info.client_rebalance is None else info.client_rebalance,
+                known.consume_orderly if info.consume_orderly is None else info.consume_orderly,
                 None if member in twins else subscriptions or known.subscriptions,
             )
     return updated

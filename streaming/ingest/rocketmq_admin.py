@@ -82,11 +82,11 @@ class RocketMQAdmin:
                 return None
             raise
 
-    def read_groups(self, broker: Broker) -> list[str]:
-        """The consumer groups a broker has a SubscriptionGroupConfig of, without RocketMQ's own."""
-        wrapper = self.jvm.call(self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
-        names = msgspec.json.decode(self.jvm.to_json(wrapper.getSubscriptionGroupTable().keySet()))
-        return sorted(name for name in names if not self._is_system_group(name))
+    def read_groups(self, broker: Broker) -> dict[str, bool]:
+        """Consumer group to consumeEnable of its SubscriptionGroupConfig at a broker, without RocketMQ's own."""
+        wrapper = self._ask(self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
+        configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
+        return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
 
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
         """The group as *this* broker sees it; None when no consumer of it is connected there."""

@@ -81,14 +81,16 @@ class ProcessQueue:
     cached_msg_max_offset: int
     last_pull_timestamp: int
     is_dropped: bool
+    is_locked: bool = False
 
 
 @dataclass(frozen=True)
 class RunningInfo:
-    """ConsumerRunningInfo (code 307): what one member of a group says of itself."""
+    """ConsumerRunningInfo (code 307): what one member of a group says of itself; None for what it does not say."""
 
     strategy: str | None
     client_rebalance: bool | None
+    consume_orderly: bool | None
     subscriptions: tuple[Subscription, ...]
     process_queues: tuple[ProcessQueue, ...]
 
@@ -199,10 +201,11 @@ def _parse_connection(
 def parse_running_info(answer: Mapping[str, Any]) -> RunningInfo:
     """A ConsumerRunningInfo. DefaultMQPullConsumer, and DefaultLitePullConsumer before 5.1.1, tell no queues."""
     properties = answer.get("properties") or {}
-    client_rebalance = properties.get("clientRebalance")
+    flags = {name: text == "true" for name, text in properties.items()}
     return RunningInfo(
         strategy=parse_strategy(properties.get("allocateMessageQueueStrategy")),
-        client_rebalance=None if client_rebalance is None else client_rebalance == "true",
+        client_rebalance=flags.get("clientRebalance"),
+        consume_orderly=flags.get("PROP_CONSUMEORDERLY"),  # of push consumers, 4.x and 5.x
         subscriptions=_parse_subscriptions(answer.get("subscriptionSet") or ()),
         process_queues=tuple(_parse_process_queue(mq, info) for mq, info in answer.get("mqTable") or ()),
     )
@@ -218,24 +221,18 @@ def _parse_process_queue(mq: Mapping[str, Any], info: Mapping[str, Any]) -> Proc
         cached_msg_max_offset=info.get("cachedMsgMaxOffset", -1),
         last_pull_timestamp=info.get("lastPullTimestamp", 0),
         is_dropped=info.get("droped", False),  # RocketMQ's spelling
+        is_locked=info.get("locked", False),
     )
 
 
 def _parse_subscriptions(answers: Any) -> tuple[Subscription, ...]:
-    return tuple(
-        sorted(
-            (
-                Subscription(
-                    each["topic"],
-                    each.get("subString") or "*",
-                    each.get("subVersion", 0),
-                    each.get("expressionType") or "TAG",
-                )
-                for each in answers
-            ),
-            key=lambda subscription: subscription.topic,
+    subscriptions = (
+        Subscription(
+            each["topic"], each.get("subString") or "*", each.get("subVersion", 0), each.get("expressionType") or "TAG"
         )
+        for each in answers
     )
+    return tuple(sorted(subscriptions, key=lambda subscription: subscription.topic))
 
 
 def parse_offsets(answer: Mapping[str, Any]) -> dict[tuple[str, str, int], OffsetWrapper]:

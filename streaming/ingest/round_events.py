@@ -20,7 +20,7 @@ from streaming.ingest.reading import (
     find_twins,
     update_profiles,
 )
-from streaming.ingest.rocketmq_answers import OffsetWrapper, ProcessQueue, TopicRoute
+from streaming.ingest.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo, TopicRoute
 
 ROUTE_REPEAT_MS = 30_000
 
@@ -28,6 +28,9 @@ Event = tuple[str, dict[str, Any]]
 """Kafka topic and the event."""
 
 UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
+
+NO_PERMISSION = "NO_PERMISSION"
+"""What a broker answers to the pulls of a group whose consumeEnable is false: the client asks again every 3 s."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ def select_pulls(
 ) -> tuple[list[Event], dict[tuple[str, str, QueueKey], int]]:
     """A pull of every queue that a member pulled since the round before, at the client's own time.
 
-    A queue that was dropped or never pulled has none. Of twins that both answered, the later pull counts.
+    A queue that was dropped or never pulled has none, nor one that an orderly consumer could not lock: the client
+    sets the time of a pull before it sees that it may not pull. Of twins that both answered, the later pull counts.
     """
     newest: dict[tuple[str, str, QueueKey], ProcessQueue] = {}
     for (group, client_id), infos in reading.running.items():
@@ -129,10 +133,12 @@ def select_pulls(
     return events, kept | {key: max(queue.last_pull_timestamp, kept.get(key, 0)) for key, queue in newest.items()}
 
 
-def _held(infos: Iterable[Any]) -> Iterable[ProcessQueue]:
+def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
     for info in infos:
         for queue in info.process_queues:
-            if not queue.is_dropped and queue.last_pull_timestamp > 0 and not queue.topic.startswith("%RETRY%"):
+            is_pulled = queue.last_pull_timestamp > 0 and not queue.is_dropped
+            may_pull = queue.is_locked or not info.consume_orderly
+            if is_pulled and may_pull and not queue.topic.startswith("%RETRY%"):
                 yield queue
 
 
@@ -168,6 +174,7 @@ def _pull_event(
         "pull_offset": _next_offset(queue, offsets),
         "commit_offset": _known(offsets.consumer_offset),
         "max_offset": _known(offsets.broker_offset),
+        "pull_status": NO_PERMISSION if view and group in view.refused else None,
         "event_time_ms": min(queue.last_pull_timestamp, round_time_ms),
     }
 

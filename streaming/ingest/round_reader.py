@@ -45,7 +45,7 @@ class Admin(Protocol):
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]: ...
     def read_topics(self) -> list[str]: ...
     def read_route(self, topic: str) -> TopicRoute | None: ...
-    def read_groups(self, broker: Broker) -> list[str]: ...
+    def read_groups(self, broker: Broker) -> dict[str, bool]: ...
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None: ...
     def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]]: ...
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo: ...
@@ -134,13 +134,25 @@ class RoundReader:
     def _read_broker(self, broker: Broker) -> BrokerReading | None:
         try:
             producers = self._admin.read_producers(broker)
-            groups = self._settings.groups or self._admin.read_groups(broker)
+            consume_enable = self._read_groups(broker)
+            groups = self._settings.groups or consume_enable
             connections = (self._admin.read_consumer_connection(broker, group) for group in groups)
-            return BrokerReading(broker, tuple(each for each in connections if each), producers)
+            refused = frozenset(group for group, enabled in consume_enable.items() if not enabled)
+            return BrokerReading(broker, tuple(each for each in connections if each), producers, refused)
         except RocketMQError as error:
             if broker.broker_name not in self._silent:
                 log.warning("the broker does not answer", broker_name=broker.broker_name, error=str(error))
             return None
+
+    def _read_groups(self, broker: Broker) -> dict[str, bool]:
+        """Group to consumeEnable; nothing where we may not list them all, but the settings name those we read."""
+        try:
+            return self._admin.read_groups(broker)
+        except RocketMQError as error:
+            if not self._settings.groups or error.response_code is None:
+                raise
+            log.debug("the groups could not be listed", broker_name=broker.broker_name, error=str(error))
+            return {}
 
     def _tell_silence(self, answered: Iterable[str]) -> None:
         names = set(answered)

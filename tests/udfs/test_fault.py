@@ -12,6 +12,7 @@ from udfs.fault import (
     latency_table,
     only_extends,
     order_fault_items,
+    pick_one_at_least,
     update_fault_item,
 )
 from udfs.version import NEWEST, ClientVersion, parse_client_version
@@ -111,6 +112,60 @@ def test_order_is_available_then_latency_then_start() -> None:
     later, earlier = FaultItem("later", 5, NOW), FaultItem("earlier", 5, NOW - 1)
     ordered = order_fault_items([shut_out, slow, later, earlier], NOW)
     assert [item.name for item in ordered] == ["earlier", "later", "slow", "shut-out"]
+
+
+@given(releases, latencies, st.booleans(), st.booleans())
+def test_a_release_may_be_given_as_text(
+    version: ClientVersion, latency_ms: int, isolation: bool, reachable: bool
+) -> None:
+    dotted, tagged = ".".join(map(str, version)), "V" + "_".join(map(str, version))
+    items = [
+        update_fault_item(None, "broker-a", latency_ms, isolation, reachable, NOW, text)
+        for text in (version, dotted, tagged)
+    ]
+    assert items[0] == items[1] == items[2]
+    assert compute_not_available_duration(latency_ms, tagged) == compute_not_available_duration(latency_ms, version)
+    assert is_available(items[0], NOW, dotted) == is_available(items[0], NOW, version)
+
+
+@given(releases)
+def test_a_broker_nothing_is_remembered_of_is_available(version: ClientVersion) -> None:
+    assert is_available(None, NOW, version)
+
+
+def by_latency(*latencies_ms: int) -> list[FaultItem]:
+    return [FaultItem(f"broker-{latency_ms}", latency_ms, 0) for latency_ms in latencies_ms]
+
+
+@pytest.mark.parametrize("version", [(4, 0, 0), (4, 9, 3), (4, 9, 4), OLD])
+@pytest.mark.parametrize(
+    ("latencies_ms", "index", "picked"),
+    [
+        ((), 0, None),
+        ((9,), 5, "broker-9"),
+        ((9, 3), 5, "broker-3"),
+        ((9, 3, 5), 5, "broker-3"),
+        ((9, 3, 5, 7), 4, "broker-3"),
+        ((9, 3, 5, 7), 5, "broker-5"),
+        ((9, 3, 5, 7, 8), 5, "broker-5"),
+    ],
+)
+def test_up_to_5_1_3_pick_one_at_least_takes_turns_over_the_better_half(
+    version: ClientVersion, latencies_ms: tuple[int, ...], index: int, picked: str | None
+) -> None:
+    assert pick_one_at_least(by_latency(*latencies_ms), NOW, version, index) == picked
+
+
+def test_up_to_5_1_3_the_order_given_decides_between_equal_items_alone() -> None:
+    a, b, slow = FaultItem("a", 3, 0), FaultItem("b", 3, 0), FaultItem("slow", 9, 0)
+    assert pick_one_at_least([slow, a, b], NOW, OLD) == "a"
+    assert pick_one_at_least([b, slow, a], NOW, OLD) == "b"
+
+
+def test_from_5_1_4_pick_one_at_least_takes_the_first_reachable_whatever_its_latency() -> None:
+    lost, slow, quick = FaultItem("lost", 1, 0, False), FaultItem("slow", 9, NOW + 1), FaultItem("quick", 1, 0)
+    assert pick_one_at_least([lost, slow, quick], NOW, EVICTS, 7) == "slow"
+    assert pick_one_at_least([lost], NOW, NEWEST) is None
 
 
 def test_every_release_follows_one_row() -> None:

@@ -1,0 +1,219 @@
+"""Sends as rocketmq-client runs them, from sendDefaultImpl down to a scripted network: no difference in any release."""
+
+import json
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.oracle import RELEASES, ask
+from udfs.async_send import AsyncSend, end_async_try, retry_at
+from udfs.fault import FaultItem, only_extends, update_fault_item
+from udfs.send import (
+    ASYNC,
+    HANDED_OVER,
+    INTERRUPTED_EXCEPTION,
+    MQ_BROKER_EXCEPTION,
+    ONEWAY,
+    SEND_OK,
+    SYNC,
+    FaultUpdate,
+    Outcome,
+    Send,
+    SendOptions,
+    end_try,
+    start_send,
+    start_try,
+)
+from udfs.version import parse_client_version
+
+pytestmark = [pytest.mark.real, pytest.mark.parametrize("release", RELEASES)]
+
+NOW = 1_700_000_000_000
+STATUSES = {0: SEND_OK, 10: "FLUSH_DISK_TIMEOUT", 11: "SLAVE_NOT_AVAILABLE", 12: "FLUSH_SLAVE_TIMEOUT"}
+REFUSALS = (1, 2, 3, 13, 14, 16, 17, 204, 205, 211, 215, 1500)
+NO_ANSWER = ("RemotingSendRequestException", "RemotingTimeoutException")
+NOT_SENT = ("RemotingConnectException", "RemotingTooMuchRequestException", *NO_ANSWER, INTERRUPTED_EXCEPTION)
+
+Question = dict[str, Any]
+
+
+def random_question(random: Random, mode: str) -> Question:
+    """One send of up to four tries, most of which fail."""
+    retries = random.randint(0, 3)
+    answers: tuple[int | str, ...] = (*REFUSALS, *NO_ANSWER)
+    if mode == SYNC:
+        answers += ("RemotingConnectException", INTERRUPTED_EXCEPTION)
+    if mode == ASYNC:
+        answers += ("RemotingTooMuchRequestException", *NO_ANSWER, *NO_ANSWER)
+    script = []
+    for _ in range(retries + 1):
+        name = random.choice((0, 10, 11, 12)) if random.random() < 0.25 else random.choice(answers)
+        handed_over = mode != ASYNC or random.random() < 0.7
+        script.append({"name": name if handed_over else random.choice(NOT_SENT), "ms": 0, "handed_over": handed_over})
+    brokers = [f"broker-{i}" for i in range(random.randint(1, 3))]
+    return {
+        "mode": mode,
+        "timeout": random.choice((3_000, 60_000)),
+        "retries": retries,
+        "not_store_ok": random.random() < 0.5,
+        "max_timeout": random.choice((-1, -1, 500, 800)),
+        "detector": random.random() < 0.5,
+        "brokers": brokers,
+        "without_address": brokers if mode == SYNC and random.random() < 0.05 else [],
+        "script": script,
+    }
+
+
+class Replay:
+    """What the rules make of a question, led by the brokers that the client chose."""
+
+    def __init__(self, question: Question, told: Question, release: str) -> None:
+        self._question, self._told, self._release = question, told, release
+        self._slop_ms = told["slop"]
+        self._tries = iter(told["tries"])
+        self.now_ms = NOW
+        self.items: dict[str, FaultItem] = {}
+        options = SendOptions(
+            client_version=release,
+            communication_mode=question["mode"],
+            send_msg_timeout_ms=question["timeout"],
+            retry_times_when_send_failed=question["retries"],
+            retry_another_broker_when_not_store_ok=question["not_store_ok"],
+            send_msg_max_timeout_per_request_ms=question["max_timeout"],
+            start_detector_enable=question["detector"],
+        )
+        self.send = start_send(options, NOW)
+
+    def run(self) -> Outcome:
+        """The end of a send that waits for its answer, or for none."""
+        script = iter(self._question["script"])
+        while True:
+            broker_name, told_ms = next(self._tries, ("broker-0", None))
+            self.send = start_try(self.send, broker_name, self.now_ms)
+            if self.send.result:
+                assert told_ms is None
+                return self.send.result
+            if not self._question["without_address"]:
+                assert told_ms is not None, "the client gave up"
+                self._same_timeout(self.send, told_ms)
+                outcome = self._outcome(next(script))
+            else:
+                outcome = Outcome("MQClientException")
+            self._end_try(outcome)
+            if self.send.result:
+                assert next(self._tries, None) is None, "the client goes on"
+                return self.send.result
+
+    def run_async(self) -> Outcome:
+        """Tries that cannot be handed over end before sendDefaultImpl goes on; the answers of others come later."""
+        broker_name, told_ms = next(self._tries)
+        self.send = start_try(self.send, broker_name, self.now_ms)
+        run = AsyncSend(broker_name, self.send.timeout_ms, self._release, self._question["retries"])
+        is_told = False
+        for step in self._question["script"]:
+            self._same_timeout(run, told_ms)
+            outcome, handed_over = self._outcome(step), step["handed_over"]
+            if handed_over and not is_told:
+                is_told = True
+                self._end_try(Outcome(HANDED_OVER))
+            if not handed_over and run.retries == 0 and parse_client_version(self._release) < (4, 9, 3):
+                self._end_try(outcome)
+                assert self.send.result
+                return self.send.result
+            run, update = end_async_try(run, outcome, 0, handed_over)
+            self._record(update)
+            if run.result:
+                break
+            broker_name, told_ms = next(self._tries)
+            run = retry_at(run, broker_name)
+        if not is_told:
+            self._end_try(Outcome(HANDED_OVER))
+        assert run.result
+        assert next(self._tries, None) is None, "the client goes on"
+        return run.result
+
+    def _outcome(self, step: Question) -> Outcome:
+        self.now_ms += step["ms"]
+        name = step["name"]
+        if isinstance(name, str):
+            return Outcome(name)
+        if self._question["mode"] == ONEWAY:
+            return Outcome(HANDED_OVER)
+        return Outcome(STATUSES[name]) if name in STATUSES else Outcome(MQ_BROKER_EXCEPTION, name)
+
+    def _end_try(self, outcome: Outcome) -> None:
+        self.send, update = end_try(self.send, outcome, self.now_ms)
+        self._record(update)
+
+    def _record(self, update: FaultUpdate | None) -> None:
+        if update:
+            name = update.broker_name
+            self.items[name] = update_fault_item(
+                self.items.get(name),
+                name,
+                update.current_latency_ms,
+                update.isolation,
+                update.reachable,
+                self.now_ms,
+                self._release,
+            )
+
+    def _same_timeout(self, of: Send | AsyncSend, told_ms: int) -> None:
+        assert 0 <= of.timeout_ms - told_ms <= self._slop_ms
+
+
+def check(question: Question, told: Question, release: str) -> Replay:
+    replay = Replay(question, told, release)
+    end = replay.run_async() if question["mode"] == ASYNC else replay.run()
+    name, code = told["end"]
+    assert (end.name, end.response_code) == (name, None if code == -1 else code), question
+    if question["without_address"]:  # the network never saw which brokers it was
+        (item,) = replay.items.values()
+        replay.items = {name: item for name, _, _ in told["items"]}
+    assert {name for name, _, _ in told["items"]} == set(replay.items), question
+    for name, start_ms, reachable in told["items"]:
+        item = replay.items[name]
+        assert reachable == item.reachable, question
+        if start_ms is None:
+            assert item.start_timestamp_ms == 0, question
+        else:
+            assert abs(item.start_timestamp_ms - replay.now_ms - start_ms) <= told["slop"], question
+    return replay
+
+
+def ask_json(release: str, questions: list[Question]) -> list[Question]:
+    return [json.loads(answer) for answer in ask("Send.java", release, [json.dumps(one) for one in questions])]
+
+
+@pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ASYNC, 2_000), (ONEWAY, 100)])
+def test_every_send_ends_alike_and_leaves_the_same_fault_items(release: str, mode: str, cases: int) -> None:
+    random = Random(1)
+    questions = [random_question(random, mode) for _ in range(cases)]
+    seen: Counter[str] = Counter()
+    for question, told in zip(questions, ask_json(release, questions), strict=True):
+        replay = check(question, told, release)
+        seen["tries"] += len(told["tries"])
+        seen["unreachable"] += any(not item.reachable for item in replay.items.values())
+    assert (seen["tries"] > 1.1 * cases) is (mode != ONEWAY)
+    assert (seen["unreachable"] > 0) is only_extends(release)
+
+
+def test_the_tries_of_a_send_share_its_timeout(release: str) -> None:
+    """Each try takes 80 ms; sendMsgTimeout ends 40 ms into the first to the fifth of them."""
+    questions = []
+    for share in range(5):
+        question = random_question(Random(share), SYNC) | {
+            "timeout": 80 * share + 40,
+            "retries": 3,
+            "max_timeout": -1,
+            "without_address": [],
+            "script": [{"name": "RemotingTimeoutException", "ms": 80}] * 4,
+        }
+        questions.append(question)
+    _, *told = ask_json(release, [questions[-1], *questions])  # the first send of a JVM loads classes meanwhile
+    assert [len(one["tries"]) for one in told] == [1, 2, 3, 4, 4]
+    for question, one in zip(questions, told, strict=True):
+        check(question, one, release)
+    assert [one["end"][0] for one in told] == ["RemotingTooMuchRequestException"] * 3 + ["MQClientException"] * 2
