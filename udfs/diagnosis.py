@@ -71,6 +71,7 @@ class Evidence:
     masterless         brokers that only slaves serve
     unsubscribed       members that do not subscribe the topic: brokers refuse it to all after their heartbeats
     is_ring_empty      the group allocates by CONSISTENT_HASH, and none of its members has pulled any queue
+    cut_off            broker → clients that heartbeat elsewhere and no more at it
     explained          clients whose pulls deviate from the plan, and why (explanation.Explanation.causes)
     """
 
@@ -82,6 +83,7 @@ class Evidence:
     masterless: frozenset[str] = frozenset()
     unsubscribed: tuple[str, ...] = ()
     is_ring_empty: bool = False
+    cut_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
     explained: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -115,7 +117,8 @@ def _diagnose_silence(
     given_ms = max(silent_since_ms, watch.share_since_ms)
     if owner not in evidence.late and (known := _why_alive(owner, evidence, broker_name)):
         cause, client_id = known
-        certain_at_ms = watch.since_ms if owner in evidence.explained else given_ms + rules.settle_ms
+        is_shown = owner in evidence.explained or cause == SPLIT_VIEW
+        certain_at_ms = watch.since_ms if is_shown else given_ms + rules.settle_ms
         return Starvation(cause, silent_since_ms, client_id, certain_at_ms)
     late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
     stopped_at_ms = given_ms + PULL_MAX_IDLE_MS
@@ -127,6 +130,8 @@ def _diagnose_silence(
 def _why_alive(owner: str, evidence: Evidence, broker_name: str) -> tuple[str, str | None] | None:
     """(cause, whom it is about) where an owner whose heartbeats come is kept from pulling."""
     explained = evidence.explained.get(owner)
+    if owner in evidence.cut_off.get(broker_name, ()):
+        return SPLIT_VIEW, owner
     if explained:
         twin = min(evidence.twin_ids, default=owner)
         return explained, twin if explained == DUPLICATE_CLIENT_ID else owner

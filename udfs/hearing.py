@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Hearing:
     """`answered` brokers were asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
-    missed is heard again.
+    missed is heard again, `pulled_ms` since when a broker tells every pull it gets.
     """
 
     unheard: frozenset[str] = frozenset()
     since_ms: Mapping[str, int] = field(default_factory=dict)
     answered: frozenset[str] = frozenset()
+    pulled_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def tells_pulls(self, broker_name: str, by_ms: int) -> bool:
+        """Whether a pull at the broker at `by_ms` would have been told."""
+        return self.pulled_ms.get(broker_name, by_ms + 1) <= by_ms
 
     def heard_since_ms(self, broker_name: str) -> int | None:
         """Since when the broker is heard without a gap; 0 for always, None for not now."""

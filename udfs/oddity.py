@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from udfs.ownership import HAND_OVER_MS, Oddity, QueueWatch
+from udfs.ownership import HAND_OVER_MS, TURN_MS, Oddity, QueueWatch
 from udfs.rules import LONG_POLL_MS
 
 NO_PERMISSION = "NO_PERMISSION"
@@ -47,9 +47,9 @@ def note_oddity(watch: QueueWatch, pull: Pull) -> None:
     if not (watch.oddity or pull.broker_id or is_regressed or is_turn):
         return
     odd = watch.oddity = watch.oddity or Oddity()
-    if is_turn:
+    if is_turn and odd.turned_ms + TURN_MS <= pull.event_time_ms:
         odd.turns, odd.turned_ms = odd.turns + 1, pull.event_time_ms
-    elif odd.turned_ms + HAND_OVER_MS < pull.event_time_ms:
+    elif not is_turn and odd.turned_ms + HAND_OVER_MS < pull.event_time_ms:
         odd.turns = 0
     if not pull.broker_id:
         odd.slave_since_ms = None

@@ -24,7 +24,11 @@ NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
 HAND_OVER_MS = REBALANCE_MS + 10_000
 """The old owner's last long poll may end this long after the new owner's first pull."""
 
-DOUBLED_TURNS = 3
+DOUBLED_TURNS = 4
+"""Queues change hands and back, once a restart; two that both pull take turns all the time."""
+
+TURN_MS = 10_000
+"""Turns are counted once in so long: around a hand-over, both pull for a second."""
 
 
 @dataclass
@@ -43,7 +47,7 @@ class Oddity:
 
     `slave_since_ms` is None once a master serves again. The commit offset fell from `high_offset` to `low_offset`
     at `regressed_ms`; None once it has come back to where it was. `turns` counts how often another channel than the
-    last pulled, newest at `turned_ms`; 0 again when one pulls alone.
+    last pulled, once a TURN_MS, newest at `turned_ms`; 0 again when one pulls alone.
     """
 
     refused_ms: int | None = None

@@ -8,18 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from udfs.allocation import allocate_all
+from udfs.allocation import CONSISTENT_HASH, POSITIONAL, allocate_all
 from udfs.membership import Member
 from udfs.model import MessageQueue
+from udfs.rebalance import sort_client_ids
 from udfs.route import Route
 
 DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED = "duplicate_client_id", "member_not_subscribed"
 MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE = "mixed_strategy", "strategy_gap", "write_only_queue"
 
-BY_SLOT = ("AVG", "AVG_BY_CIRCLE")
-"""Strategies that look at a client's index only: a later twin's slot is nobody's."""
-
-RECOMPUTED = (*BY_SLOT, "CONSISTENT_HASH")
+RECOMPUTED = (*POSITIONAL, CONSISTENT_HASH)
 """Strategies that need nothing but events: machine rooms and configured lists are known to the clients only."""
 
 UNKNOWN_STRATEGY = "?"
@@ -56,11 +54,6 @@ def queue_order(name: str) -> tuple[str, int]:
     """Sorts `broker:queue_id` by broker, then number."""
     broker_name, _, queue_id = name.rpartition(":")
     return broker_name, int(queue_id)
-
-
-def sort_client_ids(client_ids: Iterable[str]) -> list[str]:
-    """Java's String order: UTF-16 units, which differ from Python's above U+FFFF."""
-    return sorted(client_ids, key=lambda client_id: client_id.encode("utf-16-be", "surrogatepass"))
 
 
 def reference_view(views: Mapping[str, Mapping[str, Member]], brokers: set[str]) -> dict[str, Member] | None:
@@ -127,12 +120,12 @@ def _shares(
 ) -> dict[str, Share]:
     """The plan of a group of one strategy.
 
-    By slot, allocation runs over one slot a channel: a ClientId listed twice gives both holders the first slot's
+    By position, allocation runs over one slot a channel: a ClientId listed twice gives both holders the first slot's
     queues, and the later slots' queues are nobody's. CONSISTENT_HASH knows ClientIds only, so twins share one place.
     """
     if strategy not in RECOMPUTED:
         raise ValueError(f"strategy {strategy!r} of group {consumer_group!r} cannot be recomputed from events")
-    if strategy not in BY_SLOT:
+    if strategy not in POSITIONAL:
         taken = allocate_all(strategy, consumer_group, queues, cid_all)
         owners = {mq: client_id for client_id, share in taken.items() for mq in share}
         return {queue_name(mq): _share(owners[mq], subscribers) for mq in queues}

@@ -17,7 +17,11 @@ from udfs.watch import GroupState, TopicWatch
 
 @dataclass(frozen=True)
 class Scene:
-    """A group as of `now_ms`. `late` are the clients whose heartbeats are late."""
+    """A group as of `now_ms`.
+
+    `late` are the clients whose heartbeats are late; `cut_off` is broker → clients whose heartbeats are late there,
+    and not elsewhere, though others' heartbeats arrive there.
+    """
 
     state: GroupState
     routes: Mapping[str, Route]
@@ -27,6 +31,7 @@ class Scene:
     twins: list[Twins]
     last_heartbeat_ms: Mapping[str, int]
     late: frozenset[str]
+    cut_off: Mapping[str, frozenset[str]]
 
     @classmethod
     def of(cls, state: GroupState, routes: Mapping[str, Route], hearing: Hearing, now_ms: int, rules: Rules) -> "Scene":
@@ -34,7 +39,8 @@ class Scene:
         for _, member in state.membership.members():
             newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
         late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
-        return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late)
+        cut_off = _find_cut_off(state, hearing, late, now_ms - rules.heartbeat_late_ms)
+        return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late, cut_off)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -76,6 +82,7 @@ class Scene:
             masterless=frozenset(route.without_master) if route else frozenset(),
             unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
             is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(watched, self.state.changed_ms),
+            cut_off=self.cut_off,
             explained=watched.explanation.causes,
         )
 
@@ -99,6 +106,18 @@ class Scene:
 
 Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
+
+
+def _find_cut_off(state: GroupState, hearing: Hearing, late: frozenset[str], late_ms: int) -> dict[str, frozenset[str]]:
+    """`late_ms`: a heartbeat of then or before is late."""
+    found = {}
+    for broker_name, view in state.membership.views.items():
+        fresh = {member.client_id for member in view.values() if member.last_heartbeat_ms > late_ms}
+        is_heard = bool(fresh) or broker_name in hearing.answered
+        silent = {member.client_id for member in view.values() if member.is_judged} - fresh - late
+        if silent and is_heard and broker_name not in hearing.unheard:
+            found[broker_name] = frozenset(silent)
+    return found
 
 
 def _has_pulled(watched: TopicWatch, since_ms: int) -> bool:

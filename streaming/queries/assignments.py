@@ -63,7 +63,10 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
         place = (topic, partition)
         if place not in found:
             newest_ms: dict[str, int] = {}  # one for all shards: the header tells how far the partition was read
-            found[place] = [Chunk(topic, partition, offset, offset, newest_ms, [], []) for _ in range(shards)]
+            pulled_ms: dict[str, int] = {}
+            found[place] = [
+                Chunk(topic, partition, offset, offset, newest_ms, [], [], pulled_ms) for _ in range(shards)
+            ]
         chunks = found[place]
         for chunk in chunks:
             chunk.last_offset = offset
@@ -73,6 +76,10 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
             continue
         newest_ms = chunks[0].newest_ms
         newest_ms[event.cluster] = max(newest_ms.get(event.cluster, 0), event.event_time_ms)
+        if topic == PULLS and event.suggest_broker_id is not None:
+            broker = f"{event.cluster} {event.broker_name}"
+            pulled_ms = chunks[0].pulled_ms
+            pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         for number in sorted(_shards_for(topic, event, shards)):
             chunks[number].messages.append(Message(offset, ingest_time_ms, value))
     yield from found.values()

@@ -29,7 +29,11 @@ class Reject(NamedTuple):
 
 
 class Chunk(msgspec.Struct, array_like=True, gc=False):
-    """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster."""
+    """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
+
+    `pulled_ms` is the oldest pull a "cluster broker" that the broker itself told (it suggests the next broker id),
+    whichever group's: who is not among its pulls does not pull there.
+    """
 
     topic: str
     partition: int
@@ -38,6 +42,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
+    pulled_ms: dict[str, int] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()

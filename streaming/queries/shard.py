@@ -66,7 +66,7 @@ class Shard:
         for chunk in chunks:
             self._put("quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects))
         self._ask_for_clocks(chunks)
-        messages = [chunk for chunk in chunks if chunk.messages]
+        messages = [chunk for chunk in chunks if chunk.messages or self._has_news(chunk)]
         if not self._agenda.has_held_ticks and not any(chunk.topic == CLOCKS for chunk in messages):
             self._store.add_pending(messages)
             return
@@ -77,16 +77,29 @@ class Shard:
 
     def _advance(self, chunks: list[Chunk], safe_ms: dict[str, int] | None) -> list[Chunk]:
         """Work through every event a releasable tick covers; the rest comes back, packed as it was."""
+        self._learn_who_tells(chunks)
         events = [_read(chunk, message) for chunk in chunks for message in chunk.messages]
         horizon: dict[str, int] = {}
         for event in events:
             cluster = event.event.cluster
-            if event.topic == CLOCKS and (safe_ms is None or event.time_ms <= safe_ms.get(cluster, 0)):
+            if event.topic == CLOCKS and (safe_ms is None or event.time_ms < safe_ms.get(cluster, 0)):
                 horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
         covered = [event for event in events if event.time_ms <= horizon.get(event.event.cluster, -1)]
         for event in sorted(covered, key=lambda event: event[:5]):
             self._apply(event)
         return _pack(event for event in events if event.time_ms > horizon.get(event.event.cluster, -1))
+
+    def _has_news(self, chunk: Chunk) -> bool:
+        """Whether it is the first that shows the pulls of some broker."""
+        brokers = (name.rsplit(" ", 1) for name in chunk.pulled_ms)
+        return any(broker not in self._cluster(cluster).pulled_ms for cluster, broker in brokers)
+
+    def _learn_who_tells(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            for name, time_ms in chunk.pulled_ms.items():
+                cluster, broker_name = name.rsplit(" ", 1)
+                pulled_ms = self._cluster(cluster).pulled_ms
+                pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
 
     def _apply(self, event: _Event) -> None:
         if event.topic == CLOCKS:
@@ -120,7 +133,7 @@ class Shard:
             due = set(cluster.groups)
         cluster.unheard = sorted(unheard)
         heard_again = {name: since for name, since in cluster.heard_since_ms.items() if since}
-        hearing = Hearing(unheard, heard_again, answered)
+        hearing = Hearing(unheard, heard_again, answered, cluster.pulled_ms)
         for name in sorted(due | self._dirty.pop(clock.cluster, set())):
             self._look_at(clock.cluster, name, now_ms, hearing)
 

@@ -25,7 +25,7 @@ class GroupEntry(msgspec.Struct, array_like=True):
 class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
-    `heard_since_ms` is 0 for a broker that was never missed.
+    `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
     """
 
     now_ms: int = 0
@@ -33,6 +33,7 @@ class ClusterEntry(msgspec.Struct):
     is_run_clock: bool = False
     unheard: list[str] = []
     heard_since_ms: dict[str, int] = {}
+    pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
 
 

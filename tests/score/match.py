@@ -95,7 +95,12 @@ def _starves(claim: Claim, facts: Iterable[Fact]) -> bool:
 
 
 def _tell(one: Claim | Fact, start_ms: int) -> str:
-    names = (one.consumer_group, one.topic if one.kind in PER_QUEUE else None, one.queue or one.broker_name, one.client_id)
+    names = (
+        one.consumer_group,
+        one.topic if one.kind in PER_QUEUE else None,
+        one.queue or one.broker_name,
+        one.client_id,
+    )
     until = "" if one.end_ms is None else f"{(one.end_ms - start_ms) / 1000:.0f}"
     where = " ".join(name for name in names if name)
     return f"{one.kind} {one.cause or ''} {where} {(one.start_ms - start_ms) / 1000:.0f}-{until} s"

@@ -69,13 +69,12 @@ def test_an_ordinary_pull_costs_no_state() -> None:
 
 
 def test_turns_are_counted_until_one_pulls_alone() -> None:
-    by_turns = [
-        Pull("A", addr, 0, at(second)) for second, addr in ((0, "h1:1"), (5, "h2:1"), (10, "h1:1"), (15, "h2:1"))
-    ]
+    addrs = ("h1:1", "h2:1") * 4
+    by_turns = [Pull("A", addr, 0, at(5 * turn)) for turn, addr in enumerate(addrs)]
     odd = after(*by_turns).topics["orders"].queues[NAME].oddity
     assert odd is not None
-    assert odd.turns == 3
-    alone = [Pull("A", "h2:1", 0, at(second)) for second in (30, 45, 50)]
+    assert odd.turns == 4  # at 5, 15, 25 and 35: once in ten seconds
+    alone = [Pull("A", "h2:1", 0, at(second)) for second in (50, 65, 70)]
     odd = after(*by_turns, *alone).topics["orders"].queues[NAME].oddity
     assert odd is not None
     assert odd.turns == 0

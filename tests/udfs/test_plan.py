@@ -15,7 +15,6 @@ from udfs.plan import (
     is_recomputed,
     plan,
     reference_view,
-    sort_client_ids,
     strategies_of,
     strategy_of,
 )
@@ -78,10 +77,6 @@ def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: in
     lost = {owner[1:] for owner in owners if owner.startswith("-")}
     assert lost <= {name for name in ids if ids.count(name) > 1}
     assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
-
-
-def test_client_ids_sort_as_java_sorts_them() -> None:
-    assert sort_client_ids(["b", "a", "\U0001f600", "\uff21", "a"]) == ["a", "a", "b", "\U0001f600", "\uff21"]
 
 
 def test_the_strategy_most_members_report_is_the_groups() -> None:

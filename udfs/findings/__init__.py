@@ -12,7 +12,6 @@ from udfs.findings.members import (
     find_client_ids_at_risk,
     find_group_offline,
     find_inconsistent_subscription,
-    find_split_view,
 )
 from udfs.findings.queues import (
     DOUBLED_QUEUE,
@@ -23,6 +22,7 @@ from udfs.findings.queues import (
     find_silent,
 )
 from udfs.findings.starved import STARVED_QUEUE, find_starved
+from udfs.findings.views import find_split_view
 from udfs.plan import DUPLICATE_CLIENT_ID
 from udfs.scene import Findings, Scene
 

@@ -1,6 +1,4 @@
-"""split_view, inconsistent_subscription, group_offline, client_id_at_risk: a group whose members are not as they should
-be.
-"""
+"""inconsistent_subscription, group_offline, client_id_at_risk: a group whose members are not as they should be."""
 
 import re
 from collections import Counter
@@ -8,12 +6,10 @@ from collections.abc import Iterable
 
 from udfs.alert import Finding
 from udfs.diagnosis import GROUP_OFFLINE
-from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE
 from udfs.membership import Member
-from udfs.ownership import SILENT, STARVED
-from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED
 from udfs.scene import Findings, Scene
 from udfs.version import parse_client_version
 
@@ -23,66 +19,6 @@ _IP_AND_PID = re.compile(r"((?:[0-9]{1,3}\.){3}[0-9]{1,3})@([0-9]+)")
 
 _UNIQUE_SINCE = (4, 9, 0)
 """From here on Java's ClientIds carry nanoTime (ClientConfig.changeInstanceNameToPID)."""
-
-
-def find_split_view(scene: Scene) -> Findings:
-    """The brokers list different members: `split_view`. Each client asks a random broker at each rebalance.
-
-    A broker is expected to list whoever subscribes a topic it serves. Twins listed more often than once are no split.
-    """
-    missing = _missing_by_broker(scene)
-    since_ms = scene.since(SPLIT_VIEW, bool(missing))
-    if since_ms is None:
-        return {}
-    starving = tuple(
-        sorted(
-            {
-                name
-                for _, watched in scene.shared_topics()
-                for name, watch in watched.queues.items()
-                if watch.verdict in (STARVED, SILENT)
-                and watched.explanation.causes.get(watch.share.owner or "") == SPLIT_VIEW
-            },
-            key=queue_order,
-        )
-    )
-    views = {
-        name: sorted(member.client_id for member in view.values())
-        for name, view in sorted(scene.state.membership.views.items())
-    }
-    return {
-        SPLIT_VIEW: Finding(
-            kind=SPLIT_VIEW,
-            cause=SPLIT_VIEW,
-            severity="critical" if starving else "warning",
-            since_ms=since_ms,
-            text=prose.tell_split_view(scene.labels, missing, starving, since_ms),
-            labels=scene.labels,
-            broker_name=",".join(sorted(missing)),
-            queues=starving,
-            evidence={"views": views, "missing": missing},
-            is_ready=scene.is_settled(since_ms),
-        )
-    }
-
-
-def _missing_by_broker(scene: Scene) -> dict[str, list[str]]:
-    """Broker → ClientIds that other brokers list and this one should."""
-    brokers_of = {topic: route.broker_names() for topic, route in scene.routes.items()}
-    expected: dict[str, set[str]] = {}
-    for _, member in scene.judged_members():
-        for topic in member.topics:
-            for broker_name in brokers_of.get(topic, ()):
-                expected.setdefault(broker_name, set()).add(member.client_id)
-    missing = {}
-    for broker_name, client_ids in sorted(expected.items()):
-        view = scene.state.membership.views.get(broker_name)
-        if broker_name in scene.hearing.unheard or (view is None and broker_name not in scene.hearing.answered):
-            continue
-        lacking = client_ids - {member.client_id for member in (view or {}).values()}
-        if lacking:
-            missing[broker_name] = sorted(lacking)
-    return missing
 
 
 def find_inconsistent_subscription(scene: Scene) -> Findings:
