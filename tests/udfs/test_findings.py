@@ -167,6 +167,42 @@ def test_a_broker_that_is_not_heard_lists_nobody_and_splits_nothing() -> None:
     assert [row[1:] for row in life.run(400)] == [("split_view", "FIRING", "split_view")]
 
 
+def test_a_client_that_is_cut_off_from_one_broker_is_told_when_its_heartbeats_there_are_late() -> None:
+    """B goes on at broker-a. Its queues at broker-b have nobody from now on, and broker-b lists it for 120 s."""
+    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life.start("h1:1", A, "broker-a:0", "broker-a:1")
+    life.start("h2:1", B, "broker-b:0", "broker-b:1")
+    assert life.run(120) == []
+    life.cut.add(("h2:1", "broker-b"))
+    life.take("h2:1")
+    assert life.run(230) == [
+        (190, "split_view", "FIRING", "split_view"),
+        (190, "starved_queue", "FIRING", "split_view"),
+    ]
+    assert (page(life).kind, page(life).severity) == ("split_view", "critical")
+    assert page(life).queues == ("broker-b:0", "broker-b:1")
+
+
+def test_a_broker_that_nobody_is_heard_from_cuts_nobody_off() -> None:
+    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life.start("h1:1", A, "broker-a:0", "broker-a:1")
+    life.start("h2:1", B)
+    life.run(120)
+    life.cut |= {("h1:1", "broker-b"), ("h2:1", "broker-b")}
+    assert [row for row in life.run(230) if row[1] == "split_view"] == []
+
+
+def test_a_group_that_never_pulls_starves_where_the_broker_tells_the_pulls_of_others() -> None:
+    life = Life()
+    life.start("h1:1", A, strategy="CONSISTENT_HASH")
+    life.start("h2:1", B, strategy="CONSISTENT_HASH")
+    assert life.run(300) == []
+    life.hearing = Hearing(pulled_ms={"broker-a": at(310)})
+    said = life.run(500)
+    assert (389 < said[0][0] < 400, said[0][1:]) == (True, ("starved_queue", "FIRING", "strategy_gap"))
+    assert page(life).queues == names(*range(8))
+
+
 def test_members_with_different_expressions_are_inconsistent() -> None:
     life = Life()
     life.start("h1:1", A, 0, 1, 2, 3)
