@@ -1,154 +1,133 @@
-"""The brokers' side: queues that grow, channels that come, fall silent and are expired."""
+"""A broker: one name for a master and its slaves, how fast it stores, and what it refuses.
+
+What is told of it is what the node knows that a collector asks: of those the NameServer lists, the lowest id.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from schemas.events import ROUTES
-from streaming.ingest.simulator.scenario import Topic
-from streaming.ingest.simulator.world import Alarm, Process, World
+from streaming.ingest.simulator import parts
+from streaming.ingest.simulator.message_store import CommitLog, MessageStore
+from streaming.ingest.simulator.name_server import REGISTER_MS, NameServer
+from streaming.ingest.simulator.node import Node
+from streaming.ingest.simulator.world import Process, World
 from udfs.model import MessageQueue
+from udfs.offset_store import slave_sync_ms
+from udfs.route import PERM_READ
+from udfs.slave_read import SlaveReadConfig, suggest_which_broker_id
+from udfs.version import parse_client_version
 
-if TYPE_CHECKING:
-    from streaming.ingest.simulator.client import Client
-
-CHANNEL_EXPIRED_MS = 120_000
-"""ClientManager: ConsumerManager.CHANNEL_EXPIRED_TIMEOUT."""
-SCAN_MS = 10_000
-"""ClientHousekeepingService scans for silent channels this often."""
-ROUTE_MS = 30_000
-"""A route is said again this often, changed or not."""
-
-
-@dataclass(eq=False, slots=True)
-class Channel:
-    """One TCP connection of a client to a broker. A broker's lists hold channels, not ClientIds."""
-
-    client: "Client"
-    client_addr: str
-    heard_ms: int = 0
-    is_open: bool = True
-
-
-@dataclass(eq=False, slots=True)
-class Queue:
-    """A queue's end, what each group committed, and the pull requests the broker holds until a message comes."""
-
-    mq: MessageQueue
-    max_offset: int
-    committed: dict[str, int] = field(default_factory=dict)
-    held: list[Alarm] = field(default_factory=list)
-
-    def append(self) -> int:
-        """One message more; returns its offset."""
-        self.max_offset += 1
-        if self.held:
-            held, self.held = self.held, []
-            for alarm in held:
-                alarm.ring()
-        return self.max_offset - 1
+NO_PERMISSION, REFUSED = "NO_PERMISSION", "REFUSED"
 
 
 class Broker:
-    """ConsumerManager of one broker: its own list of channels a group, never merged with another's."""
+    """`error` ends every send while it is set. `consume_disabled` are groups whose consumeEnable is false."""
 
-    def __init__(self, world: World, broker_name: str, on_change: Callable[[str], None]) -> None:
-        self.broker_name = broker_name
-        self.extra_latency_ms = 0
+    def __init__(
+        self,
+        world: World,
+        of: parts.Broker,
+        name_server: NameServer,
+        store: MessageStore,
+        on_change: Callable[[str | None], None],
+    ) -> None:
+        self.world = world
+        self.broker_name = of.broker_name
+        self.store = store
+        self.commit_log = CommitLog(of)
+        self.on_change = on_change
         self.error: str | None = None
-        self._world = world
-        self._on_change = on_change
-        self._channels: dict[str, dict[Channel, None]] = {}
-        world.env.process(self._scanning())
+        self.is_memory_pressed = False
+        self.is_whole = True
+        self.consume_disabled: set[str] = set()
+        self.slave_read_config = SlaveReadConfig(of.slave_read_enable)
+        self._version = parse_client_version(of.broker_version)
+        self.slave_sync_ms = slave_sync_ms(self._version)
+        self._name_server = name_server
+        self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(of.slaves + 1)}
+        self.asked_node = self.nodes[0]
+        for broker_id in self.nodes:
+            name_server.register(self.broker_name, broker_id)
+        world.env.process(self._registering())
 
-    def register(self, consumer_group: str, channel: Channel) -> None:
-        """A heartbeat came. A channel not listed yet is a change, and the group's clients are told."""
-        channel.heard_ms = self._world.now_ms
-        channels = self._channels.setdefault(consumer_group, {})
-        if channel not in channels:
-            channels[channel] = None
-            self._notify(consumer_group)
+    @property
+    def master(self) -> Node:
+        return self.nodes[0]
 
-    def unregister(self, consumer_group: str, channel: Channel) -> None:
-        """UNREGISTER_CLIENT, or the channel is gone."""
-        channel.is_open = False
-        channels = self._channels.get(consumer_group, {})
-        if channel in channels:
-            del channels[channel]
-            self._notify(consumer_group)
+    @property
+    def answers(self) -> bool:
+        """Whether a collector that asks it is answered."""
+        return self.asked_node.is_up
 
-    def channels(self, consumer_group: str) -> list[Channel]:
-        """The group's channels, sorted by ClientId as every client sorts them."""
-        return sorted(self._channels.get(consumer_group, {}), key=lambda channel: channel.client.client_id)
+    def has_slave(self) -> bool:
+        """Whether a slave is up."""
+        return any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
 
-    def client_ids(self, consumer_group: str) -> list[str]:
-        """GET_CONSUMER_LIST_BY_GROUP: one ClientId a channel, duplicates kept; sorted."""
-        return [channel.client.client_id for channel in self.channels(consumer_group)]
+    def serving_node(self) -> Node | None:
+        """Who serves pulls of clients that know the newest route; None: nobody."""
+        node = self.asked_node
+        is_allowed = node.broker_id == 0 or self.slave_read_config.slave_read_enable
+        return node if node.is_up and is_allowed else None
 
-    def _notify(self, consumer_group: str) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED to every channel of the group."""
-        self._on_change(consumer_group)
-        for channel in self._channels[consumer_group]:
-            self._world.later(self._world.network_ms(), channel.client.on_members_changed)
+    def set_memory_pressed(self, is_pressed: bool) -> None:
+        """Its backlog is, or is no more, too long for its memory."""
+        self.is_memory_pressed = is_pressed
+        self.on_node_changed()
 
-    def _scanning(self) -> Process:
-        """ConsumerManager.scanNotActiveChannel. An expired channel is closed; nothing is said about it."""
-        yield self._world.env.timeout(self._world.random.randrange(SCAN_MS))
-        while True:
-            yield self._world.env.timeout(SCAN_MS)
-            for consumer_group, channels in self._channels.items():
-                for channel in list(channels):
-                    if self._world.now_ms - channel.heard_ms > CHANNEL_EXPIRED_MS:
-                        self.unregister(consumer_group, channel)
-
-
-class Routes:
-    """The NameServer: each topic's queues, said at the start, on change, and every 30 s."""
-
-    def __init__(self, world: World, broker_names: tuple[str, ...], topics: tuple[Topic, ...]) -> None:
-        self._world = world
-        self._broker_names = broker_names
-        self._queue_nums = {topic.topic: topic.queue_nums for topic in topics}
-        self.queues: dict[MessageQueue, Queue] = {}
-        self.mq_all: dict[str, list[MessageQueue]] = {}
-        for topic in self._queue_nums:
-            self._make_queues(topic)
-        world.env.process(self._saying())
-
-    def scale(self, topic: str, queue_nums: int) -> None:
-        """Give a topic another number of queues on each broker. Clients hear of it at their next route poll."""
-        self._queue_nums[topic] = queue_nums
-        self._make_queues(topic)
-        self._say(topic)
-
-    def _make_queues(self, topic: str) -> None:
-        self.mq_all[topic] = [
-            MessageQueue(topic, broker_name, queue_id)
-            for broker_name in sorted(self._broker_names)
-            for queue_id in range(self._queue_nums[topic])
-        ]
-        for mq in self.mq_all[topic]:
-            if mq not in self.queues:
-                self.queues[mq] = Queue(mq, self._world.random.randrange(1_000, 1_000_000))
-
-    def _saying(self) -> Process:
-        while True:
-            for topic in self._queue_nums:
-                self._say(topic)
-            yield self._world.env.timeout(ROUTE_MS)
-
-    def _say(self, topic: str) -> None:
-        nums = self._queue_nums[topic]
-        self._world.say(
-            ROUTES,
-            {
-                "cluster": self._world.cluster,
-                "topic": topic,
-                "queues": [
-                    {"broker_name": name, "read_queue_nums": nums, "write_queue_nums": nums, "perm": 6}
-                    for name in self._broker_names
-                ],
-                "brokers": [{"broker_name": name, "broker_ids": [0]} for name in self._broker_names],
-                "event_time_ms": self._world.now_ms,
-            },
+    def suggest_broker_id(self, node: Node) -> int:
+        """What a pull's answer suggests for the next one."""
+        return suggest_which_broker_id(
+            self.is_memory_pressed,
+            self.slave_read_config,
+            asked_broker_id=node.broker_id,
+            has_master=self.master.is_up,
+            broker_version=self._version,
         )
+
+    def refusal(self, node: Node, consumer_group: str, mq: MessageQueue, *, posts_subscription: bool) -> str | None:
+        """Why a pull is refused: NO_PERMISSION, or REFUSED for what no pull's status tells; None: it is served."""
+        if consumer_group in self.consume_disabled:
+            return NO_PERMISSION
+        data = self._name_server.table[mq.topic].get(self.broker_name)
+        if data is None or not data.perm & PERM_READ:
+            return NO_PERMISSION
+        if mq.queue_id >= data.read_queue_nums:
+            return REFUSED  # INVALID_PARAMETER
+        if posts_subscription or node.has_subscription(consumer_group, mq.topic):
+            return None
+        return REFUSED  # SUBSCRIPTION_NOT_EXIST
+
+    def register(self, broker_id: int) -> None:
+        """A node came up."""
+        self._name_server.register(self.broker_name, broker_id)
+        self.on_node_changed()
+
+    def unregister(self, broker_id: int) -> None:
+        """A node left in a way that the NameServer notices at once."""
+        self._name_server.unregister(self.broker_name, broker_id)
+
+    def on_node_changed(self) -> None:
+        """A node went down or came up: pulls it held are answered by nobody."""
+        self.is_whole = not self.is_memory_pressed and all(node.is_up for node in self.nodes.values())
+        for queue in self.store.of_broker(self.broker_name):
+            queue.release()
+        self.on_route_changed()
+        self.on_change(None)
+
+    def on_route_changed(self) -> None:
+        """The NameServer lists others of its nodes: another may be the one that is asked."""
+        listed = self._name_server.broker_ids(self.broker_name)
+        asked = self.nodes[listed[0]] if listed else self.asked_node
+        if asked is not self.asked_node:
+            if asked.is_up:
+                self.asked_node.say_leaving()
+            self.asked_node = asked
+            if asked.is_up:
+                asked.say_listed()
+            self.on_change(None)
+
+    def _registering(self) -> Process:
+        while True:
+            yield self.world.env.timeout(REGISTER_MS)
+            for broker_id, node in self.nodes.items():
+                if node.is_up:
+                    self._name_server.register(self.broker_name, broker_id)

@@ -1,127 +1,177 @@
 """A producer with MQFaultStrategy: it sends, remembers how long each broker took, and stays away from slow ones."""
 
-from collections.abc import Iterator, Mapping
-
 from schemas.events import SEND_LATENCIES
-from streaming.ingest.simulator import scenario
-from streaming.ingest.simulator.broker import Broker, Routes
+from streaming.ingest.simulator import parts
 from streaming.ingest.simulator.client import Client
-from streaming.ingest.simulator.world import Process, World
-from udfs.fault import FaultItem, is_available, only_extends, order_fault_items, update_fault_item
+from streaming.ingest.simulator.delivery import Delivery, deliver
+from streaming.ingest.simulator.name_server import TopicRoute
+from streaming.ingest.simulator.world import Event, Process
+from udfs.fault import FaultItem, only_extends, update_fault_item
+from udfs.fault_detector import DETECT_PERIOD_MS, detect_by_one_round
 from udfs.model import MessageQueue
-from udfs.version import parse_client_version
+from udfs.ordered_send import select_message_queue_by_hash, string_hash_code
+from udfs.selection import TopicPublishInfo, select_one_message_queue
+from udfs.send import SEND_OK, SEND_STATUSES, Outcome, Send, SendOptions, end_try, start_send, start_try
 
-ATTEMPTS = 3
-"""DefaultMQProducer.retryTimesWhenSendFailed + 1."""
-SEND_TIMEOUT_MS = 3_000
-"""DefaultMQProducer.sendMsgTimeout."""
+KEYS = 10_000
+"""So many ordering keys are in use."""
 
 
-class Producer(Client):
-    """One thread that sends in turn to its topics, with sendLatencyEnable and without the detector."""
+class Producer:
+    """One thread that sends in turn to its topics, synchronously."""
 
-    def __init__(self, world: World, brokers: Mapping[str, Broker], routes: Routes, of: scenario.Producer) -> None:
-        super().__init__(world, brokers, routes, of)
-        self._producer_group = of.producer_group
-        self._topics = of.topics
+    def __init__(self, client: Client, of: parts.Producer) -> None:
+        self.client = client
+        self._of = of
         self._period_ms = 1000 / of.sends_per_second
-        self._version_text = of.client_version
-        self._version = parse_client_version(of.client_version)
-        self._only_extends = only_extends(self._version)
-        self._fault_items: dict[str, FaultItem] = {}
-        self._index = world.random.randrange(1 << 16)
-        world.env.process(self._sends())
+        self._options = SendOptions(client.client_version, start_detector_enable=of.start_detector_enable)
+        self._has_reachable = only_extends(client.client_version)
+        self._items: dict[str, FaultItem] = {}
+        self._check_stamps_ms: dict[str, int] = {}
+        self._infos: dict[str, tuple[TopicRoute, TopicPublishInfo]] = {}
+        self._index = client.world.random.randrange(1 << 16)
+        self._which_item_worst = 0
+        client.producer_groups.append(of.producer_group)
 
-    def _producer_groups(self) -> list[str]:
-        return [self._producer_group]
+    def start(self) -> None:
+        """Begin to send."""
+        self.client.world.env.process(self._sends())
+        if self._of.start_detector_enable and self._has_reachable:
+            self.client.world.env.process(self._detects())
 
     def _sends(self) -> Process:
-        world, due_ms = self._world, float(self._world.now_ms)
-        while self.is_running:
-            for topic in self._topics:
-                due_ms = max(due_ms + self._period_ms * (0.5 + world.random.random()), world.now_ms)
-                yield from self._sleep(max(1, int(due_ms) - world.now_ms))
-                yield from self._send(topic)
+        client, world, due_ms = self.client, self.client.world, float(self.client.world.now_ms)
+        while client.is_running:
+            for topic in self._of.topics:
+                due_ms = max(due_ms + self._period_ms * (0.5 + world.random.random()), world.env.now)
+                yield from client.sleep(max(1, int(due_ms) - world.env.now))
+                route = self._find_publish_info(topic)
+                if route is not None:
+                    yield from self._send_by_key(topic) if self._of.sends_by_key else self._send(topic)
+
+    def _find_publish_info(self, topic: str) -> TopicRoute | None:
+        """tryToFindTopicPublishInfo: the route known, the NameServer's, or TBW102's; None: the send fails."""
+        route = self.client.routes.get(topic)
+        if route is None or not route.publish_info.ok:
+            route = self.client.update_route(topic)
+            if route is None:
+                route = self.client.cluster.name_server.default_route(topic)
+                if route is None:
+                    return None
+                self.client.use_route(route)
+        known = self._infos.get(topic)
+        if known is None or known[0] is not route:
+            self._infos[topic] = (route, route.publish_info)
+        return route if self._infos[topic][1].ok else None
 
     def _send(self, topic: str) -> Process:
-        """DefaultMQProducerImpl.sendDefaultImpl: up to three attempts, the next at another broker."""
-        last_broker: str | None = None
-        for _ in range(ATTEMPTS):
-            mq = self._select(topic, last_broker)
-            broker = self._brokers[mq.broker_name]
-            latency_ms = self._latency_ms(broker)
-            yield from self._sleep(latency_ms)
-            self._attempted(mq, latency_ms, broker.error)
-            if broker.error is None:
-                self._routes.queues[mq].append()
+        """DefaultMQProducerImpl.sendDefaultImpl: up to three tries within sendMsgTimeout, the next elsewhere."""
+        world = self.client.world
+        begin_ms, begin_first_ms = world.now_ms, world.now_ms
+        send: Send | None = None
+        while True:
+            mq = self._select(topic, send)
+            if send is not None:
+                begin_ms = world.now_ms
+                send = start_try(send, mq.broker_name, begin_ms)
+                if send.result is not None:
+                    return
+            timeout_ms = self._options.send_msg_timeout_ms if send is None else send.timeout_ms
+            delivery = deliver(self.client, mq, timeout_ms)
+            yield from self.client.sleep(delivery.latency_ms)
+            self._store(mq, delivery)
+            if send is None and delivery.outcome.name == SEND_OK:
+                self._attempted(mq, world.now_ms - begin_ms, delivery.outcome, False, True)
                 return
-            last_broker = mq.broker_name
+            if send is None:
+                send = start_try(start_send(self._options, begin_first_ms), mq.broker_name, begin_ms)
+            send, update = end_try(send, delivery.outcome, world.now_ms)
+            self._attempted(mq, update.current_latency_ms, delivery.outcome, update.isolation, update.reachable)
+            if send.result is not None:
+                return
 
-    def _latency_ms(self, broker: Broker) -> int:
-        random = self._world.random
-        if broker.error == "RemotingException":
-            return SEND_TIMEOUT_MS
-        spread = 0.8 + 0.4 * random.random()
-        return 1 + int(random.expovariate(0.25)) + int(broker.extra_latency_ms * spread)
-
-    def _attempted(self, mq: MessageQueue, latency_ms: int, error: str | None) -> None:
-        """MQFaultStrategy.updateFaultItem as DefaultMQProducerImpl calls it, and the event of it."""
-        now_ms, failed = self._world.now_ms, error is not None
-        reachable = error != "MQBrokerException"
-        self._fault_items[mq.broker_name] = update_fault_item(
-            self._fault_items.get(mq.broker_name),
-            mq.broker_name,
-            latency_ms,
-            failed,
-            reachable,
-            now_ms,
-            self._version,
+    def _select(self, topic: str, send: Send | None) -> MessageQueue:
+        """MQFaultStrategy.selectOneMessageQueue. Older releases may leave their list of queues changed."""
+        route, info = self._infos[topic]
+        if send is not None and send.resets_index and self._of.send_latency_enable:
+            self._index = self.client.world.random.randrange(1 << 16)
+        selection = select_one_message_queue(
+            info,
+            send.last_broker_name if send is not None else None,
+            self._index,
+            self._items,
+            self.client.world.now_ms,
+            self.client.client_version,
+            fault_avoidance=self._of.send_latency_enable,
+            which_item_worst=self._which_item_worst,
         )
-        event = {
-            "cluster": self._world.cluster,
-            "client_id": self.client_id,
-            "client_version": self._version_text,
+        self._index = selection.next_index
+        self._which_item_worst = selection.next_which_item_worst
+        self._items = dict(selection.items) if selection.items is not self._items else self._items
+        if selection.info is not info:
+            self._infos[topic] = (route, selection.info)
+        return selection.message_queue
+
+    def _send_by_key(self, topic: str) -> Process:
+        """sendSelectImpl: the key's queue, one try, no FaultItem."""
+        world, queues = self.client.world, self._infos[topic][1].message_queues
+        key = string_hash_code(f"order-{world.random.randrange(KEYS)}")
+        mq = select_message_queue_by_hash(queues, key, self.client.client_version)
+        if mq is not None:
+            delivery = deliver(self.client, mq, self._options.send_msg_timeout_ms)
+            yield from self.client.sleep(delivery.latency_ms)
+            self._store(mq, delivery)
+            self._say(mq, delivery.latency_ms, delivery.outcome, False, True)
+
+    def _store(self, mq: MessageQueue, delivery: Delivery) -> None:
+        if delivery.is_stored:
+            self.client.cluster.name_server.create(mq.topic, mq.broker_name)
+            self.client.cluster.store.queue(mq).append()
+
+    def _attempted(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
+        """MQFaultStrategy.updateFaultItem, and the event of it."""
+        if self._of.send_latency_enable:
+            name = mq.broker_name
+            self._items[name] = update_fault_item(
+                self._items.get(name),
+                name,
+                latency_ms,
+                isolation,
+                reachable,
+                self.client.world.now_ms,
+                self.client.client_version,
+            )
+        self._say(mq, latency_ms, outcome, isolation, reachable)
+
+    def _say(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
+        event: Event = {
+            "cluster": self.client.world.cluster,
+            "client_id": self.client.client_id,
+            "client_version": self._of.client_version,
             "topic": mq.topic,
             "broker_name": mq.broker_name,
             "queue_id": mq.queue_id,
             "latency_ms": latency_ms,
-            "isolation": failed,
-            "event_time_ms": now_ms,
+            "isolation": isolation,
+            "event_time_ms": self.client.world.env.now,
         }
-        if self._only_extends:
+        if self._has_reachable:
             event["reachable"] = reachable
-        if not failed:
-            event["send_status"] = "SEND_OK"
-        self._world.say(SEND_LATENCIES, event)
+        if outcome.name in SEND_STATUSES:
+            event["send_status"] = outcome.name
+        self.client.world.say(SEND_LATENCIES, event)
 
-    def _select(self, topic: str, last_broker: str | None) -> MessageQueue:
-        """MQFaultStrategy.selectOneMessageQueue: round robin over the queues of available brokers.
-
-        When there is none: from 5.1.4 a reachable broker, then any; before, pickOneAtLeast, a broker of the better
-        half. A retry skips the broker that has just failed, which only some releases do.
-        """
-        now_ms, items = self._world.now_ms, self._fault_items
-        shut_out = {name for name, item in items.items() if not is_available(item, now_ms, self._version)} | {
-            last_broker
-        }
-        if mq := self._next(topic, shut_out):
-            return mq
-        if not self._only_extends:
-            ordered = order_fault_items(items.values(), now_ms, self._version)
-            better = {item.name for item in ordered[: max(1, len(ordered) // 2)]}
-            return self._next(topic, set(self._brokers) - better) or self._any(topic)
-        unreachable = {name for name, item in items.items() if not item.reachable} | {last_broker}
-        return self._next(topic, unreachable) or self._any(topic)
-
-    def _next(self, topic: str, shut_out: set[str | None] | set[str]) -> MessageQueue | None:
-        return next((mq for mq in self._round(topic) if mq.broker_name not in shut_out), None)
-
-    def _any(self, topic: str) -> MessageQueue:
-        return next(self._round(topic))
-
-    def _round(self, topic: str) -> Iterator[MessageQueue]:
-        """Each queue of the topic once, from where the last selection ended (TopicPublishInfo)."""
-        mq_all = self._route[topic]
-        for _ in mq_all:
-            self._index += 1
-            yield mq_all[self._index % len(mq_all)]
+    def _detects(self) -> Process:
+        """LatencyFaultToleranceImpl.startDetector."""
+        client = self.client
+        while client.is_running:
+            yield from client.sleep(DETECT_PERIOD_MS)
+            masters = {name: master for name in client.broker_ids if (master := client.master(name)) is not None}
+            answered = {
+                name
+                for name, master in masters.items()
+                if client.connections.reaches(master) and client.cluster.brokers[name].error != "RemotingException"
+            }
+            self._items, self._check_stamps_ms = detect_by_one_round(
+                self._items, self._check_stamps_ms, client.world.now_ms, masters, answered
+            )

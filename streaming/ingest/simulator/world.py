@@ -1,6 +1,6 @@
 """What the parts of the modelled cluster share: virtual time, dice, the way out for events."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
@@ -11,23 +11,26 @@ Event = dict[str, Any]
 
 
 class Alarm:
-    """A wait that ends when somebody rings, or `after_ms` have passed.
+    """A wait that ends when somebody rings, or its time has passed.
 
-    However often it is set, it keeps one timer in the heap: a long poll is set anew with every message.
+    However often it is set, it keeps one timer in the heap: a long poll is set anew with every message. Only a wait
+    that ends before the running timer needs another.
     """
 
-    def __init__(self, env: simpy.Environment, after_ms: int) -> None:
+    __slots__ = ("_bell", "_deadline_ms", "_env", "_timer_ms", "_timers")
+
+    def __init__(self, env: Any) -> None:
         self._env = env
-        self._after_ms = after_ms
         self._bell: Any = None
         self._deadline_ms = 0
-        self._has_timer = False
+        self._timer_ms = 0
+        self._timers = 0
 
-    def set(self) -> Any:
+    def set(self, after_ms: int) -> Any:
         """The event to wait for."""
         self._bell = self._env.event()
-        self._deadline_ms = int(self._env.now) + self._after_ms
-        if not self._has_timer:
+        self._deadline_ms = deadline_ms = self._env.now + after_ms
+        if not self._timers or deadline_ms < self._timer_ms:
             self._start_timer()
         return self._bell
 
@@ -38,16 +41,17 @@ class Alarm:
             bell.succeed()
 
     def _start_timer(self) -> None:
-        self._has_timer = True
+        self._timers += 1
+        self._timer_ms = self._deadline_ms
         self._env.timeout(self._deadline_ms - self._env.now).callbacks.append(self._on_timer)
 
     def _on_timer(self, _: Any) -> None:
-        self._has_timer = False
+        self._timers -= 1
         if self._bell is None:
             return
         if self._env.now >= self._deadline_ms:
             self.ring()
-        else:
+        elif not self._timers:
             self._start_timer()
 
 
@@ -56,19 +60,20 @@ class World:
 
     def __init__(self, cluster: str, seed: int, start_ms: int) -> None:
         self.cluster = cluster
-        self.env = simpy.Environment(initial_time=start_ms)
+        self.env: Any = simpy.Environment(initial_time=start_ms)  # its time is an int here, whatever its types say
         self.random = Random(seed)  # noqa: S311  # a scenario must come out the same each time
         self.said: list[tuple[str, Event]] = []
 
     @property
     def now_ms(self) -> int:
-        return int(self.env.now)
+        now_ms: int = self.env.now
+        return now_ms
 
     def say(self, topic: str, event: Event) -> None:
         """Let out an event of now."""
         self.said.append((topic, event))
 
-    def later(self, delay_ms: int, action: Any) -> None:
+    def later(self, delay_ms: int, action: Callable[[], object]) -> None:
         """Call `action` after `delay_ms`."""
         self.env.timeout(delay_ms).callbacks.append(lambda _: action())
 

@@ -1,0 +1,139 @@
+"""One queue's pull requests, one after the other: held by the broker until a message comes, refused, or unanswered."""
+
+from typing import TYPE_CHECKING
+
+from schemas.events import PULLS
+from streaming.ingest.simulator.broker import NO_PERMISSION, Broker
+from streaming.ingest.simulator.node import Node
+from streaming.ingest.simulator.world import Alarm, Event, Process
+from udfs.model import MessageQueue
+from udfs.process_queue import ProcessQueue
+from udfs.queue_lock import may_pull_orderly
+from udfs.slave_read import MASTER_ID, may_pull, recalculate_pull_from_which_node
+
+if TYPE_CHECKING:
+    from streaming.ingest.simulator.consumer import Consumer
+
+LONG_POLL_MS = 15_000
+"""DefaultMQPushConsumerImpl.BROKER_SUSPEND_MAX_TIME_MILLIS: an idle queue is pulled this often."""
+PULL_BATCH = 32
+"""DefaultMQPushConsumer.pullBatchSize."""
+PULL_DELAY_WHEN_EXCEPTION_MS = 3_000
+"""DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException."""
+PULL_THRESHOLD_FOR_QUEUE = 1_000
+"""DefaultMQPushConsumer.pullThresholdForQueue: with so many messages unconsumed nothing more is pulled."""
+FLOW_CONTROL_MS = 1_000
+"""How often a pull is made and not sent while it is held back (50 ms there)."""
+
+
+class Puller:
+    """A ProcessQueue's PullRequest. `suggested` is the broker id the last answer named for the next."""
+
+    __slots__ = ("_broker", "_consumer", "_mq", "_process_queue", "_queue", "alarm", "suggested")
+
+    def __init__(self, consumer: "Consumer", mq: MessageQueue, process_queue: ProcessQueue) -> None:
+        cluster = consumer.client.cluster
+        self.alarm = Alarm(cluster.world.env)
+        self.suggested = MASTER_ID
+        self._consumer = consumer
+        self._mq = mq
+        self._process_queue = process_queue
+        self._queue = cluster.store.queue(mq)
+        self._broker: Broker = cluster.brokers[mq.broker_name]
+
+    def run(self, delay_ms: int) -> Process:
+        """Pull until the queue is dropped or the process ends."""
+        consumer, process_queue, queue = self._consumer, self._process_queue, self._queue
+        client, world, env = consumer.client, consumer.client.world, consumer.client.world.env
+        consumed = process_queue.next_offset
+        if delay_ms:
+            yield env.timeout(delay_ms)
+        while True:
+            yield env.timeout(world.network_ms())
+            while client.is_frozen:
+                yield client.thawed
+            if process_queue.dropped or not client.is_running:
+                return
+            process_queue.last_pull_ms = env.now
+            pull_offset = process_queue.next_offset
+            if consumer.may_hold_back and self._is_held_back(consumed):
+                yield env.timeout(FLOW_CONTROL_MS)
+                continue
+            node = self._find_node()
+            if node is None or not self._request(node, pull_offset):
+                yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
+                continue
+            if not consumer.is_hung:
+                consumer.offsets.consumed(self._mq, consumed)
+                consumed = pull_offset
+            if queue.max_offset <= pull_offset:
+                if self.alarm not in queue.held:
+                    queue.held.append(self.alarm)
+                yield self.alarm.set(LONG_POLL_MS)
+                consumer.offsets.consumed(self._mq, consumed)
+            if self._is_unanswered(node):
+                yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
+            elif queue.max_offset > pull_offset:
+                process_queue.next_offset = min(queue.max_offset, pull_offset + PULL_BATCH)
+                if consumer.group.pull_interval_ms:
+                    yield env.timeout(consumer.group.pull_interval_ms)
+
+    def _is_held_back(self, consumed: int) -> bool:
+        """The request is made, so that it never looks idle, and not sent."""
+        if self._consumer.is_orderly and not may_pull_orderly(self._process_queue):
+            return True
+        if self._consumer.is_hung and self._process_queue.next_offset - consumed > PULL_THRESHOLD_FOR_QUEUE:
+            return True
+        return self._consumer.is_stopped(self._mq)
+
+    def _find_node(self) -> Node | None:
+        """PullAPIWrapper.pullKernelImpl: the suggested node, or who else is in the route; None: nobody answers."""
+        client = self._consumer.client
+        if self._broker.is_whole and not client.connections.cut:
+            return self._broker.master
+        broker_ids = client.broker_ids.get(self._mq.broker_name, ())
+        broker_id = recalculate_pull_from_which_node(self.suggested, broker_ids)
+        if broker_id is None:
+            return None
+        node = self._broker.nodes[broker_id]
+        is_served = may_pull(broker_id, self._broker.slave_read_config.slave_read_enable)
+        return node if is_served and client.connections.reaches(node) else None
+
+    def _is_unanswered(self, node: Node) -> bool:
+        """The node went down, or out of reach, while it held the request."""
+        connections = self._consumer.client.connections
+        return not (self._broker.is_whole and not connections.cut) and not connections.reaches(node)
+
+    def _request(self, node: Node, pull_offset: int) -> bool:
+        """PULL_MESSAGE reaches a node: whether it is served."""
+        consumer, mq, max_offset = self._consumer, self._mq, self._queue.max_offset
+        refusal = self._broker.refusal(
+            node, consumer.consumer_group, mq, posts_subscription=bool(consumer.of.assigned_queues)
+        )
+        if refusal is not None and refusal != NO_PERMISSION:
+            return False
+        self.suggested = 0 if self._broker.is_whole else self._broker.suggest_broker_id(node)
+        status = refusal or ("FOUND" if max_offset > pull_offset else "NO_NEW_MSG")
+        world = consumer.client.world
+        event: Event = {
+            "cluster": world.cluster,
+            "broker_name": mq.broker_name,
+            "broker_id": node.broker_id,
+            "topic": mq.topic,
+            "queue_id": mq.queue_id,
+            "consumer_group": consumer.consumer_group,
+            "client_addr": consumer.client.connections[node].client_addr,
+            "client_id": consumer.client.client_id,
+            "pull_offset": pull_offset,
+            "max_offset": max_offset,
+            "pull_status": status,
+            "suggest_broker_id": self.suggested,
+            "event_time_ms": world.env.now,
+        }
+        commit_offset = consumer.offsets.to_commit(mq)
+        if commit_offset > 0:
+            event["commit_offset"] = commit_offset
+            if node.broker_id == MASTER_ID and refusal is None:
+                node.offsets.commit_offset(consumer.consumer_group, mq, commit_offset)
+        world.say(PULLS, event)
+        return refusal is None
