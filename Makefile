@@ -28,7 +28,7 @@ test: setup ## all tests, real Kafka and RocketMQ included (about 10 minutes)
 	@$(BIN)/python -m pytest
 
 test-fast: $(VENV)/.ready ## the rules and contracts: seconds, no JVM
-	@$(BIN)/python -m pytest -m "not spark and not real" -q
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -m "not spark and not real and not replay" -q
 
 lint: $(VENV)/.ready ## ruff and mypy --strict
 	@$(BIN)/ruff check .
@@ -41,7 +41,10 @@ format: $(VENV)/.ready ## rewrite the code as ruff formats it
 bench: setup ## throughput, latency and memory on the embedded Kafka (about 5 minutes)
 	@$(BIN)/python -m tests.bench
 
-clean: ## drop what demo and bench left behind
-	@rm -rf .demo .bench .kafka
+score: $(VENV)/.ready ## every modelled scenario through the rules, held against what is true (about 20 minutes)
+	@$(BIN)/python -m tests.score $(ARGS)
 
-.PHONY: help setup demo test test-fast lint format bench clean
+clean: ## drop what demo and bench left behind
+	@rm -rf .demo .bench .kafka .score
+
+.PHONY: help setup demo test test-fast lint format bench score clean

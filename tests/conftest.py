@@ -1,14 +1,23 @@
-"""Real servers for the tests that need them: each is started here, by process id, on a free port of the loopback."""
+"""Real servers for the tests that need them: each is started here, by process id, on a free port of the loopback.
 
+Properties are tried without a deadline, for a busy machine is no failure; `HYPOTHESIS_PROFILE=fast` tries fewer.
+"""
+
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from conf.settings import Settings
 from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.ingest.topics import create_topics
+
+hypothesis.settings.register_profile("thorough", deadline=None)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
 
 
 @pytest.fixture(scope="session")

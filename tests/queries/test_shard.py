@@ -6,10 +6,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
     SECOND,
@@ -26,6 +27,8 @@ from tests.queries.logs import (
     starved_queues,
 )
 from tests.replay import cut, messages_of, replay
+
+pytestmark = pytest.mark.replay
 
 SCENARIOS = ("twins", "frozen_client", "slow_broker", "healthy", "reconnect")
 SEEDS = (1, 2, 3)
@@ -149,14 +152,14 @@ def test_a_backlog_cut_by_max_offsets_per_trigger_gives_the_same_rows(scenario: 
     assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == expected(scenario, 1)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.sampled_from(["twins", "frozen_client", "reconnect"]), st.integers(1, 50), st.integers(5, 400))
 def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, limit: int) -> None:
     messages = log_of(scenario, seed, 4 * MINUTE)[0]
     assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == comparable(replay([messages]))
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_cuts_at_any_place_give_the_same_rows(dice: int, batches: int) -> None:
     messages, _ = log_of("twins", 1)
@@ -371,12 +374,14 @@ def test_late_events_alone_raise_no_alarm(scenario: str, seed: int) -> None:
 
 def test_a_late_heartbeat_joins_at_its_own_time() -> None:
     messages = log_of("healthy", 1)[0]
-    beat = next(m for m in messages if m["topic"] == HEARTBEATS and event_of(m)["consumers"])
-    rest = [m for m in messages if m is not beat]
-    place = next(i for i, m in enumerate(rest) if m["topic"] == CLOCKS)
-    rows = replay([rest[: place + 1], [beat], rest[place + 1 :]])
-    joined = [row for row in rows["memberships"] if row["client_addr"] == event_of(beat)["client_addr"]]
-    assert [(row["change"], row["changed_at"]) for row in joined] == [("JOINED", beat["ingest_time_ms"])]
+    place = next(i for i, m in enumerate(messages) if m["topic"] == CLOCKS)
+    beats = [m for m in messages[:place] if m["topic"] == HEARTBEATS and event_of(m)["consumers"]]
+    client_addr = event_of(beats[0])["client_addr"]
+    late = [m for m in beats if event_of(m)["client_addr"] == client_addr]
+    in_time = [m for m in messages[:place] if m not in late]
+    rows = replay([[*in_time, messages[place]], late, messages[place + 1 :]])
+    joined = [row for row in rows["memberships"] if row["client_addr"] == client_addr]
+    assert [(row["change"], row["changed_at"]) for row in joined] == [("JOINED", beats[0]["ingest_time_ms"])]
 
 
 @pytest.mark.parametrize("scenario", ["twins", "frozen_client", "healthy"])

@@ -4,12 +4,13 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.contract import CODES, MAX_BYTES, find_reasons
 from schemas.decode import DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS
+from tests.examples import examples
 from tests.schemas.messages import INGEST_TIME_MS, RAW_JSON, events_of, messages, text_of
 from tests.schemas.samples import BAD, GOOD, Sample
 
@@ -28,13 +29,13 @@ def agree(topic: str, value: bytes | None) -> bool:
     return event is not None
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(messages())
 def test_msgspec_and_the_walking_contract_accept_exactly_the_same_messages(message: tuple[str, bytes]) -> None:
     agree(*message)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.DataObject) -> None:
     topic = data.draw(st.sampled_from(sorted(EVENTS)))
@@ -47,7 +48,7 @@ def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.Da
     }
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.sampled_from(sorted(EVENTS)), st.binary(max_size=40))
 def test_no_bytes_raise(topic: str, value: bytes) -> None:
     assert not agree(topic, value)

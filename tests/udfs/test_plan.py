@@ -1,9 +1,10 @@
 """Who should consume each queue: the plan slot by slot, then groups whose members do not share out alike."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.udfs.facts import member, route
 from udfs.allocation import allocate
 from udfs.plan import (
@@ -69,7 +70,7 @@ def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:
         plan("g", route(4), [member("A", strategy="CONFIG")], "AVG")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 40), st.text("ABCDE", min_size=1, max_size=12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
 def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: int, ids: str, strategy: str) -> None:
     owners = planned(queues, ids, strategy)

@@ -1,9 +1,10 @@
 """Where sends go while a broker is slow: figures of the fault tables, release by release, and what always holds."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from udfs.route import QueueData
 from udfs.slow_broker import Sends, Traffic, play_sends
 from udfs.topic_publish_info import TopicPublishInfo, to_topic_publish_info
@@ -80,7 +81,7 @@ def test_a_topic_without_a_queue_is_refused() -> None:
         play_sends(to_topic_publish_info("orders", [], set()), {}, Traffic())
 
 
-@settings(max_examples=25, deadline=None)  # a busy machine is no failure
+@examples(25)
 @given(
     st.sampled_from(RELEASES),
     st.lists(st.integers(1, 5), min_size=1, max_size=4),
