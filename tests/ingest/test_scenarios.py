@@ -1,7 +1,6 @@
 """Every scenario that comes with the package: it plays, keeps the contract, and starves what its file declares."""
 
 from collections import Counter
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,85 +9,74 @@ import pytest
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, PULLS
 from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario, scenario_names
-from tests.ingest.modelled import MINUTE, SECOND, START, Events, mq_of, of, run
+from tests.ingest.modelled import EACH_SCENARIO_TWICE, MINUTE, SECOND, START, Played, mq_of, of, run
 from udfs.model import MessageQueue
 
-NAMES = scenario_names()
-each_scenario = pytest.mark.parametrize("name", NAMES)
+each_scenario = pytest.mark.parametrize("name", scenario_names())
 
 LONGEST_HARMLESS_MS = 130 * SECOND
 """A replaced channel is listed until it expires: 120 s after its last heartbeat, and up to 10 s to the next scan."""
 
 
-@cache
-def played(name: str, seed: int = 1) -> tuple[Simulation, Events]:
-    """A scenario played to its end; an endless one for a quarter of an hour."""
-    endless = load_scenario(name).duration_seconds is None
-    return run(name, seed, 15 * MINUTE if endless else None)
+@pytest.fixture(scope="module", params=EACH_SCENARIO_TWICE)
+def played(request: pytest.FixtureRequest) -> Played:
+    return Played.of(*request.param)
 
 
-@each_scenario
-def test_every_event_keeps_its_contract(name: str) -> None:
-    for topic, event in played(name)[1]:
+def test_every_event_keeps_its_contract(played: Played) -> None:
+    for topic, event in played.events:
         _, reasons = decode(topic, msgspec.json.encode(event), event["event_time_ms"])
         assert reasons == []
         assert event.keys() <= set(EVENTS[topic].fieldNames())
 
 
-@each_scenario
-def test_time_never_goes_back_and_the_clock_comes_last(name: str) -> None:
-    events = played(name)[1]
-    order = [(event["event_time_ms"], topic == CLOCKS) for topic, event in events]
+def test_time_never_goes_back_and_the_clock_comes_last(played: Played) -> None:
+    order = [(event["event_time_ms"], topic == CLOCKS) for topic, event in played.events]
     assert order == sorted(order)
-    clocks = [clock["event_time_ms"] - START for clock in of(events, CLOCKS)]
-    interval_ms = load_scenario(name).clock_interval_ms
+    clocks = [clock["event_time_ms"] - START for clock in of(played.events, CLOCKS)]
+    interval_ms = played.scenario.clock_interval_ms
     assert clocks == list(range(interval_ms, clocks[-1] + 1, interval_ms))
 
 
-@each_scenario
-def test_offsets_of_a_pull_make_sense(name: str) -> None:
+def test_offsets_of_a_pull_make_sense(played: Played) -> None:
     newest: Counter[MessageQueue] = Counter()
-    for pull in of(played(name)[1], PULLS):
+    for pull in of(played.events, PULLS):
         assert 0 <= pull.get("commit_offset", 0) <= pull["pull_offset"] <= pull["max_offset"]
         assert pull["max_offset"] >= newest[mq_of(pull)]
         newest[mq_of(pull)] = pull["max_offset"]
 
 
-@each_scenario
-def test_a_seed_gives_the_same_bytes_again_and_another_seed_others(name: str) -> None:
-    def bytes_of(seed: int) -> bytes:
-        return msgspec.json.encode(run(name, seed, 2 * MINUTE)[1])
-
-    assert bytes_of(7) == bytes_of(7)
-    assert bytes_of(7) != bytes_of(8)
-
-
-@each_scenario
-@pytest.mark.parametrize("seed", [1, 2])
-def test_queues_starve_for_the_causes_the_file_declares_and_no_others(name: str, seed: int) -> None:
-    scenario, truth = load_scenario(name), played(name, seed)[0].truth
-    required = {one.cause for one in scenario.expects if one.kind == "starved_queue" and one.required}
+def test_queues_starve_for_the_causes_the_file_declares_and_no_others(played: Played) -> None:
+    truth = played.simulation.truth
+    required = {one.cause for one in played.scenario.expects if one.kind == "starved_queue" and one.required}
     assert required <= truth.causes(longer_than_ms=15 * SECOND)
-    assert truth.causes(longer_than_ms=SECOND) <= scenario.causes
+    assert truth.causes(longer_than_ms=SECOND) <= played.scenario.causes
 
 
-@each_scenario
-@pytest.mark.parametrize("seed", [1, 2])
-def test_queues_are_doubled_where_the_file_says_so(name: str, seed: int) -> None:
-    scenario, truth = load_scenario(name), played(name, seed)[0].truth
-    expected = {one.required for one in scenario.expects if one.kind == "doubled_queue"}
+def test_queues_are_doubled_where_the_file_says_so(played: Played) -> None:
+    truth = played.simulation.truth
+    expected = {one.required for one in played.scenario.expects if one.kind == "doubled_queue"}
     is_doubled = any(not one.is_harmless and truth.lasted_ms(one) > MINUTE for one in truth.doubled)
     assert is_doubled or True not in expected
     assert expected or not is_doubled
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if load_scenario(name).healthy])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_is_healthy_starves_only_for_as_long_as_clients_need_to_settle(name: str, seed: int) -> None:
-    truth = played(name, seed)[0].truth
-    assert all(one.is_harmless for one in truth)
-    assert all(one.is_harmless for one in truth.doubled)
-    assert max((truth.lasted_ms(one) for one in truth), default=0) <= LONGEST_HARMLESS_MS
+def test_what_is_healthy_starves_only_for_as_long_as_clients_need_to_settle(played: Played) -> None:
+    truth = played.simulation.truth
+    if played.scenario.healthy:
+        assert all(one.is_harmless for one in truth)
+        assert all(one.is_harmless for one in truth.doubled)
+    longest_ms = max((truth.lasted_ms(one) for one in truth if one.is_harmless), default=0)
+    assert longest_ms <= LONGEST_HARMLESS_MS
+
+
+@each_scenario
+def test_a_seed_gives_the_same_bytes_again_and_another_seed_others(name: str) -> None:
+    def bytes_of(seed: int) -> bytes:
+        return msgspec.json.encode(run(name, seed, MINUTE)[1])
+
+    assert bytes_of(7) == bytes_of(7)
+    assert bytes_of(7) != bytes_of(8)
 
 
 @each_scenario
@@ -108,7 +96,7 @@ def test_what_was_read_can_be_written_and_read_again(name: str) -> None:
 
 def test_the_causes_are_all_there() -> None:
     """Each cause of starvation that has a name is declared by a scenario."""
-    declared: set[str] = set().union(*(load_scenario(name).causes for name in NAMES))
+    declared: set[str] = set().union(*(load_scenario(name).causes for name in scenario_names()))
     assert declared == {
         "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route",
         "frozen_client", "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline",
@@ -119,7 +107,7 @@ def test_the_causes_are_all_there() -> None:
 def test_a_seed_shifts_what_happens_and_what_is_expected_alike() -> None:
     starts = set()
     for seed in range(5):
-        simulation = played("pull_stopped", seed)[0]
+        simulation, _ = run("pull_stopped", seed, 3 * MINUTE)
         (expected,) = (one for one in simulation.expected if one.kind == "starved_queue")
         starved = {one.start_ms for one in simulation.truth if one.cause == "pull_stopped"}
         assert starved == {expected.start_ms}

@@ -171,6 +171,38 @@ def test_a_lost_host_leaves_by_expiry_and_says_no_farewell() -> None:
             {"happenings": [{"at": 9, "until": 3, "action": "fail_broker", "broker_name": "broker-a"}]},
             "happenings.0: until = 3 is not after at = 9",
         ),
+        (
+            {"happenings": [{"at": 9, "until": 12, "action": "start", "consumer": "order-1"}]},
+            "happenings.0: action 'start' has no until",
+        ),
+        ({"happenings": [{"at": 1, "action": "set_perm", "topic": "orders"}]}, "action 'set_perm' needs perm"),
+        ({"happenings": [{"at": 1, "action": "scale_topic", "topic": "orders"}]}, "'scale_topic' needs queue_nums"),
+        (
+            {"happenings": [{"at": 1, "action": "disable_consume", "consumer_group": "nobody"}]},
+            "action 'disable_consume' at 1: consumer_group 'nobody' is not one of order-service",
+        ),
+        (
+            {"groups": [{"consumer_group": "g", "subscriptions": ["orders"], "strategy": "BEST", "consumers": []}]},
+            "groups.0.strategy: strategy 'BEST' is not one of AVG, AVG_BY_CIRCLE, CONFIG",
+        ),
+        (
+            {"groups": [{"consumer_group": "g", "consumers": [{"name": "a", "client_id": "a", "host": "h"}]}]},
+            "groups.0: consumer 'a' has neither subscriptions nor assigned_queues",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "starved_queue"}]},
+            "expects.0: kind 'starved_queue' needs cause: one of duplicate_client_id, member_not_subscribed",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "split_view", "from": 9, "until": 9}]},
+            "expects.0: until = 9 is not after from = 9",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "slave_read", "broker_name": "broker-c"}]},
+            "expected 'slave_read': broker_name 'broker-c' is not one of broker-a, broker-b",
+        ),
+        ({"expects": [{"kind": "split_view"}]}, "healthy = true, and yet a finding is required"),
+        ({"topics": [{"topic": "orders", "queue_nums": 1, "broker_names": ["b"]}]}, "broker_name 'b' is not one of"),
     ],
 )
 def test_a_wrong_scenario_is_one_sentence(change: dict[str, Any], sentence: str) -> None:

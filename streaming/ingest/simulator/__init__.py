@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from streaming.ingest.simulator.expectation import Expected
 from streaming.ingest.simulator.scenario import (
     Scenario,
     ScenarioError,
@@ -11,9 +12,11 @@ from streaming.ingest.simulator.scenario import (
     scenario_names,
 )
 from streaming.ingest.simulator.simulation import Simulation
-from streaming.ingest.simulator.truth import Starved, Truth
+from streaming.ingest.simulator.truth import Doubled, Starved, Truth
 
 __all__ = [
+    "Doubled",
+    "Expected",
     "Scenario",
     "ScenarioError",
     "Simulation",

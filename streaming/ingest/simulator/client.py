@@ -31,9 +31,7 @@ BEATS_ON_CONNECT_SINCE = (5, 2, 0)
 class Client:
     """A process that talks to every broker of its topics. `is_leaving`: it ended so that brokers hear of it."""
 
-    def __init__(
-        self, cluster: Cluster, of: parts.Consumer | parts.Producer, *, use_heartbeat_v2: bool = False
-    ) -> None:
+    def __init__(self, cluster: Cluster, of: parts.Consumer | parts.Producer) -> None:
         self.cluster = cluster
         self.world: World = cluster.world
         self.client_id = of.client_id
@@ -51,7 +49,7 @@ class Client:
         self.topics: set[str] = set()
         self.broker_ids: dict[str, tuple[int, ...]] = {}
         self._of = of
-        self._use_heartbeat_v2 = use_heartbeat_v2
+        self._use_heartbeat_v2 = isinstance(of, parts.Consumer) and of.use_heartbeat_v2
         self._knows_subscriptions: set[Node] = set()
 
     @property
@@ -130,7 +128,11 @@ class Client:
     def use_route(self, route: TopicRoute) -> None:
         """Work with this route from now on; brokers that no route names any more are forgotten."""
         self.routes[route.topic] = route
-        self.broker_ids = {name: ids for known in self.routes.values() for name, ids in known.broker_ids.items()}
+        broker_ids = {name: ids for known in self.routes.values() for name, ids in known.broker_ids.items()}
+        if broker_ids != self.broker_ids:
+            self.broker_ids = broker_ids
+            for consumer in self.consumers:
+                self.cluster.on_change(consumer.consumer_group)
 
     def master(self, broker_name: str) -> Node | None:
         """findBrokerAddressInPublish: the broker's master, if the client's routes list one."""
@@ -228,10 +230,8 @@ class Client:
             self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
 
     def _on_connected(self, node: Node, channel: Channel) -> None:
-        is_known = channel in node.told
-        if is_known or not self.is_live or not self.connections.has(node, channel):
-            return
-        if self.connections.reaches(node):
+        is_new = channel not in node.told and self.connections.has(node, channel)
+        if is_new and self.is_live and self.connections.reaches(node):
             self._beat_at(node)
             for consumer in self.consumers:
                 consumer.notify()

@@ -14,6 +14,7 @@ from streaming.ingest.simulator.world import Alarm, Process
 from udfs.model import MessageQueue
 from udfs.process_queue import ProcessQueue, rebalance_rules, update_process_queue_table
 from udfs.rebalance import do_rebalance, is_balanced, rebalance_by_topic, rebalance_postponed_ms, rebalance_wait_ms
+from udfs.slave_read import may_pull
 
 FOR_EVER_MS = 1 << 60
 
@@ -111,8 +112,10 @@ class Consumer:
             return False
         if self.is_orderly and not process_queue.locked:
             return False
-        node = self.client.cluster.brokers[mq.broker_name].serving_node()
-        return node is not None and self.client.connections.reaches(node)
+        node = self.client.find_node(mq.broker_name)
+        if node is None or not (self.of.assigned_queues or node.has_subscription(self.consumer_group, mq.topic)):
+            return False
+        return may_pull(node.broker_id, node.broker.slave_read_config.slave_read_enable)
 
     def shut_down(self) -> None:
         """Commit everything and give the locks back."""

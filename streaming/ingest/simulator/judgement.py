@@ -62,11 +62,11 @@ class Judgement:
         pullers: dict[MessageQueue, list[Consumer]] = {}
         for consumer in self._consumers:
             for mq in consumer.table:
-                if consumer.pulls(mq) and not self._is_refused(mq):
+                if consumer.pulls(mq) and not self._is_disabled(mq):
                     pullers.setdefault(mq, []).append(consumer)
         return pullers
 
-    def _is_refused(self, mq: MessageQueue) -> bool:
+    def _is_disabled(self, mq: MessageQueue) -> bool:
         return self._group.consumer_group in self._cluster.brokers[mq.broker_name].consume_disabled
 
     def _why_doubled(self, pullers: list[Consumer]) -> str:
@@ -74,6 +74,8 @@ class Judgement:
             return "duplicate_client_id"
         if len({puller.strategy for puller in pullers}) > 1:
             return "mixed_strategy"
+        if any(self._has_old_route(puller) for puller in pullers):
+            return "stale_route"
         return self._why_views_differ() or "rebalance"
 
     def _why_starved(self, topic: str, lost: Mapping[MessageQueue, bool]) -> Iterator[tuple[MessageQueue, str]]:
@@ -89,7 +91,7 @@ class Judgement:
         if not self._consumers:
             is_listed = any(not channel.client.is_leaving for channel in self._channels)
             return "frozen_client" if is_listed else "group_offline"
-        if self._is_refused(mq):
+        if self._is_disabled(mq):
             return "consume_disabled"
         if not is_readable:
             return "write_only_queue"
@@ -107,6 +109,9 @@ class Judgement:
                 return "split_view"
             if consumer.is_orderly and not process_queue.locked:
                 return self._why_unlocked(mq)
+            if any(mq.topic not in one.topics for one in self._consumers):
+                return "member_not_subscribed"  # whose heartbeats take the topic from the group's subscription
+            return "rebalance"  # it has not heard yet who serves, or the broker not yet what it subscribes
         return None
 
     def _why_unlocked(self, mq: MessageQueue) -> str:
@@ -138,18 +143,20 @@ class Judgement:
             return self._why_unlocked(mq)
         if mq.broker_name in owner.client.connections.cut:
             return "split_view"
+        if self._has_old_route(owner):
+            return "stale_route"
         return "mixed_strategy" if len(self._strategies) > 1 else None
 
     def _why_views_differ(self) -> str | None:
-        """Why clients of the group may have computed by different lists."""
+        """Why clients of the group may have computed by different lists of members."""
         if max(self._ids.values(), default=0) > 1:
             return "duplicate_client_id"
         if any(consumer.client.connections.cut for consumer in self._consumers):
             return "split_view"
-        if any(consumer.client.keeps_route and self._has_old_route(consumer) for consumer in self._consumers):
-            return "stale_route"
         return None
 
     def _has_old_route(self, consumer: Consumer) -> bool:
-        routes = consumer.client.routes
-        return any(routes.get(topic) is not self._cluster.name_server.route(topic) for topic in consumer.topics)
+        """Whether it asks the NameServer no more, and there is something new."""
+        client = consumer.client
+        news = (client.routes.get(topic) is not self._cluster.name_server.route(topic) for topic in consumer.topics)
+        return client.keeps_route and any(news)

@@ -155,6 +155,8 @@ class Node:
         yield self._world.env.timeout(self._world.random.randrange(SCAN_MS))
         while True:
             yield self._world.env.timeout(SCAN_MS)
+            if not self.is_up:
+                continue
             for consumer_group, expired in self.consumers.scan_not_active_channel(self._world.now_ms):
                 channel = cast(Channel, expired)
                 channel.is_open = False

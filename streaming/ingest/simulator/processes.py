@@ -37,7 +37,7 @@ class Processes:
         process = self._process_of[name]
         members = self._members[process]
         _, first = members[0]
-        client = self._clients[process] = Client(self._cluster, first, use_heartbeat_v2=first.use_heartbeat_v2)
+        client = self._clients[process] = Client(self._cluster, first)
         consumers = [Consumer(client, group, of) for group, of in members]
         client.start()
         for consumer in consumers:

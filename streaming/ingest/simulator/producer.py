@@ -40,11 +40,14 @@ class Producer:
             self.client.world.env.process(self._detects())
 
     def _sends(self) -> Process:
-        client, world, due_ms = self.client, self.client.world, float(self.client.world.now_ms)
+        client, env, random = self.client, self.client.world.env, self.client.world.random.random
+        due_ms = float(env.now)
         while client.is_running:
             for topic in self._of.topics:
-                due_ms = max(due_ms + self._period_ms * (0.5 + world.random.random()), world.env.now)
-                yield from client.sleep(max(1, int(due_ms) - world.env.now))
+                due_ms = max(due_ms + self._period_ms * (0.5 + random()), env.now)
+                yield env.timeout(max(1, int(due_ms) - env.now))
+                while client.is_frozen:
+                    yield client.thawed
                 route = self._find_publish_info(topic)
                 if route is not None:
                     yield from self._send_by_key(topic) if self._of.sends_by_key else self._send(topic)

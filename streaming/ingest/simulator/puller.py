@@ -63,7 +63,7 @@ class Puller:
             if node is None or not self._request(node, pull_offset):
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
                 continue
-            if not consumer.is_hung:
+            if consumed != pull_offset and not consumer.is_hung:
                 consumer.offsets.consumed(self._mq, consumed)
                 consumed = pull_offset
             if queue.max_offset <= pull_offset:
@@ -89,9 +89,9 @@ class Puller:
     def _find_node(self) -> Node | None:
         """PullAPIWrapper.pullKernelImpl: the suggested node, or who else is in the route; None: nobody answers."""
         client = self._consumer.client
-        if self._broker.is_whole and not client.connections.cut:
-            return self._broker.master
         broker_ids = client.broker_ids.get(self._mq.broker_name, ())
+        if self._broker.is_whole and not client.connections.cut and MASTER_ID in broker_ids:
+            return self._broker.master
         broker_id = recalculate_pull_from_which_node(self.suggested, broker_ids)
         if broker_id is None:
             return None
