@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -41,10 +42,21 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+@cache
 def imported_by(path: Path) -> set[str]:
     """Top-level names of everything a file imports, inside functions too."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,7 +90,7 @@ def test_nobody_imports_the_tests(path: Path) -> None:
 
 @each_file
 def test_every_exemption_carries_its_reason(path: Path) -> None:
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(text_of(path).splitlines(), 1):
         found = EXEMPTION.search(line)
         if found:
             assert re.match(r"\s*#\s*\S+", found["rest"]), f"{name_of(path)}:{number} gives no reason: {line.strip()}"
@@ -86,12 +98,12 @@ def test_every_exemption_carries_its_reason(path: Path) -> None:
 
 @each_file
 def test_no_file_is_over_300_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 300
+    assert len(text_of(path).splitlines()) <= 300
 
 
 @each_file
 def test_every_file_begins_with_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(tree_of(path))
 
 
 @each_file

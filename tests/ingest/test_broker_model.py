@@ -8,6 +8,8 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from tests.ingest.modelled import START, Run, between, healthy, of, pulled, run, seconds
 
+pytestmark = pytest.mark.replay
+
 
 def brokers_of(route: dict[str, Any]) -> dict[str, list[int]]:
     return {broker["broker_name"]: broker["broker_ids"] for broker in route["brokers"]}

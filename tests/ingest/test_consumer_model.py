@@ -24,6 +24,8 @@ from tests.ingest.modelled import (
 )
 from udfs.model import MessageQueue
 
+pytestmark = pytest.mark.replay
+
 
 def consumers(*changes: dict[str, Any]) -> list[dict[str, Any]]:
     """The healthy group's three members with changes."""

@@ -9,6 +9,8 @@ from schemas.events import SEND_LATENCIES
 from tests.ingest.modelled import Events, between, healthy, of, run, seconds
 from udfs.fault import FaultItem, is_available, update_fault_item
 
+pytestmark = pytest.mark.replay
+
 VERSIONS = ("4.7.1", "4.9.8", "5.1.0", "5.1.4", "5.3.3")
 
 

@@ -12,6 +12,8 @@ from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario
 from tests.ingest.modelled import EACH_SCENARIO_TWICE, MINUTE, SECOND, START, Played, mq_of, of, run
 from udfs.model import MessageQueue
 
+pytestmark = pytest.mark.replay
+
 each_scenario = pytest.mark.parametrize("name", scenario_names())
 
 LONGEST_HARMLESS_MS = 130 * SECOND

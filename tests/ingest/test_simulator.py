@@ -14,6 +14,8 @@ from streaming.ingest.simulator.play import play
 from tests.ingest.modelled import MINUTE, START, Run, between, healthy, of, pulled, run
 from udfs.model import MessageQueue
 
+pytestmark = pytest.mark.replay
+
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:

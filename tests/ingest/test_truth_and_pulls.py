@@ -12,6 +12,8 @@ from streaming.ingest.simulator import Scenario
 from streaming.ingest.simulator.truth import Span
 from tests.ingest.modelled import EACH_SCENARIO_TWICE, SECOND, START, Events, Played, of
 
+pytestmark = pytest.mark.replay
+
 Queue = tuple[str, str, str, int]
 """Consumer group, topic, broker, queue_id."""
 
