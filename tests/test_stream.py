@@ -199,10 +199,11 @@ def test_the_command_line_simulates_runs_and_prints_alerts(tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
         transitions = json.loads(balancewatch(settings, "alerts", "--format", "json").stdout)
         current = json.loads(balancewatch(settings, "alerts", "--format", "json", "--current").stdout)
-    assert [row["state"] for row in transitions].count("FIRING") == 2
-    assert {row["kind"]: row["state"] for row in current} == {
-        "duplicate_client_id": "RESOLVED",
-        "starved_queue": "RESOLVED",
+    assert [row["state"] for row in transitions].count("FIRING") == 3
+    assert {row["kind"]: (row["state"], bool(row["suppressed_by"])) for row in current} == {
+        "duplicate_client_id": ("RESOLVED", False),
+        "starved_queue": ("RESOLVED", True),
+        "doubled_queue": ("RESOLVED", True),
     }
     duplicate = next(row for row in transitions if row["kind"] == "duplicate_client_id")
     views = duplicate["evidence"]["views"]
