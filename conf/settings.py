@@ -74,6 +74,10 @@ class Rules(_Section):
     heartbeat_late_ms: Milliseconds
     allocate_message_queue_strategy: Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
     fault_item_idle_ms: Milliseconds
+    broker_isolated_share: Annotated[float, Field(gt=0, le=1)]
+    broker_isolated_hold_ms: Milliseconds
+    broker_isolated_clear_ms: Milliseconds
+    broker_evicted_ms: Milliseconds
     offset_regression_messages: Annotated[int, Field(ge=1)]
 
 

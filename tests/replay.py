@@ -12,10 +12,11 @@ import pyarrow as pa
 from streaming.queries.assignments import TOPICS, pack_batch
 from streaming.queries.chunk import Chunk
 from streaming.queries.fault_items import TOPICS as FAULT_TOPICS
-from streaming.queries.fault_items import Combiner, advance_board
+from streaming.queries.fault_items import Combiner, advance_board, advance_fleet
 from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
 from udfs.broker_board import Board
+from udfs.fleet import Fleet
 from udfs.rules import Rules
 
 SHARDS = 2
@@ -71,6 +72,7 @@ class Stream:
         self._rules = rules or Rules()
         self._stores = [DictShardStore() for _ in range(SHARDS)]
         self._boards: dict[tuple[str, str], Board] = {}
+        self._fleets: dict[str, Fleet] = {}
         self._offsets: dict[str, int] = {}
 
     def feed(self, events: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
@@ -90,10 +92,15 @@ class Stream:
         combiner = Combiner()
         combiner.add(pa.RecordBatch.from_pylist(sends))
         for (cluster, broker_name), pack in combiner.packs():
-            key = (cluster, broker_name)
-            if key in self._boards or pack.attempts:
-                board = self._boards.setdefault(key, Board())
-                _add(rows, advance_board(board, [pack], cluster, broker_name, idle_ms=1_800_000, may_be_cut=False))
+            if cluster is None:
+                continue  # bad messages
+            if broker_name is None:
+                fleet = self._fleets.setdefault(cluster, Fleet())
+                _add(rows, advance_fleet(fleet, [pack], cluster, self._rules, 0))
+            elif (cluster, broker_name) in self._boards or pack.attempts:
+                board = self._boards.setdefault((cluster, broker_name), Board())
+                idle_ms = self._rules.fault_item_idle_ms
+                _add(rows, advance_board(board, [pack], cluster, broker_name, idle_ms=idle_ms, may_be_cut=False))
 
     def _messages(self, events: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
         messages = []

@@ -2,12 +2,20 @@
 
 Consecutive attempts during which the broker stays available, or stays unavailable, become one step; applying the
 steps moves a FaultItem through the same states at the same times as applying every attempt (a property holds it).
+No slow run crosses a multiple of MOMENT_MS, and no quick one a silence of QUIET_MS: what a FaultItem was at those
+moments, and who had sent by then, is known from the steps however a log was cut.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from udfs.fault import FaultRules, compute_not_available_duration, rules_of
 from udfs.version import parse_client_version
+
+MOMENT_MS = 5_000
+"""The fleet is judged at the multiples of this, in event time."""
+
+QUIET_MS = 30_000
+"""A quick run ends when the next attempt is this much later: inside one, somebody has sent this lately at any time."""
 
 
 @dataclass(slots=True)
@@ -35,6 +43,22 @@ class Attempts:
     client_id: str
     client_version: str
     steps: list[Step] = field(default_factory=list)
+
+    def join(self, later: "Attempts") -> None:
+        """Take in the steps of a later batch; quick runs that belong together become one."""
+        self.client_version = later.client_version
+        for step in later.steps:
+            last = self.steps[-1] if self.steps else None
+            is_one_run = last is not None and not (last.is_slow or step.is_slow)
+            if last is not None and is_one_run and 0 <= step.from_ms - last.to_ms < QUIET_MS:
+                self.steps[-1] = replace(last, to_ms=step.to_ms, latency_ms=step.latency_ms)
+            else:
+                self.steps.append(step)
+
+
+def next_moment_ms(time_ms: int) -> int:
+    """The first moment that knows what happened at `time_ms`."""
+    return -(-time_ms // MOMENT_MS) * MOMENT_MS
 
 
 class AttemptsBuilder:
@@ -64,7 +88,7 @@ class AttemptsBuilder:
 
     def _add_quick(self, time_ms: int, latency_ms: int) -> None:
         last = self.last_quick
-        if last is None:
+        if last is None or time_ms - last.to_ms >= QUIET_MS:
             last = Step(False, time_ms, time_ms, latency_ms, latency_ms, False, True, 0, 0)
             self.last_quick = last
             self.attempts.steps.append(last)
@@ -77,7 +101,15 @@ class AttemptsBuilder:
         start_ms = time_ms + duration_ms if duration_ms or not self._rules.only_extends else 0
         steps = self.attempts.steps
         last = steps[-1] if steps and self.last_quick is None else None
-        if last is not None and last.reachable and reachable and last.to_ms <= time_ms < last.start_ms and duration_ms:
+        if (
+            last is not None
+            and last.reachable
+            and reachable
+            and last.isolation == isolation
+            and last.to_ms <= time_ms < last.start_ms
+            and duration_ms
+            and next_moment_ms(time_ms) == next_moment_ms(last.to_ms)
+        ):
             last.to_ms, last.latency_ms = time_ms, latency_ms
             last.start_ms = max(last.start_ms, start_ms) if self._rules.only_extends else start_ms
             return

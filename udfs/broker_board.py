@@ -9,24 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from udfs.attempts import Attempts, Step
-from udfs.fault import rules_of
-from udfs.version import parse_client_version
+from udfs.item import Item, Turn
 
 EVICTION_MS = 60_000
 """How often idle items are looked for."""
 
-
-@dataclass
-class Item:
-    """One producer's FaultItem. `seen_ms` is its newest attempt."""
-
-    client_version: str
-    current_latency_ms: int
-    isolation: bool
-    start_timestamp_ms: int
-    reachable: bool
-    is_available: bool
-    seen_ms: int
+LOST_MS = 86_400_000
+"""A 5.1.4 producer's item that never comes back by itself is kept this long without an attempt: it may be cured yet."""
 
 
 @dataclass(frozen=True)
@@ -71,24 +60,20 @@ class Board:
             ),
             key=lambda entry: entry[:3],
         )
-        turn = _Turn(self)
+        turns = _Turns(self)
         newest_ms = now_ms or 0
         for from_ms, client_id, _, step, client_version in ordered:
-            turn.expire(from_ms)
-            turn.apply(client_id, client_version, step)
+            turns.expire(from_ms)
+            turns.apply(client_id, client_version, step)
             newest_ms = max(newest_ms, step.to_ms)
-        turn.expire(newest_ms)
+        turns.expire(newest_ms)
         if newest_ms >= self.evicted_ms + EVICTION_MS:
             self.evicted_ms = newest_ms
-            self.items = {
-                client_id: item
-                for client_id, item in self.items.items()
-                if not item.is_available or item.seen_ms + idle_ms > newest_ms
-            }
-        return turn.flips, turn.health
+            turns.evict(newest_ms, idle_ms)
+        return turns.flips, turns.health
 
 
-class _Turn:
+class _Turns:
     """One advance of a board: a heap of the items that wait for their time."""
 
     def __init__(self, board: Board) -> None:
@@ -111,50 +96,53 @@ class _Turn:
                 continue
             if item.start_timestamp_ms > start_ms:
                 heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
-            elif item.reachable:
-                self._flip(client_id, item, True, start_ms)
+            elif turn := item.expire(start_ms):
+                self._tell(client_id, item, turn)
             else:
                 held.append((start_ms, client_id))
         for entry in held:
             heapq.heappush(self._waiting, entry)
 
     def apply(self, client_id: str, client_version: str, step: Step) -> None:
-        rules = rules_of(parse_client_version(client_version))
         item = self._items.get(client_id)
         if item is None:
-            item = self._items[client_id] = Item(client_version, step.latency_ms, False, 0, True, True, step.from_ms)
-        elif step.to_ms < item.seen_ms and not rules.only_extends:
-            return  # older than what already overwrote it
-        item.client_version, item.seen_ms = client_version, max(item.seen_ms, step.to_ms)
-        item.reachable = step.reachable
-        if step.is_slow:
-            self._apply_slow(client_id, item, step, rules.only_extends)
-        elif not rules.only_extends or item.start_timestamp_ms <= step.from_ms:
-            if not item.is_available:
-                self._flip(client_id, item, True, step.from_ms, step.first_latency_ms)
-            if not rules.only_extends:
-                item.start_timestamp_ms = step.to_ms
-        item.current_latency_ms = step.latency_ms
+            item = self._items[client_id] = Item.of(client_version, step, step.from_ms)
+        turn = item.apply(client_version, step)
+        if turn is not None:
+            self._tell(client_id, item, turn)
+        if not item.is_available:
+            heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
 
-    def _apply_slow(self, client_id: str, item: Item, step: Step, only_extends: bool) -> None:
-        known_ms = item.start_timestamp_ms if only_extends else 0
-        if item.is_available and (max(known_ms, step.first_start_ms) > step.from_ms or not step.reachable):
-            item.isolation, item.start_timestamp_ms = step.isolation, max(known_ms, step.first_start_ms)
-            self._flip(client_id, item, False, step.from_ms, step.first_latency_ms)
-        item.isolation = step.isolation
-        item.start_timestamp_ms = max(known_ms, step.start_ms)
-        heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
+    def evict(self, now_ms: int, idle_ms: int) -> None:
+        """Forget what nobody has sent to for long. It turns nothing: what became of the producer is not known."""
+        idle = [
+            client_id
+            for client_id, item in self._items.items()
+            if item.seen_ms + (idle_ms if item.is_available else LOST_MS) <= now_ms
+            and (item.is_available or not item.reachable)
+        ]
+        lost = sum(not self._items.pop(client_id).is_available for client_id in idle)
+        if lost:
+            self._unavailable -= lost
+            self._tell_health(now_ms)
 
-    def _flip(self, client_id: str, item: Item, available: bool, at_ms: int, latency_ms: int | None = None) -> None:
-        item.is_available = available
-        if available:
-            item.isolation = False
-        self._unavailable += -1 if available else 1
-        latency_ms = item.current_latency_ms if latency_ms is None else latency_ms
+    def _tell(self, client_id: str, item: Item, turn: Turn) -> None:
+        self._unavailable += -1 if turn.available else 1
         self.flips.append(
-            Flip(client_id, item.client_version, latency_ms, item.isolation, item.start_timestamp_ms, available, at_ms)
+            Flip(
+                client_id,
+                item.client_version,
+                turn.current_latency_ms,
+                turn.isolation,
+                turn.start_timestamp_ms,
+                turn.available,
+                turn.changed_at_ms,
+            )
         )
-        until = [other.start_timestamp_ms for other in self._items.values() if not other.is_available]
+        self._tell_health(turn.changed_at_ms)
+
+    def _tell_health(self, at_ms: int) -> None:
+        until = [item.start_timestamp_ms for item in self._items.values() if not item.is_available]
         health = Health(self._unavailable, len(self._items), max(until, default=None), at_ms)
         if self.health and self.health[-1].changed_at_ms == at_ms:
             self.health.pop()

@@ -22,4 +22,8 @@ class Rules:
     heartbeat_late_ms: int = 70_000
     allocate_message_queue_strategy: str = "AVG"
     fault_item_idle_ms: int = 1_800_000
+    broker_isolated_share: float = 0.5
+    broker_isolated_hold_ms: int = 30_000
+    broker_isolated_clear_ms: int = 60_000
+    broker_evicted_ms: int = 60_000
     offset_regression_messages: int = 1_000

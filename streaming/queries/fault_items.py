@@ -3,67 +3,48 @@
     Kafka ─► combine (mapInArrow: check, run-length a producer and broker) ─► one broker a key (transformWithState)
           ─► rows ─► Delta
 
-A batch costs brokers times producers after the combine, not sends. Clock events go to the brokers they speak for.
+A batch costs brokers times producers after the combine, not sends. Clock events go to the brokers they speak for. Each
+cluster has a key of its own too, where its producers are judged together and alerts begin and end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from conf.settings import Settings
-from schemas.contract import MAX_AHEAD_MS, MAX_BYTES
-from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.queries.chunk import Reject
+from streaming.queries.chunk import safe_time_ms
+from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
 from streaming.queries.rows import OUTPUT, Rows, pack_rows
-from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.shard_rows import alert_row, quarantine_row
 from streaming.queries.source import read_messages
-from udfs.attempts import Attempts, AttemptsBuilder
 from udfs.broker_board import Board, Flip, Health
+from udfs.broker_findings import judge_fleet
+from udfs.fleet import Fleet
+from udfs.rules import Rules
+
+__all__ = ["NAME", "REJECTS", "TOPICS", "Combiner", "Pack", "advance_board", "advance_fleet", "start_dataframe"]
 
 NAME = "fault_items"
 TOPICS = (SEND_LATENCIES, CLOCKS)
 
-COMBINED = T.StructType(
-    [
-        T.StructField("cluster", T.StringType()),
-        T.StructField("broker_name", T.StringType()),
-        T.StructField("pack", T.BinaryType()),
-    ]
-)
-
 CUT_SKEW_MS = 60_000
 
-REJECTS = ("", "")
-"""The key bad messages ride under; no event can have it, for its state is never touched."""
-
-
-class Pack(msgspec.Struct, array_like=True, gc=False):
-    """What one Arrow batch holds for one broker: its producers' attempts, its newest tick, or bad messages."""
-
-    attempts: list[Attempts] = []
-    tick_ms: int | None = None
-    rejects: list[tuple[str, int, Reject]] = []
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Pack).decode
-_encode_board = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 _decode_board = msgspec.json.Decoder(Board).decode
+_decode_fleet = msgspec.json.Decoder(Fleet).decode
 
 
 def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The streaming DataFrame: one row a table and broker (rows.OUTPUT)."""
+    """The streaming DataFrame: one row a table and key (rows.OUTPUT)."""
     combined = read_messages(spark, settings, TOPICS).mapInArrow(combine, COMBINED)
     return combined.groupBy("cluster", "broker_name").transformWithState(
         statefulProcessor=FaultItemsProcessor(
-            settings.rules.fault_item_idle_ms, may_be_cut=settings.queries.max_offsets_per_trigger > 0
+            Rules(**settings.rules.model_dump()), settings.queries.max_offsets_per_trigger
         ),
         outputStructType=OUTPUT,
         outputMode="Update",
@@ -71,132 +52,43 @@ def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
     )
 
 
-def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function for mapInArrow: messages in, one pack a broker and Kafka partition out."""
-    combiner = Combiner()
-    for batch in batches:
-        combiner.add(batch)
-    keys, packs = zip(*combiner.packs(), strict=True) if combiner.has_packs() else ((), ())
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array([cluster for cluster, _ in keys], pa.string()),
-            pa.array([broker_name for _, broker_name in keys], pa.string()),
-            pa.array([_encode(pack) for pack in packs], pa.binary()),
-        ],
-        names=COMBINED.names,
-    )
-
-
-class Combiner:
-    """Run-lengths a Kafka partition's part of a batch, by broker and producer."""
-
-    def __init__(self) -> None:
-        self._builders: dict[tuple[str, str, str, str], AttemptsBuilder] = {}
-        self._ticks: dict[tuple[str, str], int] = {}
-        self._rejects: list[tuple[str, int, Reject]] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take in an Arrow batch of one topic and partition, or of several."""
-        topics, longest = batch.column("topic"), pc.max(pc.binary_length(batch.column("value"))).as_py()
-        if pc.all(pc.equal(topics, SEND_LATENCIES)).as_py() and (longest or 0) <= MAX_BYTES:
-            self._add_send_latencies(batch)
-        else:
-            for index, topic in enumerate(topics.to_pylist()):
-                self._add_one(topic, batch, index)
-
-    def _add_send_latencies(self, batch: pa.RecordBatch) -> None:
-        """The hot path: a million times a million. Anything but a good event takes `_add_one`."""
-        read, builders = LISTED_DECODERS[SEND_LATENCIES].decode, self._builders
-        latest_ms = pc.min(batch.column("ingest_time_ms")).as_py() + MAX_AHEAD_MS
-        for index, value in enumerate(batch.column("value").to_pylist()):
-            try:
-                event = read(value)
-            except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
-                self._add_one(SEND_LATENCIES, batch, index)
-                continue
-            time_ms = event.event_time_ms
-            if time_ms > latest_ms:
-                self._add_one(SEND_LATENCIES, batch, index)
-                continue
-            key = (event.cluster, event.broker_name, event.client_id, event.client_version)
-            builder = builders.get(key)
-            if builder is None:
-                builder = builders[key] = AttemptsBuilder(event.client_id, event.client_version)
-            quick, latency_ms = builder.last_quick, event.latency_ms
-            if (
-                quick is not None
-                and latency_ms < builder.quick_below_ms
-                and event.isolation is False
-                and event.reachable is not False
-                and time_ms >= quick.to_ms
-            ):
-                quick.to_ms, quick.latency_ms = time_ms, latency_ms
-            else:
-                builder.add(time_ms, latency_ms, event.isolation, event.reachable is not False)
-
-    def _add_one(self, topic: str, batch: pa.RecordBatch, index: int) -> None:
-        partition, offset, ingest_time_ms, value = (
-            batch.column(name)[index].as_py() for name in ("partition", "offset", "ingest_time_ms", "value")
-        )
-        event, reasons = decode(topic, value, ingest_time_ms)
-        if reasons and topic == CLOCKS:
-            return  # the assignments query reads the same message, and keeps it
-        if reasons:
-            self._rejects.append((topic, partition, Reject(offset, ingest_time_ms, value, reasons)))
-        elif topic == CLOCKS:
-            for broker_name in event.brokers_asked:
-                place = (event.cluster, broker_name)
-                self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
-        else:
-            key = (event.cluster, event.broker_name, event.client_id, event.client_version)
-            builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
-            builder.add(event.event_time_ms, event.latency_ms, event.isolation, event.reachable is not False)
-
-    def has_packs(self) -> bool:
-        return bool(self._builders or self._ticks or self._rejects)
-
-    def packs(self) -> Iterator[tuple[tuple[str, str], Pack]]:
-        """Each broker's pack, and one of the bad messages."""
-        by_broker: dict[tuple[str, str], Pack] = {}
-        for (cluster, broker_name, _, _), builder in self._builders.items():
-            by_broker.setdefault((cluster, broker_name), Pack()).attempts.append(builder.attempts)
-        for place, tick_ms in self._ticks.items():
-            by_broker.setdefault(place, Pack()).tick_ms = tick_ms
-        yield from by_broker.items()
-        if self._rejects:
-            yield REJECTS, Pack(rejects=self._rejects)
-
-
 class FaultItemsProcessor(StatefulProcessor):
-    """Carries packs to a broker's Board and its flips out; one read and one write of state a broker and batch."""
+    """Carries packs to a broker's Board or a cluster's Fleet, and rows out: one read and one write of state a key."""
 
-    def __init__(self, idle_ms: int, may_be_cut: bool) -> None:
-        self._idle_ms, self._may_be_cut = idle_ms, may_be_cut
+    def __init__(self, rules: Rules, limit: int) -> None:
+        self._rules, self._limit = rules, limit
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._board = handle.getValueState("board", T.StructType([T.StructField("json", T.StringType())]))
+        self._state = handle.getValueState("board", T.StructType([T.StructField("json", T.StringType())]))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
-        packs = [_decode(row.pack) for row in rows]
+        packs = [decode_pack(row.pack) for row in rows]
         if tuple(key) == REJECTS:
             rejects = (quarantine_row(*reject) for pack in packs for reject in pack.rejects)
             yield from pack_rows({"quarantine": list(rejects)})
             return
-        value = self._board.get()
-        if value is None and not any(pack.attempts for pack in packs):
-            return  # a tick for a broker nobody has sent to
-        board = _decode_board(value[0]) if value else Board()
-        yield from pack_rows(
-            advance_board(board, packs, key[0], key[1], idle_ms=self._idle_ms, may_be_cut=self._may_be_cut)
-        )
-        self._board.update((_encode_board(board).decode(),))
+        cluster, broker_name = key
+        value = self._state.get()
+        if value is None and not any(pack.attempts or pack.fleet for pack in packs):
+            return  # a tick for what nobody has sent to
+        state: Board | Fleet
+        if broker_name is None:
+            state = _decode_fleet(value[0]) if value else Fleet()
+            yield from pack_rows(advance_fleet(state, packs, cluster, self._rules, self._limit))
+        else:
+            state = _decode_board(value[0]) if value else Board()
+            idle_ms, may_be_cut = self._rules.fault_item_idle_ms, self._limit > 0
+            yield from pack_rows(
+                advance_board(state, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut)
+            )
+        self._state.update((_encode(state).decode(),))
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 def advance_board(
-    board: Board, packs: list[Pack], cluster: str, broker_name: str, *, idle_ms: int, may_be_cut: bool
+    board: Board, packs: Sequence[Pack], cluster: str, broker_name: str, *, idle_ms: int, may_be_cut: bool
 ) -> Rows:
     """Rows of one broker's batch. With `may_be_cut` a tick far ahead of the attempts beside it is left alone.
 
@@ -213,6 +105,26 @@ def advance_board(
         "fault_items": [place | _fault_item_row(flip) for flip in flips],
         "broker_health": [place | _broker_health_row(row) for row in health],
     }
+
+
+def advance_fleet(fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rules, limit: int) -> Rows:
+    """Alert rows of one cluster's batch. `limit` is maxOffsetsPerTrigger, 0 for none.
+
+    A batch that reached the limit was cut: its ticks count only as far as all its partitions were read.
+    """
+    for pack in packs:
+        for broker_name, producers in pack.fleet.items():
+            for attempts in producers:
+                fleet.add(broker_name, attempts)
+        fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
+    safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit)
+    to_ms = fleet.tick_ms if safe_ms is None else min(fleet.tick_ms, safe_ms.get(cluster, fleet.tick_ms))
+    transitions = [
+        transition
+        for _ in fleet.moments(to_ms, rules.fault_item_idle_ms)
+        for transition in judge_fleet(fleet, cluster, rules)
+    ]
+    return {"alerts": [alert_row(transition) for transition in transitions]}
 
 
 def _fault_item_row(flip: Flip) -> dict[str, Any]:

@@ -1,14 +1,25 @@
 """The fault_items query without Spark: messages combined, packed, and worked through by a broker's board."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pytest
+from pyspark.sql import Row
 
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.queries.fault_items import REJECTS, Combiner, Pack, advance_board
+from streaming.queries.combiner import REJECTS, Combiner, Key, Pack
+from streaming.queries.combiner import combine as combine_arrow
+from streaming.queries.fault_items import FaultItemsProcessor, advance_board
+from streaming.queries.rows import Rows, unpack_rows
+from tests.queries.logs import cut_as_spark_does
+from tests.replay import cut
 from udfs.broker_board import Board
+from udfs.rules import Rules
 
 START_MS = 1_750_000_000_000
 IDLE_MS = 1_800_000
@@ -33,7 +44,7 @@ def message(topic: str, offset: int, value: bytes | None) -> dict[str, Any]:
     return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": START_MS, "value": value}
 
 
-def combine(messages: list[dict[str, Any]]) -> dict[tuple[str, str], Pack]:
+def combine(messages: list[dict[str, Any]]) -> dict[Key, Pack]:
     combiner = Combiner()
     combiner.add(pa.RecordBatch.from_pylist(messages))
     return dict(combiner.packs())
@@ -41,8 +52,21 @@ def combine(messages: list[dict[str, Any]]) -> dict[tuple[str, str], Pack]:
 
 def test_sends_become_one_pack_a_broker() -> None:
     packs = combine([send(i, broker_name=f"broker-{i % 2}", client_id=f"p{i % 3}") for i in range(600)])
-    assert sorted(packs) == [("c", "broker-0"), ("c", "broker-1")]
+    assert set(packs) == {("c", "broker-0"), ("c", "broker-1"), ("c", None)}
     assert [len(of.steps) for of in packs["c", "broker-0"].attempts] == [1, 1, 1]
+
+
+def test_a_cluster_gets_all_its_brokers_attempts_and_hears_how_far_they_were_read() -> None:
+    messages = [send(i, broker_name=f"broker-{i % 2}") for i in range(4)]
+    messages[3]["partition"] = 1
+    pack = combine([*messages, message(SEND_LATENCIES, 4, b"not json")])["c", None]
+    assert not pack.attempts
+    assert {broker: [of.client_id for of in attempts] for broker, attempts in pack.fleet.items()} == {
+        "broker-0": ["p"],
+        "broker-1": ["p"],
+    }
+    assert [(chunk.partition, chunk.first_offset, chunk.last_offset) for chunk in pack.read] == [(0, 0, 4), (1, 3, 3)]
+    assert [chunk.newest_ms for chunk in pack.read] == [{"c": START_MS + 3}] * 2
 
 
 def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
@@ -85,6 +109,7 @@ def test_a_clock_event_ticks_the_brokers_it_asked_and_a_bad_one_is_left_to_the_o
     assert {place: pack.tick_ms for place, pack in packs.items()} == {
         ("c", "broker-a"): START_MS,
         ("c", "broker-b"): START_MS,
+        ("c", None): START_MS,
     }
 
 
@@ -107,9 +132,11 @@ def test_a_modelled_slow_broker_is_avoided_by_its_producers_alone() -> None:
         if topic in (SEND_LATENCIES, CLOCKS)
     ]
     rows: dict[str, list[dict[str, Any]]] = {"fault_items": [], "broker_health": []}
-    for place, pack in combine(messages).items():
-        for table, of_table in advance_board(Board(), [pack], *place, idle_ms=IDLE_MS, may_be_cut=False).items():
-            rows[table] += of_table
+    for (cluster, broker_name), pack in combine(messages).items():
+        if broker_name is not None:
+            advanced = advance_board(Board(), [pack], cluster, broker_name, idle_ms=IDLE_MS, may_be_cut=False)
+            for table, of_table in advanced.items():
+                rows[table] += of_table
     assert {row["broker_name"] for row in rows["fault_items"]} == {"broker-b"}
     newest = {row["client_id"]: row["available"] for row in rows["fault_items"]}
     assert newest
@@ -117,3 +144,103 @@ def test_a_modelled_slow_broker_is_avoided_by_its_producers_alone() -> None:
     health = [row for row in rows["broker_health"] if row["broker_name"] == "broker-b"]
     assert max(row["unavailable_producers"] for row in health) == health[-1]["producers"]
     assert health[-1]["unavailable_producers"] == 0
+
+
+@cache
+def log_of(scenario: str, minutes: int) -> tuple[dict[str, Any], ...]:
+    """What the query reads of a scenario's run."""
+    events = Simulation(load_scenario(scenario), 1, START_MS).events(minutes * 60_000)
+    offsets: dict[str, int] = defaultdict(int)
+    messages = []
+    for topic, event in events:
+        if topic in (SEND_LATENCIES, CLOCKS):
+            one = message(topic, offsets[topic], msgspec.json.encode(event))
+            messages.append(one | {"ingest_time_ms": event["event_time_ms"]})
+            offsets[topic] += 1
+    return tuple(messages)
+
+
+class Values:
+    """A key's ValueState, as the processor sees it."""
+
+    def __init__(self) -> None:
+        self.value: tuple[str] | None = None
+
+    def getValueState(self, _name: str, _schema: Any) -> "Values":  # noqa: N802  # Spark's name
+        return self
+
+    def get(self) -> tuple[str] | None:
+        return self.value
+
+    def update(self, value: tuple[str]) -> None:
+        self.value = value
+
+
+def stream(batches: Iterable[Sequence[dict[str, Any]]], limit: int = 0) -> Rows:
+    """All rows of a log, batch by batch as the query runs it: a task a partition, then a processor a key."""
+    states: dict[Key, Values] = defaultdict(Values)
+    rows: Rows = defaultdict(list)
+    for batch in batches:
+        tasks: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        for one in batch:
+            tasks[one["topic"], one["partition"]].append(one)
+        packs: dict[Key, list[Row]] = defaultdict(list)
+        for of_task in tasks.values():
+            for combined in combine_arrow(iter([pa.RecordBatch.from_pylist(of_task)])):
+                for row in combined.to_pylist():
+                    packs[row["cluster"], row["broker_name"]].append(Row(**row))
+        for key, of_key in packs.items():
+            processor = FaultItemsProcessor(Rules(), limit)
+            processor.init(states[key])  # type: ignore[arg-type]  # as much of a handle as it uses
+            for out in processor.handleInputRows(key, iter(of_key), None):  # type: ignore[arg-type]  # no timers
+                table = pa.table({"table": [out.table], "rows": [out.rows]})
+                for name, of_table in unpack_rows(table).items():
+                    rows[name] += of_table
+    return rows
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("scenario", ["slow_broker", "evicted_broker", "all_brokers_slow"])
+def test_a_log_gives_the_same_alert_rows_however_it_is_cut(scenario: str) -> None:
+    """In 1, 7 and 50 batches; and as maxOffsetsPerTrigger cuts it, at another time in each partition."""
+    log = log_of(scenario, 15)
+    whole = stream([log])["alerts"]
+    assert whole
+    for batches in (7, 50):
+        assert stream(cut(log, batches))["alerts"] == whole
+    for limit in (40, 900):
+        assert stream(cut_as_spark_does(log, limit), limit)["alerts"] == whole
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize(
+    ("scenario", "kinds"),
+    [
+        ("healthy", set()),
+        ("slow_broker", {"broker_isolated"}),
+        ("flapping_broker", {"broker_isolated"}),
+        ("evicted_broker", {"broker_evicted"}),
+        ("all_brokers_slow", {"broker_isolated", "no_available_broker"}),
+    ],
+)
+def test_a_modelled_cluster_gives_the_alerts_it_should(scenario: str, kinds: set[str]) -> None:
+    alerts = stream([log_of(scenario, 15)])["alerts"]
+    assert {row["kind"] for row in alerts} == kinds
+    for row in alerts:
+        assert row["cluster"] == "modelled"
+        assert row["consumer_group"] is None
+        assert row["broker_name"]
+        assert row["summary"]
+        assert row["advice"]
+        assert msgspec.json.decode(row["evidence"])
+
+
+def test_bad_messages_reach_quarantine_and_touch_no_state() -> None:
+    rows = stream([[message(SEND_LATENCIES, 0, b"not json"), send(1)]])
+    assert [(row["offset"], row["reasons"]) for row in rows["quarantine"]] == [(0, ["not_json"])]
+
+
+def test_a_name_may_be_empty_and_is_nobody_elses_key() -> None:
+    rows = stream([[send(0, cluster="", broker_name="", latency_ms=600), message(SEND_LATENCIES, 1, None)]])
+    assert [(row["cluster"], row["broker_name"]) for row in rows["fault_items"]] == [("", "")]
+    assert len(rows["quarantine"]) == 1

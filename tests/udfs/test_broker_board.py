@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.attempts import Attempts, AttemptsBuilder
-from udfs.broker_board import Board, Flip
+from udfs.broker_board import Board, Flip, Health
 from udfs.fault import FaultItem, is_available, update_fault_item
 from udfs.version import parse_client_version
 
@@ -157,6 +157,41 @@ def test_a_producer_that_stopped_sending_is_forgotten_once_its_item_is_available
     board.advance([steps_of([Attempt(1_000, 3)], "5.5.0", "gone")], None, IDLE_MS)
     board.advance([steps_of([Attempt(2_000_000, 3)], "5.5.0", "here")], None, IDLE_MS)
     assert sorted(board.items) == ["here"]
+
+
+def test_a_producer_that_never_comes_back_by_itself_is_forgotten_after_a_day_of_silence() -> None:
+    board = Board()
+    board.advance([steps_of([Attempt(10_000, 3, True, False)], "5.1.4")], 80_000_000, IDLE_MS)
+    assert set(board.items) == {"p"}
+    flips, (health,) = board.advance([], 86_410_000, IDLE_MS)
+    assert not board.items
+    assert not flips
+    assert health == Health(0, 0, None, 86_410_000)
+
+
+def test_a_slow_run_ends_at_every_fifth_second_and_a_quick_one_after_half_a_minute_of_silence() -> None:
+    """What holds at those moments is then known from the steps, however a log is cut."""
+    slow = [Attempt(ms, 600) for ms in range(12_000, 26_000, 500)]
+    assert [(step.from_ms, step.to_ms) for step in steps_of(slow, "4.9.8").steps] == [
+        (12_000, 15_000),
+        (15_500, 20_000),
+        (20_500, 25_000),
+        (25_500, 25_500),
+    ]
+    quick = [Attempt(ms, 3) for ms in (0, 29_999, 59_998, 89_998)]
+    assert [(step.from_ms, step.to_ms) for step in steps_of(quick, "4.9.8").steps] == [(0, 59_998), (89_998, 89_998)]
+
+
+@given(attempts_in_order, st.sampled_from(VERSIONS), st.lists(st.integers(0, 25), max_size=4))
+def test_joined_batches_move_a_board_as_the_whole_log_does(
+    attempts: list[Attempt], version: str, cuts: list[int]
+) -> None:
+    edges = [0, *sorted(cuts), len(attempts)]
+    parts = [steps_of(attempts[start:end], version) for start, end in itertools.pairwise(edges)]
+    for part in parts[1:]:
+        parts[0].join(part)
+    flips, _ = Board().advance(parts[:1], 2_000_000, IDLE_MS)
+    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
 
 
 def test_5_1_4_never_comes_back_to_an_unreachable_broker_until_it_is_reachable() -> None:

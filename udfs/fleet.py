@@ -1,0 +1,175 @@
+"""A cluster's producers together: who sends to which broker, and who shuts which broker out.
+
+Steps wait, packed, until a tick of the clock covers them, and are then applied in the order of time; the fleet is
+judged at every fifth second of event time that a tick has passed. So a log gives the same findings whether it comes
+in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from udfs.alert import Incident
+from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
+from udfs.item import Item
+
+SHORT_MS = 10_000
+"""An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
+
+FORGET_MS = 60_000
+"""How often producers and brokers without sends are looked for."""
+
+
+@dataclass
+class Producer:
+    """`seen_ms`: broker → newest attempt there."""
+
+    client_version: str
+    seen_ms: dict[str, int] = field(default_factory=dict)
+
+    def is_alive(self, now_ms: int, idle_ms: int) -> bool:
+        return max(self.seen_ms.values(), default=0) + idle_ms > now_ms
+
+    def brokers(self, now_ms: int, idle_ms: int) -> list[str]:
+        """Where it has sent to lately."""
+        return [broker_name for broker_name, seen_ms in self.seen_ms.items() if seen_ms + idle_ms > now_ms]
+
+
+@dataclass
+class Episode:
+    """A condition holds since `since_ms`, short breaks included; `last_ms` is the newest moment it held."""
+
+    since_ms: int
+    last_ms: int
+
+
+@dataclass
+class Fleet:
+    """The state kept a cluster. `judged_ms` is the newest moment judged, `tick_ms` the newest tick heard.
+
+    producers  client_id → Producer
+    shut_out   broker_name → client_id → Item, while it is unavailable and just after
+    waiting    broker_name → client_id → attempts that no tick covers yet
+    episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
+    """
+
+    producers: dict[str, Producer] = field(default_factory=dict)
+    shut_out: dict[str, dict[str, Item]] = field(default_factory=dict)
+    waiting: dict[str, dict[str, Attempts]] = field(default_factory=dict)
+    episodes: dict[str, Episode] = field(default_factory=dict)
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    judged_ms: int = 0
+    tick_ms: int = 0
+    forgotten_ms: int = 0
+
+    def add(self, broker_name: str, attempts: Attempts) -> None:
+        """Take in one producer's steps at one broker; they count from the next tick on."""
+        of_broker = self.waiting.setdefault(broker_name, {})
+        of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
+
+    def moments(self, to_ms: int, idle_ms: int) -> Iterator[int]:
+        """Bring the fleet to each moment up to `to_ms` that needs judging; what is asked in between is as of then."""
+        last_ms = to_ms // MOMENT_MS * MOMENT_MS
+        steps = self._take_steps(last_ms)
+        if not self.judged_ms:
+            self.judged_ms = min([next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in steps], default=last_ms)
+        position = 0
+        while self.judged_ms < last_ms:
+            self.judged_ms = self._next_ms(steps, position, last_ms)
+            while position < len(steps) and steps[position][0].from_ms <= self.judged_ms:
+                self._apply(*steps[position])
+                position += 1
+            self._pass_time(self.judged_ms, idle_ms)
+            if not self._is_calm():
+                yield self.judged_ms
+
+    def avoiders(self, broker_name: str) -> dict[str, Item]:
+        """Who shuts the broker out at this moment, or has just been back from a short absence."""
+        return {
+            client_id: item
+            for client_id, item in self.shut_out.get(broker_name, {}).items()
+            if not item.is_available
+            or (item.back_ms - item.out_ms < SHORT_MS and item.back_ms + MOMENT_MS > self.judged_ms)
+        }
+
+    def senders(self, broker_name: str, idle_ms: int) -> list[str]:
+        """The producers that have sent to the broker lately, or shut it out."""
+        shut_out = self.shut_out.get(broker_name, {})
+        return [
+            client_id
+            for client_id, producer in self.producers.items()
+            if producer.seen_ms.get(broker_name, -idle_ms) + idle_ms > self.judged_ms or client_id in shut_out
+        ]
+
+    def _take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
+        """The waiting steps up to then, in order of time: step, broker, client, release."""
+        taken: list[tuple[Step, str, str, str]] = []
+        for broker_name, of_broker in self.waiting.items():
+            for client_id, attempts in of_broker.items():
+                due = [step for step in attempts.steps if step.from_ms <= last_ms]
+                taken += [(step, broker_name, client_id, attempts.client_version) for step in due]
+                attempts.steps = [step for step in attempts.steps if step.from_ms > last_ms]
+        self.waiting = {
+            broker_name: left
+            for broker_name, of_broker in self.waiting.items()
+            if (left := {client_id: attempts for client_id, attempts in of_broker.items() if attempts.steps})
+        }
+        return sorted(taken, key=lambda entry: (entry[0].from_ms, *entry[1:3]))
+
+    def _next_ms(self, steps: list[tuple[Step, str, str, str]], position: int, last_ms: int) -> int:
+        """The next moment; in calm times the next that knows of a slow attempt, or the last."""
+        following_ms = self.judged_ms + MOMENT_MS
+        if not self._is_calm():
+            return following_ms
+        slow = (steps[at][0] for at in range(position, len(steps)) if steps[at][0].is_slow)
+        slow_ms = next((next_moment_ms(step.from_ms) for step in slow), last_ms)
+        return max(following_ms, slow_ms)
+
+    def _apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
+        producer = self.producers.setdefault(client_id, Producer(client_version))
+        producer.client_version = client_version
+        seen_ms = producer.seen_ms.get(broker_name, step.from_ms)
+        producer.seen_ms[broker_name] = max(seen_ms, step.to_ms)
+        of_broker = self.shut_out.setdefault(broker_name, {}) if step.is_slow else self.shut_out.get(broker_name, {})
+        if step.is_slow and client_id not in of_broker:
+            of_broker[client_id] = Item.of(client_version, step, seen_ms)
+        item = of_broker.get(client_id)
+        if item is not None:
+            item.expire(step.from_ms)
+            item.apply(client_version, step)
+
+    def _pass_time(self, now_ms: int, idle_ms: int) -> None:
+        """Items whose time has come, and what is over for good."""
+        for of_broker in self.shut_out.values():
+            for item in of_broker.values():
+                item.expire(now_ms)
+        self.shut_out = {
+            broker_name: left
+            for broker_name, of_broker in self.shut_out.items()
+            if (
+                left := {
+                    client_id: item for client_id, item in of_broker.items() if self._is_kept(client_id, item, idle_ms)
+                }
+            )
+        }
+        if now_ms >= self.forgotten_ms + FORGET_MS:
+            self.forgotten_ms = now_ms
+            self._forget(now_ms, idle_ms)
+
+    def _is_kept(self, client_id: str, item: Item, idle_ms: int) -> bool:
+        if item.is_available:
+            return item.back_ms + MOMENT_MS > self.judged_ms
+        is_over = item.start_timestamp_ms <= self.judged_ms
+        return not is_over or self.producers[client_id].is_alive(self.judged_ms, idle_ms)
+
+    def _forget(self, now_ms: int, idle_ms: int) -> None:
+        for client_id, producer in list(self.producers.items()):
+            producer.seen_ms = {
+                broker_name: seen_ms
+                for broker_name, seen_ms in producer.seen_ms.items()
+                if seen_ms + idle_ms > now_ms or client_id in self.shut_out.get(broker_name, {})
+            }
+            if not producer.seen_ms:
+                del self.producers[client_id]
+
+    def _is_calm(self) -> bool:
+        return not (self.shut_out or self.episodes or self.incidents)
