@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from schemas.events import CLOCKS, EVENTS, PULLS, SEND_LATENCIES
 from streaming.history.alerts import Filter, read_alerts
 from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.ingest.simulator import Simulation, parse_scenario
 from streaming.ingest.simulator.play import play
+from streaming.ingest.simulator.scenario import SCENARIOS
 from streaming.service import Service
 from tests.conftest import settings_for
 from tests.replay import Stream
@@ -37,8 +39,11 @@ Story = dict[str, list[tuple[str, int, list[str]]]]
 
 @pytest.fixture(scope="module")
 def log() -> Log:
-    """Twins appear, starve five queues, and one of them leaves."""
-    return list(Simulation(load_scenario("twins"), 3, START_MS).events(SECONDS * 1000))
+    """Twins appear, starve five queues, and one of them leaves; meanwhile a broker is slow, and avoided."""
+    fields = tomllib.loads((SCENARIOS / "twins.toml").read_text())
+    slow = {"at": 120, "until": 240, "action": "slow_broker", "broker_name": "broker-b", "latency_ms": 2000}
+    fields["happenings"].append(slow)
+    return list(Simulation(parse_scenario(fields), 3, START_MS).events(SECONDS * 1000))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +92,9 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
 ) -> None:
     settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 0})
     run_all_available(settings)
-    assert [[state for state, _, _ in states] for states in told.values()] == [["FIRING", "RESOLVED"]] * 3
+    assert [[state for state, _, _ in states] for states in told.values()] == [["FIRING", "RESOLVED"]] * 4
+    kinds = {row["kind"] for row in read_alerts(settings.paths.warehouse, Filter())}
+    assert kinds == {"duplicate_client_id", "starved_queue", "doubled_queue", "broker_isolated"}
     assert story_in(settings) == told
 
 
