@@ -50,9 +50,9 @@ def main() -> None:
     false_pages: Counter[str] = Counter()
     pages: Counter[str] = Counter()
     began, events_days = time.monotonic(), 0.0
-    jobs = [(name, seed, None) for name in names for seed in range(1, arguments.seeds + 1)]
-    days_a_seed = arguments.days / max(1, arguments.seeds)
-    jobs += [(CHURN, seed, int(days_a_seed * DAY_MS)) for seed in range(1, arguments.seeds + 1) if arguments.days]
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    jobs = [(name, seed, None) for name in names for seed in seeds]
+    jobs += [(CHURN, seed, int(arguments.days / len(seeds) * DAY_MS)) for seed in seeds if arguments.days]
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("scenarios", total=len(jobs))
         for name, seed, duration_ms in jobs:
@@ -78,6 +78,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make score", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs a scenario")
+    parser.add_argument("--first-seed", type=int, default=1, help="seeds that nobody has tuned for")
     parser.add_argument("--scenario", action="append", help="only this one; repeat for more")
     parser.add_argument("--days", type=float, default=100.0, help="modelled days of healthy churn, over all seeds")
     parser.add_argument("--json", type=Path, default=Path(".score/score.json"))

@@ -59,11 +59,11 @@ def _starving(scene: Scene) -> tuple[str, ...]:
 
 
 def _lacking(scene: Scene) -> dict[str, list[str]]:
-    """Broker → ClientIds that it should list and does not: those that subscribe a topic it serves."""
+    """Broker → ClientIds that it should list and does not: those alive that subscribe a topic it serves."""
     brokers_of = {topic: route.broker_names() for topic, route in scene.routes.items()}
     expected: dict[str, set[str]] = {}
     for _, member in scene.judged_members():
-        for topic in member.topics:
+        for topic in member.topics if member.client_id not in scene.late else ():
             for broker_name in brokers_of.get(topic, ()):
                 expected.setdefault(broker_name, set()).add(member.client_id)
     lacking = {}
