@@ -153,7 +153,9 @@ def _plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str,
     twins = sorted({twins.client_id for twins in state.membership.twins()})
     is_mixed = are_mixed(members.values())
     for name, watch in watched.queues.items():
-        owner = watch.last_client_id if watch.last_client_id in members else None
+        pulling = {puller.client_id for puller in pullers[name]}
+        newest = watch.share.owner if watch.share.owner in pulling else watch.last_client_id
+        owner = newest if newest in members else None
         has_kept = bool(pullers[name]) or (watch.last_pull_ms or 0) > state.changed_ms
         if watch.share.gap == WRITE_ONLY_QUEUE:
             continue

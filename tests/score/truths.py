@@ -37,7 +37,7 @@ heartbeat (30 s) and rebalanced (20 s).
 
 BOUNDS_OF_KIND_MS = {
     "duplicate_client_id": 30_000,
-    "doubled_queue": 30_000 + 20_000,
+    "doubled_queue": 80_000,
     "silent_queue": 80_000,
     "split_view": 70_000,
     "inconsistent_subscription": 80_000,

@@ -94,7 +94,7 @@ def test_twins_on_a_topic_with_one_queue_starve_nothing_and_warn() -> None:
     life.start("h2:1", A, 0)
     assert life.run(300) == [
         (30, "duplicate_client_id", "FIRING", "duplicate_client_id"),
-        (70, "doubled_queue", "FIRING", "duplicate_client_id"),
+        (85, "doubled_queue", "FIRING", "duplicate_client_id"),
     ]
     cause, effect = life.state.incidents.values()
     assert (cause.severity, cause.queues, effect.queues) == ("warning", (), ("broker-a:0",))

@@ -86,9 +86,14 @@ def find_doubled(scene: Scene) -> Findings:
             queues=names,
             evidence={"pullers": pullers},
             suppressed_by=scene.suppressor(suppressors[cause]) if cause in suppressors else None,
-            is_ready=scene.now_ms >= since_ms + REBALANCE_MS,
+            is_ready=any(_has_outlasted_changes(watch, scene) for watch in doubled.values()),
         )
     return findings
+
+
+def _has_outlasted_changes(watch: QueueWatch, scene: Scene) -> bool:
+    """A queue may be doubled while its new plan spreads: one client polls the route, or rebalances, before another."""
+    return scene.now_ms >= watch.since_ms + REBALANCE_MS and scene.is_settled(watch.share_since_ms)
 
 
 def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch, *, is_mixed: bool) -> tuple[str, str | None]:
