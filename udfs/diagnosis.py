@@ -71,7 +71,7 @@ class Evidence:
     masterless         brokers that only slaves serve
     unsubscribed       members that do not subscribe the topic: brokers refuse it to all after their heartbeats
     is_ring_empty      the group allocates by CONSISTENT_HASH, and none of its members has pulled any queue
-    cut_off            broker → clients that heartbeat elsewhere and no more at it
+    cut_off            broker → clients that it should list and does not hear: they heartbeat elsewhere
     explained          clients whose pulls deviate from the plan, and why (explanation.Explanation.causes)
     """
 

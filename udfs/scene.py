@@ -82,7 +82,9 @@ class Scene:
             masterless=frozenset(route.without_master) if route else frozenset(),
             unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
             is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(watched, self.state.changed_ms),
-            cut_off=self.cut_off,
+            cut_off={
+                name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in watched.read_queue_nums
+            },
             explained=watched.explanation.causes,
         )
 
@@ -95,6 +97,14 @@ class Scene:
         for client_id, name in sorted(strategies_of(list((view or {}).values()), default, seen).items()):
             by_name.setdefault(name, []).append(client_id)
         return by_name
+
+    def _unlisted(self, broker_name: str) -> frozenset[str]:
+        """Members that are alive, and that a broker we hear does not list."""
+        view = self.state.membership.views.get(broker_name)
+        if broker_name in self.hearing.unheard or (view is None and broker_name not in self.hearing.answered):
+            return frozenset()
+        listed = {member.client_id for member in (view or {}).values()}
+        return frozenset(self.last_heartbeat_ms.keys() - self.late - listed)
 
     def since(self, condition: str, holds: bool) -> int | None:
         """Since when a condition holds (watch.GroupState.holds_since)."""

@@ -124,8 +124,7 @@ def _judge_queues(
             _still_listed(state.membership, name, pullers[name]),
             {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
             watched_since_ms=max(watched_since_ms, heard_since_ms or 0),
-            has_pulls=state.has_pulls
-            or hearing.tells_pulls(queue_order(name)[0], now_ms - rules.settle_ms),
+            has_pulls=state.has_pulls or hearing.tells_pulls(queue_order(name)[0], now_ms - rules.settle_ms),
             now_ms=now_ms,
             rules=rules,
             is_planned=watched.is_planned,

@@ -3,6 +3,7 @@
 from udfs.alert import Finding
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
+from udfs.findings.starved import is_quiet
 from udfs.ownership import SILENT, STARVED
 from udfs.plan import queue_order
 from udfs.scene import Findings, Scene
@@ -45,16 +46,15 @@ def find_split_view(scene: Scene) -> Findings:
 
 def _starving(scene: Scene) -> tuple[str, ...]:
     """Queues that nobody pulls while their owner works from another list, or cannot reach their broker."""
-    names = {
-        name
-        for _, watched in scene.shared_topics()
-        for name, watch in watched.queues.items()
-        if watch.verdict in (STARVED, SILENT)
-        and (
-            watched.explanation.causes.get(watch.share.owner or "") == SPLIT_VIEW
-            or watch.share.owner in scene.cut_off.get(queue_order(name)[0], ())
-        )
-    }
+    names = set()
+    for topic, watched in scene.shared_topics():
+        if not is_quiet(watched):
+            continue
+        evidence = scene.evidence(topic, watched)
+        for name, watch in watched.queues.items():
+            owner, cut_off = watch.share.owner or "", evidence.cut_off.get(queue_order(name)[0], ())
+            if watch.verdict in (STARVED, SILENT) and (owner in cut_off or evidence.explained.get(owner) == SPLIT_VIEW):
+                names.add(name)
     return tuple(sorted(names, key=queue_order))
 
 
