@@ -183,6 +183,20 @@ def test_a_client_that_is_cut_off_from_one_broker_is_told_when_its_heartbeats_th
     assert page(life).queues == ("broker-b:0", "broker-b:1")
 
 
+def test_the_queues_of_an_owner_that_their_broker_does_not_list_are_lost_to_the_split() -> None:
+    """B is listed by broker-a only. By that list it has broker-a:2 and broker-b:0, and reaches the former alone."""
+    life = Life(brokers=("broker-a", "broker-b"))
+    life.route = route_of(("broker-a", 3, 3, 6), ("broker-b", 3, 3, 6))
+    life.start("h1:1", A, "broker-a:0", "broker-a:1")
+    life.cut.add(("h2:1", "broker-b"))
+    life.start("h2:1", B, "broker-a:2")
+    life.start("h3:1", C, "broker-b:1", "broker-b:2")
+    life.run(300)
+    assert (page(life).kind, page(life).queues) == ("split_view", ("broker-b:0",))
+    starved = life.state.incidents["starved_queue orders"]
+    assert (starved.cause, starved.client_id, starved.queues) == ("split_view", B, ("broker-b:0",))
+
+
 def test_a_broker_that_nobody_is_heard_from_cuts_nobody_off() -> None:
     life = Life(brokers=("broker-a", "broker-b"), queues=2)
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
