@@ -86,6 +86,13 @@ HEARTBEAT = T.StructType(
     [
         _CLUSTER,
         _field("broker_name", STRING, "the broker that received it: its own view, never merged with another's"),
+        _field(
+            "broker_id",
+            LONG,
+            "0 for the master, above 0 for a slave; clients heartbeat to both, and only the master's list counts",
+            null="0",
+            minimum=0,
+        ),
         _field("client_id", STRING, "ClientConfig.buildMQClientId: ip@instanceName"),
         _field(
             "client_addr", STRING, "ip:port of the channel at the broker; two of them under one client_id are twins"

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from udfs.alert import Finding, Transition, advance
 from udfs.findings import FINDERS
+from udfs.findings.brokers import REMEMBERED_MS
 from udfs.hearing import Hearing
 from udfs.membership import Change
 from udfs.replan import replan
 from udfs.route import Route
-from udfs.rules import PULL_MAX_IDLE_MS, Rules
+from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.scene import Scene
 from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic
 from udfs.watch import GroupState
@@ -90,6 +91,9 @@ def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:
     starts.add(state.changed_ms)
     holds = (rules.pull_silence_ms, rules.settle_ms, PULL_MAX_IDLE_MS, PULL_MAX_IDLE_MS + rules.settle_ms)
     moments.update(start + hold for start in starts for hold in holds)
+    moments.update(watched.route_changed_ms + REMEMBERED_MS for watched in state.topics.values())
+    if state.membership.is_empty() and state.topics:
+        moments.add(state.changed_ms + FORGET_GROUP_MS)
     future = [moment for moment in moments if moment > now_ms]
     if not future:
         return now_ms + UNHEARD_LOOK_MS if not state.membership.is_empty() else None

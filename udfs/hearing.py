@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Hearing:
-    """`answered` brokers were asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
+    """`answered` brokers were really asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
     missed is heard again, `pulled_ms` since when a broker tells every pull it gets.
     """
 

@@ -2,8 +2,20 @@
 
 from collections.abc import Mapping
 
-from udfs.ownership import QueueWatch
-from udfs.plan import WRITE_ONLY_QUEUE, Share, is_recomputed, plan, queue_name, reference_view, strategies_of
+from udfs.ownership import Puller, QueueWatch
+from udfs.plan import (
+    DUPLICATE_CLIENT_ID,
+    MIXED_STRATEGY,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
+    Share,
+    are_mixed,
+    is_recomputed,
+    plan,
+    queue_name,
+    reference_view,
+    strategies_of,
+)
 from udfs.route import PERM_READ, Route
 from udfs.rules import Rules
 from udfs.watch import GroupState, TopicWatch
@@ -24,6 +36,8 @@ def replan(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: R
             _note_route(watched, route, now_ms)
             watched.explanation.causes, watched.explanation.seen.taken = {}, {}
             replan_topic(state, watched, route, now_ms, rules)
+    members_ids = {member.client_id for member in members}
+    state.seen_pulling = [client_id for client_id in state.seen_pulling if client_id in members_ids]
     state.is_stale, state.changed_ms = False, now_ms
 
 
@@ -46,6 +60,36 @@ def replan_topic(state: GroupState, watched: TopicWatch, route: Route, now_ms: i
     shares = plan(state.consumer_group, route, view, default, seen) if watched.is_planned else {}
     shares |= dict.fromkeys(write_only, Share(None, WRITE_ONLY_QUEUE))
     for name, watch in watched.queues.items():
+        if not watched.is_planned and name not in shares and watch.share.gap != WRITE_ONLY_QUEUE:
+            continue  # who pulls it decides (verdict), and a change of members alone tells nothing of that
         share = shares.get(name, Share(None))
         if share != watch.share or watch.share_since_ms == 0:
             watch.share, watch.share_since_ms = share, now_ms
+
+
+def plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]]) -> None:
+    """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
+
+    A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.
+    """
+    members = {member.client_id: member for _, member in state.membership.members()}
+    twins = sorted({twins.client_id for twins in state.membership.twins()})
+    is_mixed = are_mixed(members.values())
+    for name, watch in watched.queues.items():
+        pulling = {puller.client_id for puller in pullers[name]}
+        newest = watch.share.owner if watch.share.owner in pulling else watch.last_client_id
+        owner = newest if newest in members else None
+        has_kept = bool(pullers[name]) or (watch.last_pull_ms or 0) > state.changed_ms
+        if watch.share.gap == WRITE_ONLY_QUEUE:
+            continue
+        if owner and has_kept:
+            share = Share(owner)
+        elif not any(pullers.values()) or not members:
+            share = Share(None)
+        elif twins and watch.last_pull_ms is not None:
+            share = Share(None, DUPLICATE_CLIENT_ID, twins[0])
+        else:
+            share = Share(None, MIXED_STRATEGY if is_mixed else STRATEGY_GAP)
+        if share != watch.share:
+            watch.share = share
+            watch.share_since_ms = max(state.changed_ms, watch.last_pull_ms or 0)

@@ -8,6 +8,9 @@ LONG_POLL_MS = 15_000
 PULL_MAX_IDLE_MS = 120_000
 """ProcessQueue.PULL_MAX_IDLE_TIME: a client drops a queue it has not pulled for this long, and takes it anew."""
 
+FORGET_GROUP_MS = 86_400_000
+"""A group without a member for a day counts as given up: its alerts end, and nothing of it is kept."""
+
 REBALANCE_MS = 20_000
 """RebalanceService's wait interval."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from udfs.alert import Finding, Incident
 from udfs.diagnosis import Evidence
+from udfs.explanation import SPLIT_VIEW
 from udfs.hearing import Hearing
 from udfs.membership import Member, Twins
 from udfs.ownership import QueueWatch
@@ -39,7 +40,7 @@ class Scene:
         for _, member in state.membership.members():
             newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
         late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
-        cut_off = _find_cut_off(state, hearing, late, now_ms - rules.heartbeat_late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
         return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late, cut_off)
 
     @property
@@ -99,9 +100,14 @@ class Scene:
         return by_name
 
     def _unlisted(self, broker_name: str) -> frozenset[str]:
-        """Members that are alive, and that a broker we hear does not list."""
+        """Members that are alive, and that a broker we hear does not list, once that is no passing thing."""
+        since_ms = self.state.conditions.get(SPLIT_VIEW)
+        if since_ms is None or not self.is_settled(since_ms):
+            return frozenset()
         view = self.state.membership.views.get(broker_name)
         if broker_name in self.hearing.unheard or (view is None and broker_name not in self.hearing.answered):
+            return frozenset()
+        if any(broker_name in route.without_master for route in self.routes.values()):
             return frozenset()
         listed = {member.client_id for member in (view or {}).values()}
         return frozenset(self.last_heartbeat_ms.keys() - self.late - listed)
@@ -118,10 +124,15 @@ Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
 
 
-def _find_cut_off(state: GroupState, hearing: Hearing, late: frozenset[str], late_ms: int) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late."""
+def _find_cut_off(
+    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], late_ms: int
+) -> dict[str, frozenset[str]]:
+    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing."""
     found = {}
+    masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
     for broker_name, view in state.membership.views.items():
+        if broker_name not in masters:
+            continue
         fresh = {member.client_id for member in view.values() if member.last_heartbeat_ms > late_ms}
         is_heard = bool(fresh) or broker_name in hearing.answered
         silent = {member.client_id for member in view.values() if member.is_judged} - fresh - late

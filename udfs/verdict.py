@@ -1,5 +1,6 @@
 """A group's verdicts, topic by topic, at each tick; and when something is wrong, what the pulls say of the reason."""
 
+import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,19 +24,17 @@ from udfs.plan import (
     DUPLICATE_CLIENT_ID,
     MEMBER_NOT_SUBSCRIBED,
     MIXED_STRATEGY,
-    STRATEGY_GAP,
-    WRITE_ONLY_QUEUE,
+    Seen,
     Share,
-    are_mixed,
     is_recomputed,
     plan,
     queue_order,
     reference_view,
     strategies_of,
 )
-from udfs.replan import replan_topic
+from udfs.replan import plan_by_pulls, replan_topic
 from udfs.route import PERM_READ, PERM_WRITE, QueueData, Route
-from udfs.rules import REBALANCE_MS, Rules
+from udfs.rules import FORGET_GROUP_MS, REBALANCE_MS, Rules
 from udfs.watch import GroupState, TopicWatch
 
 RECENT_PULL_MS = 15_000 + REBALANCE_MS
@@ -64,9 +63,7 @@ def judge_topic(
     watched = state.topics[topic]
     subscribers = [member for _, member in state.membership.members() if member.subscribes(topic)]
     is_judged = watched.is_shared and all(member.is_judged for member in subscribers)
-    pullers = {
-        name: _refresh_pullers(state.membership, name, watch, now_ms, rules) for name, watch in watched.queues.items()
-    }
+    pullers = {name: _refresh_pullers(state, name, watch, now_ms, rules) for name, watch in watched.queues.items()}
     verdicts = _judge_queues(state, watched, route, pullers, hearing, now_ms, rules) if is_judged else {}
     if watched.is_planned and _is_wrong(watched, verdicts) and now_ms >= state.changed_ms + rules.settle_ms:
         explanation = _explain(state, watched, route, now_ms, rules)
@@ -87,15 +84,18 @@ def judge_topic(
             yield OwnershipRow(topic, name, *reported, watch.since_ms)
 
 
-def _refresh_pullers(membership: Membership, name: str, watch: QueueWatch, now_ms: int, rules: Rules) -> list[Puller]:
+def _refresh_pullers(state: GroupState, name: str, watch: QueueWatch, now_ms: int, rules: Rules) -> list[Puller]:
     """Who pulls the queue now, with ClientIds where their channel is known; others are forgotten."""
     pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
     for puller in pullers:
-        puller.client_id = puller.client_id or _client_at(membership, name, puller.client_addr)
+        puller.client_id = puller.client_id or _client_at(state.membership, name, puller.client_addr)
     if pullers:
         newest = max(pullers, key=lambda puller: puller.last_pull_ms)
         watch.last_client_id = newest.client_id or watch.last_client_id
     watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
+    for puller in pullers:
+        if puller.client_id and puller.client_id not in state.seen_pulling:
+            bisect.insort(state.seen_pulling, puller.client_id)
     return pullers
 
 
@@ -112,10 +112,11 @@ def _judge_queues(
     other_plans = _other_plans(state, watched, route, rules)
     watched_since_ms = max(state.watched_since_ms, watched.watched_since_ms)
     if not watched.is_planned:
-        _plan_by_pulls(state, watched, pullers)
+        plan_by_pulls(state, watched, pullers)
     verdicts = {}
     for name, watch in watched.queues.items():
-        heard_since_ms = hearing.heard_since_ms(queue_order(name)[0])
+        broker_name, _ = queue_order(name)
+        heard_since_ms = hearing.heard_since_ms(broker_name)
         if heard_since_ms is None and not pullers[name]:
             verdicts[name] = UNKNOWN
             continue
@@ -123,13 +124,24 @@ def _judge_queues(
             watch,
             _still_listed(state.membership, name, pullers[name]),
             {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
-            watched_since_ms=max(watched_since_ms, heard_since_ms or 0),
-            has_pulls=state.has_pulls or hearing.tells_pulls(queue_order(name)[0], now_ms - rules.settle_ms),
+            watched_since_ms=max(watched_since_ms, heard_since_ms or 0, state.first_pull_ms.get(broker_name, 0)),
+            has_pulls=_would_be_told(state, watch, broker_name, hearing, now_ms - rules.settle_ms),
             now_ms=now_ms,
             rules=rules,
             is_planned=watched.is_planned,
         )
     return verdicts
+
+
+def _would_be_told(state: GroupState, watch: QueueWatch, broker_name: str, hearing: Hearing, by_ms: int) -> bool:
+    """Whether a pull of the queue would be known: its broker tells all, or told the group's, and its owner's, before.
+
+    Consumers that do not answer what they hold (DefaultMQPullConsumer, LitePull before 5.1.1) are never seen to pull.
+    """
+    if hearing.tells_pulls(broker_name, by_ms):
+        return True
+    owner = watch.share.owner
+    return broker_name in state.first_pull_ms and (owner is None or owner in state.seen_pulling)
 
 
 def _still_listed(membership: Membership, queue: str, pullers: list[Puller]) -> list[Puller]:
@@ -141,34 +153,6 @@ def _still_listed(membership: Membership, queue: str, pullers: list[Puller]) -> 
     view = membership.views.get(broker_name, {})
     listed = [puller for puller in pullers if puller.client_addr is None or puller.client_addr in view]
     return listed or pullers
-
-
-def _plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]]) -> None:
-    """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
-
-    A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.
-    """
-    members = {member.client_id: member for _, member in state.membership.members()}
-    twins = sorted({twins.client_id for twins in state.membership.twins()})
-    is_mixed = are_mixed(members.values())
-    for name, watch in watched.queues.items():
-        pulling = {puller.client_id for puller in pullers[name]}
-        newest = watch.share.owner if watch.share.owner in pulling else watch.last_client_id
-        owner = newest if newest in members else None
-        has_kept = bool(pullers[name]) or (watch.last_pull_ms or 0) > state.changed_ms
-        if watch.share.gap == WRITE_ONLY_QUEUE:
-            continue
-        if owner and has_kept:
-            share = Share(owner)
-        elif not any(pullers.values()) or not members:
-            share = Share(None)
-        elif twins and watch.last_pull_ms is not None:
-            share = Share(None, DUPLICATE_CLIENT_ID, twins[0])
-        else:
-            share = Share(None, MIXED_STRATEGY if is_mixed else STRATEGY_GAP)
-        if share != watch.share:
-            watch.share = share
-            watch.share_since_ms = max(state.changed_ms, watch.last_pull_ms or 0)
 
 
 def _is_wrong(watched: TopicWatch, verdicts: Mapping[str, str]) -> bool:
@@ -188,13 +172,18 @@ def _explain(state: GroupState, watched: TopicWatch, route: Route, now_ms: int, 
         for puller in watch.pullers.values():
             if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
                 pulled.setdefault(puller.client_id, set()).add(name)
+    default = rules.allocate_message_queue_strategy
     hypotheses = Hypotheses(
         state.consumer_group,
         route,
         _route_of(route, watched.nums_before) if watched.nums_before else None,
         view,
-        [list(other.values()) for name, other in sorted(views.items()) if name in route.broker_names()],
-        rules.allocate_message_queue_strategy,
+        [
+            list(other.values())
+            for name, other in sorted(views.items())
+            if name in route.broker_names() and is_recomputed(strategies_of(list(other.values()), default, Seen()))
+        ],
+        default,
         {
             name: watch.last_client_id or ""
             for name, watch in watched.queues.items()
@@ -219,7 +208,8 @@ def forget_idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: i
                 pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
                 watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
         is_pulled = any(watch.pullers for watch in watched.queues.values())
-        is_over = topic not in routes and state.membership.is_empty()
+        is_given_up = now_ms >= state.changed_ms + FORGET_GROUP_MS
+        is_over = state.membership.is_empty() and (topic not in routes or is_given_up)
         if not is_pulled and (is_over or not watched.is_shared):
             del state.topics[topic]
 

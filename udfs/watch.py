@@ -33,7 +33,8 @@ class TopicWatch:
 class GroupState:
     """One group of one cluster. `is_stale`: members or routes changed since the plan was made, last at `changed_ms`.
 
-    `conditions` has, by name, since when something holds that is told only after a while.
+    `conditions` has, by name, since when something holds that is told only after a while. `first_pull_ms` is since when
+    a broker is known to tell the group's pulls, `seen_pulling` are the members that were ever seen to pull, sorted.
     """
 
     cluster: str
@@ -43,7 +44,8 @@ class GroupState:
     topics: dict[str, TopicWatch] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
     conditions: dict[str, int] = field(default_factory=dict)
-    has_pulls: bool = False
+    first_pull_ms: dict[str, int] = field(default_factory=dict)
+    seen_pulling: list[str] = field(default_factory=list)
     is_stale: bool = True
     changed_ms: int = 0
 
@@ -61,7 +63,9 @@ class GroupState:
         watch = topic.queues.get(queue)
         if watch is None:
             watch = topic.queues[queue] = QueueWatch(since_ms=now_ms)
-        self.has_pulls = True
+        first_ms = self.first_pull_ms.get(pull.broker_name)
+        if first_ms is None or now_ms < first_ms:
+            self.first_pull_ms[pull.broker_name] = now_ms
         if pull.pull_status == NO_PERMISSION:
             watch.oddity = watch.oddity or Oddity()
             watch.oddity.refused_ms = max(now_ms, watch.oddity.refused_ms or 0)

@@ -122,8 +122,8 @@ class Shard:
         if clock.event_time_ms <= cluster.now_ms:
             return
         now_ms = cluster.now_ms = clock.event_time_ms
-        answered = frozenset(clock.brokers_answered)
-        unheard = frozenset(clock.brokers_asked) - answered
+        unheard = frozenset(clock.brokers_asked) - frozenset(clock.brokers_answered)
+        answered = frozenset() if clock.source == RUN else frozenset(clock.brokers_answered)  # `run` asks nobody
         heard_since = {name: cluster.heard_since_ms.get(name, 0) for name in clock.brokers_answered}
         cluster.heard_since_ms = {
             name: now_ms if name in cluster.unheard else since for name, since in heard_since.items()
@@ -172,6 +172,8 @@ class Shard:
                 self._group(event.cluster, name, event.event_time_ms).is_stale = True
 
     def _hear(self, heartbeat: Any) -> None:
+        if heartbeat.broker_id:
+            return  # the same client once more, at a slave
         channel = _key(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
         consumers = {
             consumer.consumer_group: consumer

@@ -198,9 +198,7 @@ def test_a_restart_of_the_whole_group_within_80_seconds_is_no_alert() -> None:
 
 def test_a_member_that_does_not_subscribe_the_topic_starves_its_slot() -> None:
     life = two_clients()
-    life.clients["h3:1"] = (C, set())
-    life.beat("h3:1", topics=("payments",))
-    life.freeze("h3:1")  # one heartbeat is enough to be listed for 120 s
+    life.start("h3:1", C, topics=("payments",))
     life.take("h1:1", 0, 1, 2)
     life.take("h2:1", 3, 4, 5)
     assert life.run(230) == [

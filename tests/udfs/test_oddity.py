@@ -49,7 +49,7 @@ def test_a_committed_offset_goes_back(
 def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:
     state = after(Pull("A", "A:1", 0, at(5), pull_status="NO_PERMISSION"))
     watch = state.topics["orders"].queues[NAME]
-    assert (watch.pullers, watch.last_pull_ms, state.has_pulls) == ({}, None, True)
+    assert (watch.pullers, watch.last_pull_ms, state.first_pull_ms) == ({}, None, {"broker-a": at(5)})
     assert watch.oddity is not None
     assert watch.oddity.refused_ms == at(5)
 

@@ -62,6 +62,7 @@ def find_orders_at_risk(scene: Scene) -> Findings:
     for topic, watched in scene.shared_topics():
         route = scene.routes.get(topic)
         if route is None or not (route.order_topic or _is_consumed_orderly(scene, topic)):
+            scene.since(f"{ORDER_AT_RISK} {topic}", holds=False)
             continue
         down = dict.fromkeys(_lost_brokers(scene, watched), QUEUES_LOST)
         down |= dict.fromkeys(route.broker_names() & scene.hearing.unheard, BROKER_DOWN)

@@ -28,7 +28,7 @@ def find_inconsistent_subscription(scene: Scene) -> Findings:
     """
     told: dict[str, dict[str, str]] = {}
     for _, member in scene.judged_members():
-        if member.has_told_topics:
+        if member.has_told_topics and member.client_id not in scene.late:
             told[member.client_id] = {topic: member.filters.get(topic, "TAG *") for topic in _own_topics(member)}
     kinds = Counter(tuple(sorted(subscription.items())) for subscription in told.values())
     since_ms = scene.since(INCONSISTENT_SUBSCRIPTION, len(kinds) > 1)

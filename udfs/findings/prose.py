@@ -107,7 +107,7 @@ def tell_group_offline(labels: Mapping[str, str], topics: Sequence[str], since_m
     """A group without members."""
     return (
         f"No member is left in {_where(labels)} since {clock(since_ms)}: nobody consumes {some(topics)} for it.",
-        f"Start a consumer of group {labels['consumer_group']}, or delete the group if it is not needed any more.",
+        f"Start a consumer of group {labels['consumer_group']}. Without one for a day it counts as given up.",
     )
 
 

@@ -10,7 +10,7 @@ from udfs.diagnosis import CAUSES, FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starv
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings.duplicates import is_pulled_anyway
 from udfs.membership import Membership
-from udfs.ownership import SILENT, STARVED
+from udfs.ownership import NOT_JUDGED, SILENT, STARVED
 from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, queue_order
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
@@ -103,7 +103,11 @@ def _coming(watched: TopicWatch, starvations: Mapping[str, Starvation], evidence
 def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[str]:
     if incident is None or not watched.is_shared:
         return frozenset()
-    return frozenset(name for name in incident.queues if name in watched.queues and not watched.queues[name].pullers)
+    return frozenset(
+        name
+        for name in incident.queues
+        if (watch := watched.queues.get(name)) and not watch.pullers and watch.verdict != NOT_JUDGED
+    )
 
 
 def _starved_finding(

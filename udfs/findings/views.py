@@ -60,18 +60,24 @@ def _starving(scene: Scene) -> tuple[str, ...]:
 
 def _lacking(scene: Scene) -> dict[str, list[str]]:
     """Broker → ClientIds that it should list and does not: those alive that subscribe a topic it serves."""
-    brokers_of = {topic: route.broker_names() for topic, route in scene.routes.items()}
+    views = scene.state.membership.views
+    masters = {topic: route.broker_names() - set(route.without_master) for topic, route in scene.routes.items()}
+    brokers = set().union(*masters.values())
+    listed = {name: {member.client_id for member in views.get(name, {}).values()} for name in brokers}
+    if len({frozenset(client_ids) for client_ids in listed.values()}) < 2:
+        return {}
+    topics = {member.client_id: member.topics for _, member in scene.judged_members()}
     expected: dict[str, set[str]] = {}
-    for _, member in scene.judged_members():
-        for topic in member.topics if member.client_id not in scene.late else ():
-            for broker_name in brokers_of.get(topic, ()):
-                expected.setdefault(broker_name, set()).add(member.client_id)
+    for client_id in topics.keys() - scene.late:
+        for topic in topics[client_id]:
+            for broker_name in masters.get(topic, ()):
+                expected.setdefault(broker_name, set()).add(client_id)
     lacking = {}
     for broker_name, client_ids in sorted(expected.items()):
-        view = scene.state.membership.views.get(broker_name)
-        if broker_name in scene.hearing.unheard or (view is None and broker_name not in scene.hearing.answered):
+        is_heard = broker_name in views or broker_name in scene.hearing.answered
+        unlisted = client_ids - listed[broker_name]
+        if broker_name in scene.hearing.unheard or not is_heard:
             continue
-        unlisted = client_ids - {member.client_id for member in (view or {}).values()}
         if unlisted:
             lacking[broker_name] = sorted(unlisted)
     return lacking
