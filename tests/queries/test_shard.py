@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.ingest.simulator import Simulation, load_scenario
 from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
@@ -522,3 +523,17 @@ def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -
     newest = {row["client_id"]: row["change"] for row in rows["memberships"]}
     assert newest["B"] == "EXPIRED"
     assert newest["A"] != "JOINED"
+
+
+def test_a_slaves_heartbeats_are_the_same_clients_once_more() -> None:
+    """Clients heartbeat to masters and slaves, over a channel each."""
+    log = list(Simulation(load_scenario("healthy"), 1, START).events(5 * MINUTE))
+    at_slaves = [
+        (topic, {**event, "broker_id": 1, "client_addr": f"{event['client_addr'].partition(':')[0]}:9"})
+        for topic, event in log
+        if topic == HEARTBEATS
+    ]
+    both = sorted([*log, *at_slaves], key=lambda entry: entry[1]["event_time_ms"])
+    rows = replay([messages_of(both)])
+    assert alerts(rows) == []
+    assert len(rows["memberships"]) == len(replay([messages_of(log)])["memberships"])
