@@ -108,10 +108,14 @@ def change(group: Group, changes: Changes) -> Group:
     return changed
 
 
+def _host(client: Client) -> str | None:
+    return client.client_addr.rpartition(":")[0] if client.client_addr else None
+
+
 def _change_clients(group: Group, changes: Changes) -> list[Client]:
     clients = list(group.clients)
     for name in changes.remove_clients:
-        rest = [client for client in clients if name not in (client.client_id, client.client_addr)]
+        rest = [client for client in clients if name not in (client.client_id, client.client_addr, _host(client))]
         if len(rest) == len(clients):
             raise ValueError(_unknown("client", name, group.client_ids(), group))
         clients = rest

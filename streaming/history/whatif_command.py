@@ -21,7 +21,7 @@ def whatif(
     save: Annotated[Path | None, typer.Option("--save", help="Write the state to this file too, to edit it.")] = None,
     example: Annotated[bool, typer.Option("--example", help="Print such a file and end.")] = False,
     add_client: Annotated[list[str] | None, _names("--add-client", "A ClientId that joins.")] = None,
-    remove_client: Annotated[list[str] | None, _names("--remove-client", "A ClientId, or an address, leaves.")] = None,
+    remove_client: Annotated[list[str] | None, _names("--remove-client", "A ClientId, address or host leaves.")] = None,
     twin: Annotated[list[str] | None, _names("--twin", "One more process with this ClientId.")] = None,
     unsubscribe: Annotated[
         list[str] | None, _names("--unsubscribe", "A ClientId that stays without subscribing the topic.")
