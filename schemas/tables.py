@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 STRING, LONG, INTEGER, BOOLEAN = T.StringType(), T.LongType(), T.IntegerType(), T.BooleanType()
-TIMESTAMP, BINARY = T.TimestampType(), T.BinaryType()
+TIMESTAMP, BINARY, DOUBLE = T.TimestampType(), T.BinaryType(), T.DoubleType()
 STRINGS = T.ArrayType(STRING)
 
 
@@ -45,7 +45,8 @@ ALERTS = _table(
     _column("incident_id", STRING, "alert_id and started_at: one page", required=True),
     _column("kind", STRING, "what is wrong: starved_queue, duplicate_client_id, broker_isolated, ...", required=True),
     _column("severity", STRING, "critical, error, warning or info", required=True),
-    _column("state", STRING, "PENDING, FIRING, RECOVERING or RESOLVED", required=True),
+    _column("state", STRING, "PENDING, FIRING, RECOVERING, RESOLVED, or UNKNOWN: the data is missing", required=True),
+    _column("reason", STRING, "why this row was written: an enumeration (udfs.life.Reason)"),
     _column("cause", STRING, "why: frozen_client, mixed_strategy, ...; the kind itself where it is its own cause"),
     _CLUSTER,
     _column("consumer_group", STRING, "the consumer group, where one is concerned"),
@@ -57,7 +58,12 @@ ALERTS = _table(
     _column("advice", STRING, "the one line that fixes it", required=True),
     _column("evidence", STRING, "JSON: addresses, offsets and times that the verdict rests on", required=True),
     _column("suppressed_by", STRING, "the incident_id that explains this one, so this one does not page"),
+    _column("labels", STRING, "JSON: the identity labels that alert_id is the hash of, without the kind"),
+    _column("completeness", DOUBLE, "0 to 1: the share of the brokers and clients concerned that was heard"),
+    _column("flaps", INTEGER, "how often the condition came back in this incident"),
+    _column("is_flapping", BOOLEAN, "it comes and goes: held open as one incident until it calms down"),
     _column("started_at", TIMESTAMP, "event time of the first sign", required=True),
+    _column("fired_at", TIMESTAMP, "event time of the first FIRING row; null before it"),
     _CHANGED_AT,
 )
 
@@ -73,6 +79,7 @@ ASSIGNMENTS = _table(
     _column("planned_owner", STRING, "client_id the strategy gives it to; null when nobody"),
     _column("observed_owners", STRINGS, "who pulled it lately: client_id, or client_addr where only that is known"),
     _column("verdict", STRING, "OK, STARVED, SILENT, DOUBLED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True),
+    _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that was heard"),
     _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
     _CHANGED_AT,
 )

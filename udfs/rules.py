@@ -1,6 +1,7 @@
 """The thresholds of every rule, as one value; RocketMQ's own clocks are the reason behind each figure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 LONG_POLL_MS = 15_000
 """BROKER_SUSPEND_MAX_TIME_MILLIS: an idle healthy queue is pulled at least this often."""
@@ -13,6 +14,31 @@ FORGET_GROUP_MS = 86_400_000
 
 REBALANCE_MS = 20_000
 """RebalanceService's wait interval."""
+
+
+@dataclass(frozen=True)
+class KindRules:
+    """How alerts of one kind live, on top of the hold that the kind's own rule has.
+
+    pending_ms    event time that the condition must have been seen to hold before it fires
+    pending_looks looks at which it must have held: a stalled stream gives long times with a single one
+    recovering_ms event time that it must stay away before it is over; it comes back as the same incident meanwhile
+    severity      replaces what the rule says; None keeps that
+    is_enabled    False: never more than PENDING
+    """
+
+    pending_ms: int = 0
+    pending_looks: int = 2
+    recovering_ms: int = 60_000
+    severity: str | None = None
+    is_enabled: bool = True
+
+
+STRUCTURAL = KindRules(pending_looks=1, recovering_ms=30_000)
+"""For what is so, not what was not seen: twins are proven by three heartbeats before they are found at all."""
+
+KINDS: Mapping[str, KindRules] = {"duplicate_client_id": STRUCTURAL, "broker_evicted": STRUCTURAL}
+"""Kinds that do not live by KindRules' defaults."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +56,15 @@ class Rules:
     broker_isolated_clear_ms: int = 60_000
     broker_evicted_ms: int = 60_000
     offset_regression_messages: int = 1_000
+    completeness_min: float = 0.7
+    blind_ms: int = 60_000
+    unheard_ms: int = 30_000
+    unheard_page_ms: int = 120_000
+    flap_slot_ms: int = 60_000
+    flap_high: float = 0.25
+    flap_low: float = 0.1
+    kinds: Mapping[str, KindRules] = field(default_factory=lambda: KINDS)
+
+    def of_kind(self, kind: str) -> KindRules:
+        """How alerts of this kind live."""
+        return self.kinds.get(kind) or KINDS.get(kind) or KindRules()

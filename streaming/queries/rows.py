@@ -69,6 +69,7 @@ _ARROW = {
     T.LongType: pa.int64(),
     T.IntegerType: pa.int32(),
     T.BooleanType: pa.bool_(),
+    T.DoubleType: pa.float64(),
     T.BinaryType: pa.binary(),
     T.TimestampType: pa.timestamp("us", "UTC"),
 }
