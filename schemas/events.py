@@ -184,6 +184,7 @@ CLOCK = T.StructType(
         _field("source", STRING, 'who says so: "collector", "simulator", "run"'),
         _field("brokers_asked", STRINGS, "the brokers this round speaks for"),
         _field("brokers_answered", STRINGS, "those of them whose events are in Kafka before this one"),
+        _field("deleted_groups", STRINGS, "consumer groups deleted on purpose since the last round", null="none"),
         _EVENT_TIME,
     ]
 )

@@ -148,15 +148,45 @@ QUARANTINE = _table(
 
 ALERT_DELIVERIES = _table(
     "alert_deliveries",
-    "One row each attempt to deliver an alert to a receiver.",
+    "What is owed to each receiver and what came of each attempt; or why an alert was not told. Renewals leave no row.",
     ("incident_id", "receiver", "attempt"),
     _column("incident_id", STRING, "the incident", required=True),
-    _column("state", STRING, "the state that was delivered", required=True),
-    _column("receiver", STRING, "the receiver's name", required=True),
-    _column("attempt", INTEGER, "from 1", required=True),
+    _column("state", STRING, "the state that is told: FIRING, RESOLVED or ACKNOWLEDGED", required=True),
+    _column("receiver", STRING, "the receiver's name; * in a row that says why nobody is told", required=True),
+    _column("attempt", INTEGER, "from 1; 0 where nothing was attempted. Of failures 1, 2, 4, 8, ...", required=True),
     _column("code", INTEGER, "HTTP status; null when no answer came"),
     _column("latency_ms", LONG, "until the answer, or until it was given up", required=True),
-    _column("delivered_at", TIMESTAMP, "when the attempt ended", required=True),
+    _column("delivered_at", TIMESTAMP, "when the attempt ended, or when this was decided", required=True),
+    _column("delivery_key", STRING, "incident_id, status and changed_at in ms: what receivers drop repetitions by"),
+    _column("kind", STRING, "the alert's kind"),
+    _column("status", STRING, "firing, resolved or acknowledged"),
+    _column("changed_at", TIMESTAMP, "event time of the transition that is told"),
+    _column("outcome", STRING, "DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED or HELD_BACK"),
+    _column("reason", STRING, "the receiver's answer; or the silence, the incident or the limit that kept it back"),
+    _column("route", STRING, "the route that named the receiver"),
+)
+
+SILENCES = _table(
+    "silences",
+    "What need not be told, from when until when, by whose word; the newest row of a silence_id holds.",
+    ("silence_id",),
+    _column("silence_id", STRING, "its name, 8 hex digits", required=True),
+    _column("matchers", STRING, "JSON: label to the glob patterns of which one must match", required=True),
+    _column("owner", STRING, "who answers for it", required=True),
+    _column("reason", STRING, "why", required=True),
+    _column("starts_at", TIMESTAMP, "it covers alerts from then on", required=True),
+    _column("ends_at", TIMESTAMP, "until just before", required=True),
+    _column("changed_at", TIMESTAMP, "when this row was written", required=True),
+)
+
+ACKNOWLEDGEMENTS = _table(
+    "acknowledgements",
+    "One row each time somebody said that they are at an incident.",
+    ("incident_id", "acknowledged_at"),
+    _column("incident_id", STRING, "the incident", required=True),
+    _column("owner", STRING, "who is at it", required=True),
+    _column("note", STRING, "what they say", required=True),
+    _column("acknowledged_at", TIMESTAMP, "when they said so", required=True),
 )
 
 QUALITY = _table(
@@ -180,6 +210,8 @@ TABLES: Mapping[str, Table] = {
         BROKER_HEALTH,
         QUARANTINE,
         ALERT_DELIVERIES,
+        SILENCES,
+        ACKNOWLEDGEMENTS,
         QUALITY,
     )
 }

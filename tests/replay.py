@@ -17,6 +17,7 @@ from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
 from udfs.broker_board import Board
 from udfs.fleet import Fleet
+from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
 SHARDS = 2
@@ -58,7 +59,7 @@ def replay(
     rows: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
         for number, store in enumerate(stores):
-            shard = Shard(number, SHARDS, store, rules or Rules())
+            shard = Shard(number, SHARDS, store, Rulebook(rules or Rules()))
             shard.process(list(_chunks_for(batch, number)), limit)
             for table, of_table in shard.rows.items():
                 rows.setdefault(table, []).extend(of_table)
@@ -80,7 +81,7 @@ class Stream:
         rows: dict[str, list[dict[str, Any]]] = {}
         messages = self._messages(events)
         for number, store in enumerate(self._stores):
-            shard = Shard(number, SHARDS, store, self._rules)
+            shard = Shard(number, SHARDS, store, Rulebook(self._rules))
             shard.process(list(_chunks_for([one for one in messages if one["topic"] in TOPICS], number)), 0)
             _add(rows, shard.rows)
         sends = [one for one in messages if one["topic"] in FAULT_TOPICS]

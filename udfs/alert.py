@@ -1,23 +1,21 @@
-"""The life of an alert: a finding becomes an incident, an incident ends, and each step is written once.
+"""What is found wrong, the incident it becomes, and the rows the incident leaves; udfs.life moves one to the other.
 
 Identity is a hash of sorted labels; what changes during an incident (queues, addresses, offsets) never enters it.
-A finding is not ready while its hold is running: that opens nothing, and ends nothing either.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-FIRING, RESOLVED = "FIRING", "RESOLVED"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something is wrong in one consumer group, as seen at one moment.
+    """Something is wrong, as seen at one look.
 
-    `labels` are its identity. `text` is (summary, advice). `is_ready` says that its hold is over. `suppressed_by`
-    is the incident id of the cause that explains it.
+    `labels` are its identity. `text` is (summary, advice). `is_ready` says that the rule's own hold is over.
+    `suppressed_by` is the incident id of the cause that explains it. `is_missing` says that it tells of data that is
+    missing, not of what the data show. `figures` are what may be told again while nothing else changes.
     """
 
     kind: str
@@ -33,11 +31,18 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)
     suppressed_by: str | None = None
     is_ready: bool = True
+    is_missing: bool = False
+    figures: str = ""
 
 
 @dataclass
 class Incident:
-    """A firing alert: what is needed to write its next row."""
+    """One finding from its first sign to its end: what is needed to write its next row, and to know when.
+
+    `state` is never RESOLVED: what is over is not kept. `looks` and `held_ms` count how often, and for how long, the
+    finding was seen to hold before it fired; `calm_ms` for how long it has stayed away since it last held. Time in
+    which nobody looked counts for neither. `flaps` is how often it came back. `written_ms` is its newest row.
+    """
 
     alert_id: str
     incident_id: str
@@ -53,15 +58,38 @@ class Incident:
     suppressed_by: str | None
     text: tuple[str, str]
     evidence: dict[str, Any]
+    state: str = "FIRING"
+    figures: str = ""
+    looks: int = 1
+    held_ms: int = 0
+    calm_ms: int = 0
+    seen_ms: int = 0
+    written_ms: int = 0
+    fired_at_ms: int | None = None
+    flaps: int = 0
+    is_flapping: bool = False
+
+    @property
+    def has_fired(self) -> bool:
+        return self.fired_at_ms is not None
+
+
+def brokers_of(subject: Finding | Incident) -> set[str]:
+    """The brokers it is about: those of its queues, else those it names; none for what concerns a whole group."""
+    if subject.queues:
+        return {name.rpartition(":")[0] for name in subject.queues}
+    return set(subject.broker_name.split(",")) if subject.broker_name else set()
 
 
 @dataclass(frozen=True)
 class Transition:
-    """One row of the alerts table."""
+    """One row of the alerts table. `state` is the incident's state after it; RESOLVED for its last."""
 
     incident: Incident
     state: str
+    reason: str
     changed_at_ms: int
+    completeness: float = 1.0
 
 
 def alert_id(kind: str, labels: dict[str, str]) -> str:
@@ -70,30 +98,16 @@ def alert_id(kind: str, labels: dict[str, str]) -> str:
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def advance(
-    incident: Incident | None, finding: Finding | None, now_ms: int
-) -> tuple[Incident | None, Transition | None]:
-    """The incident after this moment, and the row to write, if any.
-
-    A firing incident is written again only when its cause, its queues or what suppresses it changed.
-    """
-    if finding is None:
-        if incident is None:
-            return None, None
-        return None, Transition(_ended(incident, now_ms), RESOLVED, now_ms)
-    if not finding.is_ready:
-        return incident, None
-    if incident is not None and _content(incident) == _content(finding):
-        return incident, None
-    started_at_ms = incident.started_at_ms if incident else finding.since_ms
+def opened(finding: Finding, state: str, now_ms: int) -> Incident:
+    """The incident that a finding begins."""
     identity = alert_id(finding.kind, finding.labels)
-    now_firing = Incident(
+    return Incident(
         alert_id=identity,
-        incident_id=f"{identity}-{started_at_ms}",
+        incident_id=f"{identity}-{finding.since_ms}",
         kind=finding.kind,
         cause=finding.cause,
         severity=finding.severity,
-        started_at_ms=started_at_ms,
+        started_at_ms=finding.since_ms,
         labels=finding.labels,
         topic=finding.topic,
         client_id=finding.client_id,
@@ -102,18 +116,24 @@ def advance(
         suppressed_by=finding.suppressed_by,
         text=finding.text,
         evidence=finding.evidence,
+        state=state,
+        figures=finding.figures,
+        seen_ms=now_ms,
     )
-    return now_firing, Transition(now_firing, FIRING, now_ms)
 
 
-def _content(subject: Incident | Finding) -> tuple[str, tuple[str, ...], str | None]:
-    return subject.cause, subject.queues, subject.suppressed_by
-
-
-def _ended(incident: Incident, now_ms: int) -> Incident:
-    """The incident as its last row tells it: over, after how long."""
-    summary, _ = incident.text
-    seconds = max(0, now_ms - incident.started_at_ms) // 1000
-    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    text = (f"Over after {lasted}. It was: {summary}", "Nothing to do.")
-    return Incident(**{**incident.__dict__, "text": text})
+def told(incident: Incident, finding: Finding) -> Incident:
+    """The same incident with the newest facts: its identity, start and clocks stay."""
+    return replace(
+        incident,
+        cause=finding.cause,
+        severity=finding.severity,
+        topic=finding.topic,
+        client_id=finding.client_id,
+        broker_name=finding.broker_name,
+        queues=finding.queues,
+        suppressed_by=finding.suppressed_by,
+        text=finding.text,
+        evidence=finding.evidence,
+        figures=finding.figures,
+    )

@@ -4,16 +4,17 @@ Judged at one moment of the fleet. The alert life cycle is udfs.alert's; a condi
 for a short while, is an Episode of the fleet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
 from udfs import broker_prose
-from udfs.alert import Finding, Transition, advance
+from udfs.alert import Finding, Transition, brokers_of
 from udfs.attempts import QUIET_MS
 from udfs.broker_prose import Avoided, Stranded
 from udfs.fault import rules_of
 from udfs.fleet import Episode, Fleet
 from udfs.item import Item
+from udfs.life import Look, step
 from udfs.rules import Rules
 
 BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_isolated", "broker_evicted", "no_available_broker"
@@ -27,18 +28,11 @@ SILENT_MS = 300_000
 
 
 def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition]:
-    """The alerts' transitions at `fleet.judged_ms`."""
-    found = {
-        **find_isolated(fleet, cluster, rules),
-        **find_evicted(fleet, cluster, rules),
-        **find_unavailable(fleet, cluster, rules),
-    }
-    for key in sorted(fleet.incidents.keys() | found.keys()):
-        incident, transition = advance(fleet.incidents.pop(key, None), found.get(key), fleet.judged_ms)
-        if incident is not None:
-            fleet.incidents[key] = incident
-        if transition is not None:
-            yield transition
+    """The alerts' transitions at `fleet.judged_ms`. What holds nowhere is a fact of arithmetic: all of it is seen."""
+    look = Look(fleet.judged_ms, fleet.completeness(rules.fault_item_idle_ms, SILENT_MS))
+    for kind, find in FINDERS:
+        findings = find(fleet, cluster, rules)
+        yield from step(fleet.incidents, fleet.windows, kind, findings, lambda _: look, rules)
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
@@ -64,10 +58,11 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
         episode = _episode(fleet, key, reached_ms[0] if reached_ms else None, rules)
         if episode is None:
             continue
-        if not (_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules)):
-            findings[key] = _not_ready(BROKER_ISOLATED, labels, episode)
+        if not avoiders:
+            findings[key] = _in_a_break(BROKER_ISOLATED, labels, episode)
             continue
-        cause = _cause(avoiders, fleet.incidents[key].cause if key in fleet.incidents else None)
+        known = fleet.fired(key)
+        cause = _cause(avoiders, known.cause if known else None)
         avoided = Avoided(broker_name, avoiders, {name: fleet.producers[name].client_version for name in senders})
         findings[key] = Finding(
             kind=BROKER_ISOLATED,
@@ -78,8 +73,18 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
             labels=labels,
             broker_name=broker_name,
             evidence=avoided.evidence(),
+            suppressed_by=_explained_by(fleet, broker_name),
+            is_ready=_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules),
+            figures=f"{len(avoiders)} of {len(senders)}",
         )
     return findings
+
+
+def _explained_by(fleet: Fleet, broker_name: str) -> str | None:
+    """The open incident of producers that have no broker left, this one among them."""
+    incident = fleet.fired(NO_AVAILABLE_BROKER)
+    is_of_all = incident is not None and incident.cause == ALL_BROKERS and broker_name in brokers_of(incident)
+    return incident.incident_id if incident and is_of_all else None
 
 
 def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
@@ -150,11 +155,11 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
     episode = _episode(fleet, NO_AVAILABLE_BROKER, began_ms, rules)
     if episode is None:
         return {}
-    if not _is_ready(fleet, episode, rules):
-        return {NO_AVAILABLE_BROKER: _not_ready(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)}
+    if not stranded:
+        return {NO_AVAILABLE_BROKER: _in_a_break(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)}
     alive = sum(producer.is_alive(now_ms, idle_ms) for producer in fleet.producers.values())
     cause = ALL_BROKERS if 2 * len(stranded) >= alive else PRODUCER_HOST
-    known = fleet.incidents.get(NO_AVAILABLE_BROKER)
+    known = fleet.fired(NO_AVAILABLE_BROKER)
     return {
         NO_AVAILABLE_BROKER: Finding(
             kind=NO_AVAILABLE_BROKER,
@@ -166,8 +171,17 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
             client_id=next(iter(stranded)) if len(stranded) == 1 else None,
             broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
             evidence={"producers": {client_id: one.evidence() for client_id, one in stranded.items()}, "alive": alive},
+            is_ready=_is_ready(fleet, episode, rules),
         )
     }
+
+
+FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]], ...] = (
+    (NO_AVAILABLE_BROKER, find_unavailable),
+    (BROKER_ISOLATED, find_isolated),
+    (BROKER_EVICTED, find_evicted),
+)
+"""Kind and finder; causes come before what they explain."""
 
 
 def is_evicted(item: Item, now_ms: int, rules: Rules) -> bool:
@@ -213,8 +227,8 @@ def _is_lasting(fleet: Fleet, avoiders: Mapping[str, Item], episode: Episode, ru
     )
 
 
-def _not_ready(kind: str, labels: dict[str, str], episode: Episode) -> Finding:
-    """It opens nothing, and ends nothing."""
+def _in_a_break(kind: str, labels: dict[str, str], episode: Episode) -> Finding:
+    """It does not hold now, in an episode that goes on: that opens nothing, and ends nothing."""
     return Finding(kind, kind, "info", episode.since_ms, ("", ""), labels, is_ready=False)
 
 

@@ -170,16 +170,15 @@ def gather(
     now_ms: int,
     rules: Rules,
 ) -> StarvedTopic | None:
-    """One finding for a topic's starved queues, or None when none starves.
+    """One finding for a topic's starved queues, or None when none starves. It is not ready before one is certain.
 
     `coming` are queues about to starve for a reason already known: they are waited for, at most `settle_ms`, so
-    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since.
+    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since,
+    `known_cause` its cause; None when there is no open incident.
     """
-    certain = {
-        queue: starvation
-        for queue, starvation in starvations.items()
-        if starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
-    }
+    if known_cause is None and not any(_is_certain(one, now_ms) for one in starvations.values()):
+        return _uncertain(starvations)
+    certain = {queue: starvation for queue, starvation in starvations.items() if _is_certain(starvation, now_ms)}
     if not certain:
         if not still_silent or known_cause is None:
             return None
@@ -195,4 +194,23 @@ def gather(
         queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
         causes=certain,
         is_ready=not coming or now_ms >= first_ms + rules.settle_ms,
+    )
+
+
+def _is_certain(starvation: Starvation, now_ms: int) -> bool:
+    return starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
+
+
+def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
+    """The first sign: queues that nobody pulls, by the likeliest cause."""
+    if not starvations:
+        return None
+    likeliest = min(starvations.values(), key=lambda starvation: CAUSES.index(starvation.cause))
+    return StarvedTopic(
+        likeliest.cause,
+        likeliest.client_id,
+        min(starvation.since_ms for starvation in starvations.values()),
+        tuple(sorted(starvations, key=queue_order)),
+        dict(starvations),
+        is_ready=False,
     )

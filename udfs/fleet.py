@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
+from udfs.flapping import Window
 from udfs.item import Item
 
 SHORT_MS = 10_000
@@ -57,6 +58,7 @@ class Fleet:
     waiting: dict[str, dict[str, Attempts]] = field(default_factory=dict)
     episodes: dict[str, Episode] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
     judged_ms: int = 0
     tick_ms: int = 0
     forgotten_ms: int = 0
@@ -99,6 +101,17 @@ class Fleet:
             for client_id, producer in self.producers.items()
             if producer.seen_ms.get(broker_name, -idle_ms) + idle_ms > self.judged_ms or client_id in shut_out
         ]
+
+    def fired(self, key: str) -> Incident | None:
+        """The incident of this finding, if it has fired and is not over."""
+        incident = self.incidents.get(key)
+        return incident if incident and incident.has_fired else None
+
+    def completeness(self, idle_ms: int, silent_ms: int) -> float:
+        """The share of the known producers that have sent within `silent_ms`, 0 to 1."""
+        known = [one for one in self.producers.values() if one.is_alive(self.judged_ms, idle_ms)]
+        heard = sum(one.is_alive(self.judged_ms, silent_ms) for one in known)
+        return round(heard / len(known), 4) if known else 1.0
 
     def _take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
         """The waiting steps up to then, in order of time: step, broker, client, release."""

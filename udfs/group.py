@@ -4,18 +4,20 @@
 incidents however it is cut into batches.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from udfs.alert import Finding, Transition, advance
+from udfs.alert import Finding, Transition, brokers_of
 from udfs.findings import FINDERS
 from udfs.findings.brokers import REMEMBERED_MS
 from udfs.hearing import Hearing
+from udfs.life import Look, Reason, end, is_waiting, step
 from udfs.membership import Change
 from udfs.replan import replan
 from udfs.route import Route
 from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.scene import Scene
+from udfs.sight import Sight
 from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic
 from udfs.watch import GroupState
 
@@ -25,17 +27,27 @@ UNHEARD_LOOK_MS = 30_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never."""
+    """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never.
+
+    `completeness` is the share of its brokers and clients that was heard, 0 to 1.
+    """
 
     changes: list[Change]
     ownership: list[OwnershipRow]
     transitions: list[Transition]
     due_ms: int | None
+    completeness: float = 1.0
+
+
+NO_EFFECTS = ("duplicate_client_id", "client_id_at_risk", "inconsistent_subscription")
+"""Kinds that no broker's trouble brings about."""
 
 
 def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: Hearing, rules: Rules) -> Outcome:
     """Look at the group as of `now_ms`."""
-    changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard))
+    if hearing.gap_ms:
+        state.skip(hearing.gap_ms, now_ms)
+    changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard, state.heard_from_ms))
     if changes or state.is_stale:
         replan(state, routes, now_ms, rules)
     ownership = [
@@ -46,24 +58,40 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     ]
     forget_idle_topics(state, routes, now_ms, rules)
     scene = Scene.of(state, routes, hearing, now_ms, rules)
+    sight = _see(scene)
     transitions: list[Transition] = []
-    is_pending = False
     for kind, find in FINDERS:
-        findings = find(scene)
-        is_pending = is_pending or any(not finding.is_ready for finding in findings.values())
-        transitions += _step(state, kind, findings, now_ms)
-    due_ms = now_ms + 1 if is_pending else _due_ms(state, now_ms, rules)
-    return Outcome(changes, ownership, transitions, due_ms)
+        findings = {key: _explained(finding, hearing) for key, finding in find(scene).items()}
+        transitions += step(state.incidents, state.windows, kind, findings, sight.look, rules)
+    due_ms = now_ms + 1 if is_waiting(state.incidents) else _due_ms(state, now_ms, rules)
+    return Outcome(changes, ownership, transitions, due_ms, sight.completeness)
 
 
-def _step(state: GroupState, kind: str, findings: Mapping[str, Finding], now_ms: int) -> Iterator[Transition]:
-    open_keys = {key for key in state.incidents if key == kind or key.startswith(f"{kind} ")}
-    for key in sorted(open_keys | findings.keys()):
-        incident, transition = advance(state.incidents.pop(key, None), findings.get(key), now_ms)
-        if incident is not None:
-            state.incidents[key] = incident
-        if transition is not None:
-            yield transition
+def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> list[Transition]:
+    """The group, or one topic of it, was deleted on purpose: what was open about it ends now, for that reason."""
+    ended = [key for key, one in sorted(state.incidents.items()) if topic is None or one.labels.get("topic") == topic]
+    if topic is not None:
+        state.topics.pop(topic, None)
+    return [end(state.incidents.pop(key), reason, Look(now_ms)) for key in ended]
+
+
+def _see(scene: Scene) -> Sight:
+    brokers = {name for route in scene.routes.values() for name in route.broker_names()}
+    return Sight.of(
+        scene.now_ms,
+        brokers,
+        scene.hearing.unheard | scene.hearing.silent,
+        scene.last_heartbeat_ms,
+        late_ms=scene.now_ms - scene.rules.heartbeat_late_ms,
+        completeness_min=scene.rules.completeness_min,
+    )
+
+
+def _explained(finding: Finding, hearing: Hearing) -> Finding:
+    """The finding, suppressed by its broker's own incident where that explains it and nothing else does."""
+    if finding.suppressed_by or finding.kind in NO_EFFECTS or not (hearing.explained or hearing.cluster_id):
+        return finding
+    return replace(finding, suppressed_by=hearing.explains(brokers_of(finding)))
 
 
 def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:

@@ -112,11 +112,14 @@ class Membership:
         self._drop(broker_name, client_addr)
         return Change(broker_name, member, LEFT, at_ms)
 
-    def expire(self, now_ms: int, expired_ms: int, unheard: frozenset[str]) -> Iterator[Change]:
-        """scanNotActiveChannel: a channel silent for `expired_ms` has left; not at a broker we did not hear."""
+    def expire(self, now_ms: int, expired_ms: int, unheard: frozenset[str], heard_from_ms: int = 0) -> Iterator[Change]:
+        """scanNotActiveChannel: a channel silent for `expired_ms` has left; not at a broker we did not hear.
+
+        Silence before `heard_from_ms` is ours.
+        """
         for broker_name in sorted(self.views.keys() - unheard):
             for member in sorted(self.views[broker_name].values(), key=lambda member: member.client_addr):
-                left_at_ms = member.last_heartbeat_ms + expired_ms
+                left_at_ms = max(member.last_heartbeat_ms, heard_from_ms) + expired_ms
                 if left_at_ms <= now_ms:
                     self._drop(broker_name, member.client_addr)
                     yield Change(broker_name, member, EXPIRED, left_at_ms)

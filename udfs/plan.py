@@ -56,6 +56,11 @@ def queue_order(name: str) -> tuple[str, int]:
     return broker_name, int(queue_id)
 
 
+def names_of_brokers(names: Iterable[str]) -> str:
+    """The brokers of these queues, joined by commas."""
+    return ",".join(sorted({queue_order(name)[0] for name in names}))
+
+
 def reference_view(views: Mapping[str, Mapping[str, Member]], brokers: set[str]) -> dict[str, Member] | None:
     """The view to plan by: of the route's brokers the one that knows most members, by name among equals.
 

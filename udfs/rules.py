@@ -37,8 +37,16 @@ class KindRules:
 STRUCTURAL = KindRules(pending_looks=1, recovering_ms=30_000)
 """For what is so, not what was not seen: twins are proven by three heartbeats before they are found at all."""
 
-KINDS: Mapping[str, KindRules] = {"duplicate_client_id": STRUCTURAL, "broker_evicted": STRUCTURAL}
-"""Kinds that do not live by KindRules' defaults."""
+OF_ALL = "*"
+"""The key in `Rules.kinds` of how all kinds live that have no entry of their own."""
+
+KINDS: Mapping[str, KindRules] = {
+    OF_ALL: KindRules(),
+    "duplicate_client_id": STRUCTURAL,
+    "broker_evicted": STRUCTURAL,
+    "broker_isolated": KindRules(recovering_ms=0),  # broker_isolated_clear_ms has passed before it counts as gone
+    "no_available_broker": KindRules(recovering_ms=0),
+}
 
 
 @dataclass(frozen=True)
@@ -67,4 +75,4 @@ class Rules:
 
     def of_kind(self, kind: str) -> KindRules:
         """How alerts of this kind live."""
-        return self.kinds.get(kind) or KINDS.get(kind) or KindRules()
+        return self.kinds.get(kind) or self.kinds[OF_ALL]

@@ -38,7 +38,8 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], hearing: Hearing, now_ms: int, rules: Rules) -> "Scene":
         newest: dict[str, int] = {}
         for _, member in state.membership.members():
-            newest[member.client_id] = max(newest.get(member.client_id, 0), member.last_heartbeat_ms)
+            heard_ms = max(member.last_heartbeat_ms, state.heard_from_ms)
+            newest[member.client_id] = max(newest.get(member.client_id, 0), heard_ms)
         late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
         cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
         return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late, cut_off)
@@ -57,10 +58,12 @@ class Scene:
         return [(name, member) for name, member in self.state.membership.members() if member.is_judged]
 
     def incident(self, key: str) -> Incident | None:
-        return self.state.incidents.get(key)
+        """The incident of this finding, if it has fired and is not over."""
+        incident = self.state.incidents.get(key)
+        return incident if incident and incident.has_fired else None
 
     def suppressor(self, *keys: str) -> str | None:
-        """The incident id of the first of these findings that is open."""
+        """The incident id of the first of these findings that has fired and is not over."""
         return next((incident.incident_id for key in keys if (incident := self.incident(key))), None)
 
     def evidence(self, topic: str, watched: TopicWatch) -> Evidence:
@@ -133,7 +136,9 @@ def _find_cut_off(
     for broker_name, view in state.membership.views.items():
         if broker_name not in masters:
             continue
-        fresh = {member.client_id for member in view.values() if member.last_heartbeat_ms > late_ms}
+        fresh = {
+            member.client_id for member in view.values() if max(member.last_heartbeat_ms, state.heard_from_ms) > late_ms
+        }
         is_heard = bool(fresh) or broker_name in hearing.answered
         silent = {member.client_id for member in view.values() if member.is_judged} - fresh - late
         if silent and is_heard and broker_name not in hearing.unheard:

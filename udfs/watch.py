@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.explanation import Explanation
+from udfs.flapping import Window
 from udfs.membership import Membership
 from udfs.oddity import NO_PERMISSION, Pull, key_of, note_oddity
 from udfs.ownership import Oddity, Puller, QueueWatch
@@ -35,6 +36,7 @@ class GroupState:
 
     `conditions` has, by name, since when something holds that is told only after a while. `first_pull_ms` is since when
     a broker is known to tell the group's pulls, `seen_pulling` are the members that were ever seen to pull, sorted.
+    `windows` remember how its alerts came and went. `heard_from_ms` is when the cluster was heard again after a gap.
     """
 
     cluster: str
@@ -43,11 +45,13 @@ class GroupState:
     membership: Membership = field(default_factory=Membership)
     topics: dict[str, TopicWatch] = field(default_factory=dict)
     incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
     conditions: dict[str, int] = field(default_factory=dict)
     first_pull_ms: dict[str, int] = field(default_factory=dict)
     seen_pulling: list[str] = field(default_factory=list)
     is_stale: bool = True
     changed_ms: int = 0
+    heard_from_ms: int = 0
 
     def observe(self, pull: Pull) -> None:
         """Remember who pulled; a pull older than the newest known only lengthens its puller's span.
@@ -91,6 +95,11 @@ class GroupState:
             self.conditions.pop(condition, None)
             return None
         return self.conditions.setdefault(condition, now_ms)
+
+    def skip(self, gap_ms: int, now_ms: int) -> None:
+        """Nothing was heard for `gap_ms`: what holds did not hold longer by it, and who was silent may have spoken."""
+        self.conditions = {name: since_ms + gap_ms for name, since_ms in self.conditions.items()}
+        self.heard_from_ms = now_ms
 
     def is_forgotten(self) -> bool:
         """Nothing is left of the group: no member, no incident, no queue."""

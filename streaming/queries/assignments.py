@@ -14,12 +14,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Reject, decode_chunk, encode_chunk
+from streaming.queries.chunk import Chunk, Message, Reject, Voice, decode_chunk, encode_chunk
 from streaming.queries.rows import OUTPUT, pack_rows
 from streaming.queries.shard import Shard, shard_of
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
-from udfs.rules import Rules
+from streaming.rulebook import rulebook
+from udfs.rulebook import Rulebook
+from udfs.voices import sample
 
 NAME = "assignments"
 TOPICS = (HEARTBEATS, PULLS, ROUTES, CLOCKS)
@@ -30,11 +32,10 @@ PACKED = T.StructType([T.StructField("shard", T.IntegerType()), T.StructField("c
 def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
     """The streaming DataFrame: one row a table and shard (rows.OUTPUT)."""
     queries = settings.queries
-    rules = Rules(**settings.rules.model_dump())
     messages = read_messages(spark, settings, TOPICS)
     packed = messages.mapInArrow(make_pack(queries.shards), PACKED)
     return packed.groupBy("shard").transformWithState(
-        statefulProcessor=AssignmentsProcessor(queries.shards, rules, queries.max_offsets_per_trigger),
+        statefulProcessor=AssignmentsProcessor(queries.shards, rulebook(settings), queries.max_offsets_per_trigger),
         outputStructType=OUTPUT,
         outputMode="Update",
         timeMode="None",
@@ -59,6 +60,7 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
     """For each Kafka partition in the batch, its chunk for every shard, in the order of the shards."""
     columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "ingest_time_ms", "value"))
     found: dict[tuple[str, int], list[Chunk]] = {}
+    beats: dict[tuple[str, int], dict[tuple[str, str], dict[str, list[Voice]]]] = {}
     for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
         place = (topic, partition)
         if place not in found:
@@ -80,9 +82,23 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
             broker = f"{event.cluster} {event.broker_name}"
             pulled_ms = chunks[0].pulled_ms
             pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
+        if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
+            of_broker = beats.setdefault(place, {}).setdefault((event.cluster, event.broker_name), {})
+            of_broker.setdefault(event.client_id, []).append(_voice(event))
         for number in sorted(_shards_for(topic, event, shards)):
             chunks[number].messages.append(Message(offset, ingest_time_ms, value))
+    for place, of_place in beats.items():
+        voices = [
+            voice for of_broker in of_place.values() for client in sample(of_broker) for voice in of_broker[client]
+        ]
+        for chunk in found[place]:
+            chunk.voices = voices
     yield from found.values()
+
+
+def _voice(heartbeat: Any) -> Voice:
+    is_leaving = bool(heartbeat.leaving)
+    return Voice(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, heartbeat.event_time_ms, is_leaving)
 
 
 def _shards_for(topic: str, event: Any, shards: int) -> set[int]:
@@ -97,7 +113,7 @@ def _shards_for(topic: str, event: Any, shards: int) -> set[int]:
 class AssignmentsProcessor(StatefulProcessor):
     """Carries packs to a Shard and its rows out; the rules know nothing of Spark."""
 
-    def __init__(self, shards: int, rules: Rules, limit: int) -> None:
+    def __init__(self, shards: int, rules: Rulebook, limit: int) -> None:
         self._shards, self._rules, self._limit = shards, rules, limit
 
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -28,11 +28,22 @@ class Reject(NamedTuple):
     reasons: list[str]
 
 
+class Voice(NamedTuple):
+    """A client was heard at a broker, or said there that it leaves."""
+
+    cluster: str
+    broker_name: str
+    client_id: str
+    event_time_ms: int
+    is_leaving: bool
+
+
 class Chunk(msgspec.Struct, array_like=True, gc=False):
     """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
 
     `pulled_ms` is the oldest pull a "cluster broker" that the broker itself told (it suggests the next broker id),
-    whichever group's: who is not among its pulls does not pull there.
+    whichever group's: who is not among its pulls does not pull there. `voices` are the heartbeats of a sample of
+    clients, whichever shard's: every shard judges brokers by them.
     """
 
     topic: str
@@ -43,6 +54,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     messages: list[Message]
     rejects: list[Reject]
     pulled_ms: dict[str, int] = {}
+    voices: list[Voice] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

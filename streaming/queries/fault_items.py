@@ -22,9 +22,11 @@ from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combin
 from streaming.queries.rows import OUTPUT, Rows, pack_rows
 from streaming.queries.shard_rows import alert_row, quarantine_row
 from streaming.queries.source import read_messages
+from streaming.rulebook import rulebook
 from udfs.broker_board import Board, Flip, Health
 from udfs.broker_findings import judge_fleet
 from udfs.fleet import Fleet
+from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
 __all__ = ["NAME", "REJECTS", "TOPICS", "Combiner", "Pack", "advance_board", "advance_fleet", "start_dataframe"]
@@ -43,9 +45,7 @@ def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
     """The streaming DataFrame: one row a table and key (rows.OUTPUT)."""
     combined = read_messages(spark, settings, TOPICS).mapInArrow(combine, COMBINED)
     return combined.groupBy("cluster", "broker_name").transformWithState(
-        statefulProcessor=FaultItemsProcessor(
-            Rules(**settings.rules.model_dump()), settings.queries.max_offsets_per_trigger
-        ),
+        statefulProcessor=FaultItemsProcessor(rulebook(settings), settings.queries.max_offsets_per_trigger),
         outputStructType=OUTPUT,
         outputMode="Update",
         timeMode="None",
@@ -55,7 +55,7 @@ def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
 class FaultItemsProcessor(StatefulProcessor):
     """Carries packs to a broker's Board or a cluster's Fleet, and rows out: one read and one write of state a key."""
 
-    def __init__(self, rules: Rules, limit: int) -> None:
+    def __init__(self, rules: Rulebook, limit: int) -> None:
         self._rules, self._limit = rules, limit
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -72,12 +72,13 @@ class FaultItemsProcessor(StatefulProcessor):
         if value is None and not any(pack.attempts or pack.fleet for pack in packs):
             return  # a tick for what nobody has sent to
         state: Board | Fleet
+        rules = self._rules.of(cluster)
         if broker_name is None:
             state = _decode_fleet(value[0]) if value else Fleet()
-            yield from pack_rows(advance_fleet(state, packs, cluster, self._rules, self._limit))
+            yield from pack_rows(advance_fleet(state, packs, cluster, rules, self._limit))
         else:
             state = _decode_board(value[0]) if value else Board()
-            idle_ms, may_be_cut = self._rules.fault_item_idle_ms, self._limit > 0
+            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
             yield from pack_rows(
                 advance_board(state, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut)
             )

@@ -7,42 +7,22 @@ in the stream, a dictionary in the tests.
 
 import zlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from schemas.decode import DECODERS
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Reject, safe_time_ms
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES
+from streaming.queries.chunk import Chunk, Reject, Voice, safe_time_ms
 from streaming.queries.rows import Rows
+from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, clocks_wanted, hear
+from streaming.queries.shard_events import VOICES, Event, events_of, pack
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row, quarantine_row
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
-from udfs.group import tick
+from udfs.group import end_all, tick
 from udfs.hearing import Hearing
+from udfs.life import Reason
 from udfs.membership import CHANGED, JOINED, Change
 from udfs.route import QueueData, Route
-from udfs.rules import Rules
+from udfs.rulebook import Rulebook
 from udfs.watch import GroupState
-
-RUN = "run"
-"""The source of the clock events that `balancewatch run` itself sends."""
-
-CLOCK_WANTED = "clock_wanted"
-"""Not a Delta table: rows that tell `run` which clusters no one else keeps the time of."""
-
-CLOCK_MISSED_MS = 15_000
-
-_RANK = {ROUTES: 0, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
-
-
-class _Event(NamedTuple):
-    """Sorts by time; at one time routes come first and the tick last."""
-
-    time_ms: int
-    rank: int
-    partition: int
-    offset: int
-    topic: str
-    message: Message
-    event: Any
 
 
 def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
@@ -53,20 +33,23 @@ def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
 class Shard:
     """One batch of one shard. `rows` holds what it concluded."""
 
-    def __init__(self, number: int, shards: int, store: ShardStore, rules: Rules) -> None:
+    def __init__(self, number: int, shards: int, store: ShardStore, rules: Rulebook) -> None:
         self.rows: Rows = {}
         self._number, self._shards, self._store, self._rules = number, shards, store, rules
         self._agenda = store.read_agenda()
         self._groups: dict[str, GroupState | None] = {}
         self._routes: dict[str, Route | None] = {}
         self._dirty: dict[str, set[str]] = {}
+        self._heard: dict[str, Any] = {}
 
     def process(self, chunks: list[Chunk], limit: int) -> None:
         """Take in a batch. `limit` is maxOffsetsPerTrigger, 0 for none."""
         for chunk in chunks:
             self._put("quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects))
-        self._ask_for_clocks(chunks)
-        messages = [chunk for chunk in chunks if chunk.messages or self._has_news(chunk)]
+        if self._number == 0:
+            foreign_ms = {name: entry.foreign_ms for name, entry in self._agenda.clusters.items()}
+            self._put(CLOCK_WANTED, clocks_wanted(chunks, foreign_ms))
+        messages = [chunk for chunk in chunks if chunk.messages or chunk.voices or self._has_news(chunk)]
         if not self._agenda.has_held_ticks and not any(chunk.topic == CLOCKS for chunk in messages):
             self._store.add_pending(messages)
             return
@@ -78,7 +61,7 @@ class Shard:
     def _advance(self, chunks: list[Chunk], safe_ms: dict[str, int] | None) -> list[Chunk]:
         """Work through every event a releasable tick covers; the rest comes back, packed as it was."""
         self._learn_who_tells(chunks)
-        events = [_read(chunk, message) for chunk in chunks for message in chunk.messages]
+        events = [event for chunk in chunks for event in events_of(chunk)]
         horizon: dict[str, int] = {}
         for event in events:
             cluster = event.event.cluster
@@ -87,7 +70,7 @@ class Shard:
         covered = [event for event in events if event.time_ms <= horizon.get(event.event.cluster, -1)]
         for event in sorted(covered, key=lambda event: event[:5]):
             self._apply(event)
-        return _pack(event for event in events if event.time_ms > horizon.get(event.event.cluster, -1))
+        return pack(event for event in events if event.time_ms > horizon.get(event.event.cluster, -1))
 
     def _has_news(self, chunk: Chunk) -> bool:
         """Whether it is the first that shows the pulls of some broker."""
@@ -101,15 +84,24 @@ class Shard:
                 pulled_ms = self._cluster(cluster).pulled_ms
                 pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
 
-    def _apply(self, event: _Event) -> None:
+    def _apply(self, event: Event) -> None:
         if event.topic == CLOCKS:
             self._tick(event.event)
+        elif event.topic == VOICES:
+            self._listen(event.event)
         elif event.topic == ROUTES:
             self._learn_route(event.event)
         elif event.topic == HEARTBEATS:
             self._hear(event.event)
         else:
             self._observe(event)
+
+    def _listen(self, voice: Voice) -> None:
+        voices = self._cluster(voice.cluster).watch.voices
+        if voice.is_leaving:
+            voices.leave(voice.broker_name, voice.client_id)
+        else:
+            voices.note(voice.broker_name, voice.client_id, voice.event_time_ms)
 
     def _tick(self, clock: Any) -> None:
         cluster = self._cluster(clock.cluster)
@@ -119,31 +111,36 @@ class Shard:
             cluster.is_run_clock, cluster.foreign_ms = False, max(cluster.foreign_ms, clock.event_time_ms)
         else:
             cluster.is_run_clock = True
-        if clock.event_time_ms <= cluster.now_ms:
+        self._heard[clock.cluster] = clock
+        heard = hear(cluster, clock, self._rules.of(clock.cluster))
+        if heard is None:
             return
-        now_ms = cluster.now_ms = clock.event_time_ms
-        unheard = frozenset(clock.brokers_asked) - frozenset(clock.brokers_answered)
-        answered = frozenset() if clock.source == RUN else frozenset(clock.brokers_answered)  # `run` asks nobody
-        heard_since = {name: cluster.heard_since_ms.get(name, 0) for name in clock.brokers_answered}
-        cluster.heard_since_ms = {
-            name: now_ms if name in cluster.unheard else since for name, since in heard_since.items()
-        }
-        due = {name for name, entry in cluster.groups.items() if entry.due_ms is not None and entry.due_ms <= now_ms}
-        if sorted(unheard) != cluster.unheard:
-            due = set(cluster.groups)
-        cluster.unheard = sorted(unheard)
-        heard_again = {name: since for name, since in cluster.heard_since_ms.items() if since}
-        hearing = Hearing(unheard, heard_again, answered, cluster.pulled_ms)
-        for name in sorted(due | self._dirty.pop(clock.cluster, set())):
-            self._look_at(clock.cluster, name, now_ms, hearing)
+        if shard_of(clock.cluster, "", self._shards) == self._number:  # all shards conclude it, one writes it
+            self._put("alerts", (alert_row(transition) for transition in heard.transitions))
+        for name in clock.deleted_groups or ():
+            self._delete_group(clock.cluster, name, clock.event_time_ms)
+        for name in sorted(heard.due | self._dirty.pop(clock.cluster, set())):
+            self._look_at(clock.cluster, name, clock.event_time_ms, heard.hearing)
+
+    def _delete_group(self, cluster: str, name: str, now_ms: int) -> None:
+        """It was deleted on purpose: what was open ends for that reason, and nothing of it is kept."""
+        if shard_of(cluster, name, self._shards) != self._number:
+            return
+        group = self._group(cluster, name, now_ms)
+        ended = end_all(group, Reason.GROUP_DELETED, now_ms)
+        self._put("alerts", (alert_row(transition) for transition in ended))
+        self._groups[_key(cluster, name)] = None
+        self._cluster(cluster).groups.pop(name, None)
+        self._dirty.get(cluster, set()).discard(name)
 
     def _look_at(self, cluster: str, name: str, now_ms: int, hearing: Hearing) -> None:
         group = self._group(cluster, name, now_ms)
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         routes = {topic: route for topic in sorted(topics) if (route := self._route(cluster, topic))}
-        outcome = tick(group, routes, now_ms, hearing, self._rules)
+        outcome = tick(group, routes, now_ms, hearing, self._rules.of(cluster, name))
         self._put_changes(group, outcome.changes)
-        self._put("assignments", (assignment_row(group, row, now_ms) for row in outcome.ownership))
+        rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
+        self._put("assignments", rows)
         self._put("alerts", (alert_row(transition) for transition in outcome.transitions))
         entries = self._cluster(cluster).groups
         if group.is_forgotten():
@@ -161,15 +158,20 @@ class Shard:
         known = self._route(event.cluster, event.topic)
         if known is not None and known.event_time_ms > route.event_time_ms:
             return
-        key = _key(event.cluster, event.topic)
-        self._routes[key] = route
-        self._store.write_route(key, route)
+        key, cluster = _key(event.cluster, event.topic), self._cluster(event.cluster)
+        before, brokers = known.broker_names() if known else set(), route.broker_names()
+        cluster.watch.learn_route(before, brokers, set(masterless) & brokers, event.event_time_ms)
+        self._routes[key] = route if queues else None
+        self._store.write_route(key, self._routes[key])
         if known == route:
             return
-        for name, entry in self._cluster(event.cluster).groups.items():
+        for name, entry in cluster.groups.items():
             if event.topic in entry.topics:
-                self._touch(event.cluster, name)
-                self._group(event.cluster, name, event.event_time_ms).is_stale = True
+                group = self._touch(event.cluster, name, event.event_time_ms)
+                group.is_stale = True
+                if not queues:
+                    ended = end_all(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
+                    self._put("alerts", (alert_row(transition) for transition in ended))
 
     def _hear(self, heartbeat: Any) -> None:
         if heartbeat.broker_id:
@@ -189,14 +191,17 @@ class Shard:
                 )
                 self._put_changes(group, [change] if change else [])
             return
-        if heartbeat.event_time_ms + self._rules.channel_expired_ms <= self._cluster(heartbeat.cluster).now_ms:
+        if (
+            heartbeat.event_time_ms + self._rules.of(heartbeat.cluster).channel_expired_ms
+            <= self._cluster(heartbeat.cluster).now_ms
+        ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
             group = self._touch(heartbeat.cluster, name, heartbeat.event_time_ms)
             changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
             self._put_changes(group, [change for change in changes if change])
 
-    def _observe(self, event: _Event) -> None:
+    def _observe(self, event: Event) -> None:
         pull = event.event
         route = self._route(pull.cluster, pull.topic)
         if route and pull.broker_name in route.broker_names() and not route.has_queue(pull.broker_name, pull.queue_id):
@@ -239,20 +244,6 @@ class Shard:
     def _put(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
         self.rows.setdefault(table, []).extend(rows)
 
-    def _ask_for_clocks(self, chunks: list[Chunk]) -> None:
-        """Shard 0 says which clusters have events, but no clock events of their own."""
-        if self._number:
-            return
-        newest: dict[str, int] = {}
-        for chunk in chunks:
-            for cluster, time_ms in chunk.newest_ms.items():
-                newest[cluster] = max(newest.get(cluster, 0), time_ms)
-        told = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
-        for cluster, time_ms in sorted(newest.items()):
-            entry = self._agenda.clusters.get(cluster, ClusterEntry())
-            if cluster not in told and time_ms > entry.foreign_ms + CLOCK_MISSED_MS:
-                self._put(CLOCK_WANTED, [{"cluster": cluster, "is_wanted": True, "newest_ms": time_ms}])
-
     def _write(self) -> None:
         for cluster, names in self._dirty.items():  # touched after the last tick that moved time: the next one looks
             for name in names:
@@ -260,24 +251,14 @@ class Shard:
         for key, group in sorted(self._groups.items()):
             self._store.write_group(key, group)
         self._store.write_agenda(self._agenda)
+        if self._number == 0:
+            heard = (
+                {"cluster": cluster, "newest_ms": clock.event_time_ms, "source": clock.source}
+                for cluster, clock in sorted(self._heard.items())
+            )
+            self._put(CLOCK_HEARD, heard)
 
 
 def _key(*names: str) -> str:
     """One text for several names, whatever they hold."""
     return "|".join(f"{len(name)}:{name}" for name in names)
-
-
-def _read(chunk: Chunk, message: Message) -> _Event:
-    event = DECODERS[chunk.topic].decode(message.value)
-    return _Event(event.event_time_ms, _RANK[chunk.topic], chunk.partition, message.offset, chunk.topic, message, event)
-
-
-def _pack(events: Iterable[_Event]) -> list[Chunk]:
-    chunks: dict[tuple[str, int], Chunk] = {}
-    for event in events:
-        place = (event.topic, event.partition)
-        chunk = chunks.setdefault(
-            place, Chunk(*place, first_offset=0, last_offset=0, newest_ms={}, messages=[], rejects=[])
-        )
-        chunk.messages.append(event.message)
-    return list(chunks.values())

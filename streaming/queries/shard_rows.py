@@ -22,6 +22,7 @@ def alert_row(transition: Transition) -> Row:
         "kind": incident.kind,
         "severity": incident.severity,
         "state": transition.state,
+        "reason": str(transition.reason),
         "cause": incident.cause,
         "cluster": incident.labels["cluster"],
         "consumer_group": incident.labels.get("consumer_group"),
@@ -33,12 +34,17 @@ def alert_row(transition: Transition) -> Row:
         "advice": advice,
         "evidence": json.dumps(incident.evidence, sort_keys=True),
         "suppressed_by": incident.suppressed_by,
+        "labels": json.dumps(incident.labels, sort_keys=True),
+        "completeness": transition.completeness,
+        "flaps": incident.flaps,
+        "is_flapping": incident.is_flapping,
         "started_at": incident.started_at_ms,
+        "fired_at": incident.fired_at_ms,
         "changed_at": transition.changed_at_ms,
     }
 
 
-def assignment_row(group: GroupState, row: OwnershipRow, now_ms: int) -> Row:
+def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, now_ms: int) -> Row:
     broker_name, queue_id = queue_order(row.queue)
     return {
         "cluster": group.cluster,
@@ -49,6 +55,7 @@ def assignment_row(group: GroupState, row: OwnershipRow, now_ms: int) -> Row:
         "planned_owner": row.planned_owner,
         "observed_owners": row.observed_owners,
         "verdict": row.verdict,
+        "completeness": completeness,
         "since": row.since_ms,
         "changed_at": now_ms,
     }

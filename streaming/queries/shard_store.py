@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
+from udfs.cluster import ClusterWatch
 from udfs.route import Route
 from udfs.watch import GroupState
 
@@ -26,6 +27,7 @@ class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
+    `explained` and `cluster_id` are what the groups were last told of the open incidents above them.
     """
 
     now_ms: int = 0
@@ -35,12 +37,15 @@ class ClusterEntry(msgspec.Struct):
     heard_since_ms: dict[str, int] = {}
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
+    watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
+    explained: dict[str, str] = {}
+    cluster_id: str | None = None
 
 
 class Agenda(msgspec.Struct):
     """What a shard must know before it looks at any group. `version` is that of all its state values."""
 
-    version: int = 2
+    version: int = 3
     has_held_ticks: bool = False
     clusters: dict[str, ClusterEntry] = {}
 
@@ -53,7 +58,7 @@ class ShardStore(Protocol):
     def read_group(self, key: str) -> GroupState | None: ...
     def write_group(self, key: str, group: GroupState | None) -> None: ...
     def read_route(self, key: str) -> Route | None: ...
-    def write_route(self, key: str, route: Route) -> None: ...
+    def write_route(self, key: str, route: Route | None) -> None: ...
     def read_channel(self, key: str) -> list[str]: ...
     def write_channel(self, key: str, groups: list[str]) -> None: ...
     def add_pending(self, chunks: list[Chunk]) -> None: ...
@@ -114,8 +119,11 @@ class SparkShardStore:
         value = self._routes.getValue((key,))
         return _route.decode(value[0]) if value else None
 
-    def write_route(self, key: str, route: Route) -> None:
-        self._routes.updateValue((key,), (_encode(route).decode(),))
+    def write_route(self, key: str, route: Route | None) -> None:
+        if route is None:
+            self._routes.removeKey((key,))
+        else:
+            self._routes.updateValue((key,), (_encode(route).decode(),))
 
     def read_channel(self, key: str) -> list[str]:
         value = self._channels.getValue((key,))
@@ -171,7 +179,7 @@ class DictShardStore:
         route: Route | None = self._read("route", key, _route)
         return route
 
-    def write_route(self, key: str, route: Route) -> None:
+    def write_route(self, key: str, route: Route | None) -> None:
         self._write("route", key, route)
 
     def read_channel(self, key: str) -> list[str]:

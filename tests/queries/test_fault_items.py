@@ -19,6 +19,7 @@ from streaming.queries.rows import Rows, unpack_rows
 from tests.queries.logs import cut_as_spark_does
 from tests.replay import cut
 from udfs.broker_board import Board
+from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
 START_MS = 1_750_000_000_000
@@ -190,7 +191,7 @@ def stream(batches: Iterable[Sequence[dict[str, Any]]], limit: int = 0) -> Rows:
                 for row in combined.to_pylist():
                     packs[row["cluster"], row["broker_name"]].append(Row(**row))
         for key, of_key in packs.items():
-            processor = FaultItemsProcessor(Rules(), limit)
+            processor = FaultItemsProcessor(Rulebook(Rules()), limit)
             processor.init(states[key])  # type: ignore[arg-type]  # as much of a handle as it uses
             for out in processor.handleInputRows(key, iter(of_key), None):  # type: ignore[arg-type]  # no timers
                 table = pa.table({"table": [out.table], "rows": [out.rows]})

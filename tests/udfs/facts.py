@@ -12,11 +12,12 @@ from udfs.membership import Member
 from udfs.ownership import Puller
 from udfs.plan import queue_order
 from udfs.route import QueueData, Route
-from udfs.rules import Rules
+from udfs.rules import KindRules, Rules
 from udfs.watch import GroupState
 
 START_MS = 1_789_000_000_000
-RULES = Rules()
+RULES = Rules(kinds={"*": KindRules(pending_looks=1, recovering_ms=0)})
+"""The rules' own holds and no others: what is found fires as it is certain, and is over as it is gone."""
 
 
 def at(seconds: float) -> int:
@@ -146,7 +147,7 @@ class Life:
         del self.clients[client_addr]
 
     def run(self, until: float) -> list[tuple[float, str, str, str]]:
-        """Let time pass; (second, kind, state, cause) of the alert rows meanwhile."""
+        """Let time pass; (second, kind, state, cause) of the alert rows meanwhile, of what fired."""
         since = len(self.outcomes)
         while self.now < until:
             self.now += 5
@@ -166,6 +167,7 @@ class Life:
             (when, row.incident.kind, row.state, row.incident.cause)
             for when, outcome in self.outcomes[since:]
             for row in outcome.transitions
+            if row.incident.has_fired
         ]
 
     def verdicts(self) -> dict[int, str]:

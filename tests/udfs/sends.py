@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from udfs.alert import Transition
 from udfs.attempts import AttemptsBuilder
 from udfs.broker_findings import judge_fleet
 from udfs.fleet import Fleet
-from udfs.rules import Rules
+from udfs.rules import KindRules, Rules
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000
@@ -66,11 +66,15 @@ def feed(fleet: Fleet, batch: Iterable[Send | Tick], rules: Rules) -> list[Trans
     return [transition for _ in moments for transition in judge_fleet(fleet, "c", rules)]
 
 
+AT_ONCE = {"*": KindRules(pending_looks=1, recovering_ms=0)}
+"""No hold but the rules' own: what is found fires as it is certain, and is over as it is gone."""
+
+
 def judge(sends: Iterable[Send], end_ms: int, batches: int = 1, rules: Rules | None = None) -> list[Transition]:
-    """All transitions of a log up to `end_ms`, cut in `batches`."""
-    fleet = Fleet()
+    """All transitions of a log up to `end_ms`, cut in `batches`, of what fired."""
+    fleet, rules = Fleet(), replace(rules or Rules(), kinds=AT_ONCE)
     parts = cut(log_of(sends, end_ms), batches)
-    return [transition for part in parts for transition in feed(fleet, part, rules or Rules())]
+    return [one for part in parts for one in feed(fleet, part, rules) if one.incident.has_fired]
 
 
 def told(transitions: Iterable[Transition]) -> list[tuple[str, str, int]]:

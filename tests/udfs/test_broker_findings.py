@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.udfs.sends import MINUTE, SECOND, START, Send, every, judge, told
-from udfs.alert import FIRING, RESOLVED, Transition
+from udfs.alert import Transition
+from udfs.life import FIRING, RESOLVED
 from udfs.rules import Rules
 
 END = 6 * MINUTE

@@ -64,9 +64,15 @@ def test_nothing_starves_so_nothing_is_found() -> None:
     assert gather({}, NOBODY, NOBODY, None, at(0), RULES) is None
 
 
-def test_what_is_not_certain_yet_is_not_found() -> None:
-    assert gather({"a:0": starving(certain=1)}, NOBODY, NOBODY, None, at(0), RULES) is None
-    assert gather({"a:0": starving(certain=None)}, NOBODY, NOBODY, None, at(1000), RULES) is None
+@pytest.mark.parametrize(("certain", "now"), [(1, 0), (None, 1000)])
+def test_what_is_not_certain_yet_is_a_first_sign_and_not_ready(certain: float | None, now: float) -> None:
+    found = gather({"a:0": starving(certain=certain)}, NOBODY, NOBODY, None, at(now), RULES)
+    assert found is not None
+    assert (found.queues, found.is_ready) == (("a:0",), False)
+
+
+def test_what_is_not_certain_yet_adds_nothing_to_an_open_incident() -> None:
+    assert gather({"a:0": starving(certain=1)}, NOBODY, NOBODY, "frozen_client", at(0), RULES) is None
 
 
 def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:

@@ -6,7 +6,7 @@ from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
 from udfs.ownership import DOUBLED, SILENT, QueueWatch
-from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers, queue_order
 from udfs.rules import REBALANCE_MS
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
@@ -49,7 +49,7 @@ def find_silent(scene: Scene) -> Findings:
             labels={**scene.labels, "topic": topic},
             topic=topic,
             client_id=owners[0] if len(owners) == 1 else None,
-            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            broker_name=names_of_brokers(names),
             queues=names,
             evidence={"owners": owners, "last_pull_ms": {name: watched.queues[name].last_pull_ms for name in names}},
             suppressed_by=scene.suppressor(f"{STARVED_QUEUE} {topic}"),
@@ -82,7 +82,7 @@ def find_doubled(scene: Scene) -> Findings:
             labels={**scene.labels, "topic": topic},
             topic=topic,
             client_id=twin,
-            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            broker_name=names_of_brokers(names),
             queues=names,
             evidence={"pullers": pullers},
             suppressed_by=scene.suppressor(suppressors[cause]) if cause in suppressors else None,
@@ -132,7 +132,7 @@ def find_regressions(scene: Scene) -> Findings:
             text=prose.tell_offset_regression(scene.labels, topic, names, sum(again.values()), since_ms),
             labels={**scene.labels, "topic": topic},
             topic=topic,
-            broker_name=",".join(sorted({queue_order(name)[0] for name in names})),
+            broker_name=names_of_brokers(names),
             queues=names,
             evidence={"consumed_again": again, "from": {name: odd.high_offset for name, odd in fallen.items()}},
         )

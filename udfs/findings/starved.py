@@ -11,7 +11,7 @@ from udfs.explanation import SPLIT_VIEW
 from udfs.findings.duplicates import is_pulled_anyway
 from udfs.membership import Membership
 from udfs.ownership import NOT_JUDGED, SILENT, STARVED
-from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers, queue_order
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
 
@@ -113,43 +113,65 @@ def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[s
 def _starved_finding(
     scene: Scene, topic: str, watched: TopicWatch, starved: StarvedTopic, incident: Incident | None
 ) -> Finding:
+    """What other incidents explain in part only is told by the cause of the rest, and not suppressed."""
     state = scene.state
-    addr = _addr_of(state.membership, starved.client_id)
-    explained_by = {
-        DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {starved.client_id}",
-        GROUP_OFFLINE: GROUP_OFFLINE,
-        SPLIT_VIEW: SPLIT_VIEW,
-    }
+    queues = {name: _queue_evidence(watched, name, starved, incident) for name in starved.queues}
+    cause, client_id, suppressed_by = _blame(scene, starved, queues)
+    addr = _addr_of(state.membership, client_id)
+    strategies = scene.strategies(topic, watched)
     return Finding(
         kind=STARVED_QUEUE,
-        cause=starved.cause,
-        severity="warning" if starved.cause in WARNED else "critical",
+        cause=cause,
+        severity="warning" if cause in WARNED else "critical",
         since_ms=starved.since_ms,
         text=prose.tell_starved_queue(
             state.cluster,
             state.consumer_group,
             topic,
-            starved.cause,
+            cause,
             starved.queues,
             starved.since_ms,
-            client_id=starved.client_id,
+            client_id=client_id,
             client_addr=addr,
             backlog=_backlog(watched, starved.queues),
-            strategies=scene.strategies(topic, watched),
+            strategies=strategies,
         ),
         labels={**scene.labels, "topic": topic},
         topic=topic,
-        client_id=starved.client_id,
-        broker_name=",".join(sorted({queue_order(name)[0] for name in starved.queues})),
+        client_id=client_id,
+        broker_name=names_of_brokers(starved.queues),
         queues=starved.queues,
-        evidence={
-            "client_addr": addr,
-            "queues": {name: _queue_evidence(watched, name, starved, incident) for name in starved.queues},
-            "strategies": scene.strategies(topic, watched),
-        },
-        suppressed_by=scene.suppressor(explained_by[starved.cause]) if starved.cause in explained_by else None,
+        evidence={"client_addr": addr, "queues": queues, "strategies": strategies},
+        suppressed_by=suppressed_by,
         is_ready=starved.is_ready,
     )
+
+
+def _blame(
+    scene: Scene, starved: StarvedTopic, queues: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str | None, str | None]:
+    """(cause, client_id, suppressed_by): all explained by open incidents, or the strongest cause that is not."""
+    open_ones = {name: _explained_by(scene, told["cause"], told["client_id"]) for name, told in queues.items()}
+    rest = sorted(
+        (CAUSES.index(queues[name]["cause"]), queues[name]["client_id"] or "")
+        for name, incident_id in open_ones.items()
+        if incident_id is None and queues[name]["cause"] in CAUSES
+    )
+    if rest and len(rest) < len(queues):
+        position, client_id = rest[0]
+        return CAUSES[position], client_id or None, None
+    suppressor = None if rest else _explained_by(scene, starved.cause, starved.client_id)
+    return starved.cause, starved.client_id, suppressor
+
+
+def _explained_by(scene: Scene, cause: str | None, client_id: str | None) -> str | None:
+    """The open incident that is the reason for a cause."""
+    keys = {
+        DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {client_id}",
+        GROUP_OFFLINE: GROUP_OFFLINE,
+        SPLIT_VIEW: SPLIT_VIEW,
+    }
+    return scene.suppressor(keys[cause]) if cause in keys else None
 
 
 def _addr_of(membership: Membership, client_id: str | None) -> str | None:

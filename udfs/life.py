@@ -1,0 +1,194 @@
+"""The life of an alert: PENDING, FIRING, RECOVERING, RESOLVED, and UNKNOWN where the data are missing.
+
+    PENDING or UNKNOWN ─► FIRING ⇄ RECOVERING ─► RESOLVED        each step is one row, with the reason for it
+
+A pure function of what was, what is found, and how well it was seen. Pending and calm time is what passed between two
+looks that followed each other; a longer gap is the monitor's own absence, and counts for nothing. What is not heard
+ends nothing. The states and their order are those of Prometheus' `for` and `keep_firing_for`, and of Grafana's
+Recovering; unlike theirs all of it is in the state of the query, and so survives any restart.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from udfs.alert import Finding, Incident, Transition, opened, told
+from udfs.flapping import Window
+from udfs.rules import KindRules, Rules
+
+PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN = "PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN"
+
+TOLD_AGAIN_MS = 60_000
+"""Figures alone are written again at most this often."""
+
+
+class Reason(StrEnum):
+    """Why a row was written."""
+
+    FIRST_SIGN = "first_sign"  # PENDING: it holds, its hold is running
+    DATA_MISSING = "data_missing"  # UNKNOWN: what it is about is not heard
+    HOLD_OVER = "hold_over"  # FIRING: seen for long enough, often enough
+    CAME_BACK = "came_back"  # FIRING: it held again before it was over
+    CAUSE_CHANGED = "cause_changed"
+    QUEUES_CHANGED = "queues_changed"
+    SEVERITY_CHANGED = "severity_changed"
+    SUPPRESSED = "suppressed"  # an open incident explains it now
+    CAUSE_ENDED = "cause_ended"  # what explained it is over, and it is not
+    FIGURES_CHANGED = "figures_changed"
+    CONDITION_GONE = "condition_gone"  # RECOVERING: it does not hold now
+    RECOVERED = "recovered"  # RESOLVED: it stayed away
+    NOT_CONFIRMED = "not_confirmed"  # RESOLVED: it went away before it fired
+    HEARD_AGAIN = "heard_again"  # RESOLVED: the data are back
+    GROUP_DELETED = "group_deleted"  # RESOLVED: on purpose
+    TOPIC_DELETED = "topic_deleted"
+    GIVEN_UP = "given_up"  # RESOLVED: nothing of what it was about is left
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look: when, and how much of what the incident is about was heard. `is_seen` False: not enough to end it."""
+
+    now_ms: int
+    completeness: float = 1.0
+    is_seen: bool = True
+
+
+Step = tuple[Incident | None, Transition | None]
+
+
+def advance(incident: Incident | None, finding: Finding | None, look: Look, rules: KindRules, blind_ms: int) -> Step:
+    """The incident after this look, and the row to write, if any.
+
+    `blind_ms` is the longest gap between two looks in which we were there.
+    """
+    if finding is not None and rules.severity:
+        finding = replace(finding, severity=rules.severity)
+    if incident is None:
+        return (None, None) if finding is None else _begin(finding, look, rules)
+    passed_ms = look.now_ms - incident.seen_ms
+    passed_ms = passed_ms if 0 <= passed_ms <= blind_ms else 0
+    incident = replace(incident, seen_ms=max(look.now_ms, incident.seen_ms))
+    if finding is None:
+        return _stay_away(incident, look, rules, passed_ms) if look.is_seen else (incident, None)
+    if not incident.has_fired:
+        return _hold(incident, finding, look, rules, passed_ms)
+    if not finding.is_ready:
+        return replace(incident, calm_ms=0), None
+    return _go_on(replace(incident, calm_ms=0), finding, look)
+
+
+def end(incident: Incident, reason: Reason, look: Look) -> Transition:
+    """The last row."""
+    return _row(_over(incident, look.now_ms), RESOLVED, reason, look)[1]
+
+
+def _begin(finding: Finding, look: Look, rules: KindRules) -> Step:
+    incident = opened(finding, UNKNOWN if finding.is_missing else PENDING, look.now_ms)
+    if _is_due(incident, finding, rules):
+        return _fire(incident, finding, look)
+    return _row(incident, incident.state, Reason.DATA_MISSING if finding.is_missing else Reason.FIRST_SIGN, look)
+
+
+def _hold(incident: Incident, finding: Finding, look: Look, rules: KindRules, passed_ms: int) -> Step:
+    held = replace(incident, looks=incident.looks + 1, held_ms=incident.held_ms + passed_ms)
+    return _fire(held, finding, look) if _is_due(held, finding, rules) else (held, None)
+
+
+def _is_due(incident: Incident, finding: Finding, rules: KindRules) -> bool:
+    """Seen for long enough in event time, and often enough."""
+    is_held = incident.held_ms >= rules.pending_ms and incident.looks >= rules.pending_looks
+    return finding.is_ready and is_held and rules.is_enabled
+
+
+def _fire(incident: Incident, finding: Finding, look: Look) -> Step:
+    return _row(replace(told(incident, finding), state=FIRING, fired_at_ms=look.now_ms), FIRING, Reason.HOLD_OVER, look)
+
+
+def _go_on(incident: Incident, finding: Finding, look: Look) -> Step:
+    """It fires, or does so again; a row when what it says has changed."""
+    if incident.state == RECOVERING:
+        back = replace(told(incident, finding), state=FIRING, flaps=incident.flaps + 1)
+        return _row(back, FIRING, Reason.CAME_BACK, look)
+    reason = _what_changed(incident, finding, look)
+    return (incident, None) if reason is None else _row(told(incident, finding), FIRING, reason, look)
+
+
+def _what_changed(incident: Incident, finding: Finding, look: Look) -> Reason | None:
+    """The strongest change that deserves a row."""
+    if incident.suppressed_by != finding.suppressed_by:
+        return Reason.SUPPRESSED if finding.suppressed_by else Reason.CAUSE_ENDED
+    if incident.cause != finding.cause:
+        return Reason.CAUSE_CHANGED
+    if incident.queues != finding.queues:
+        return Reason.QUEUES_CHANGED
+    if incident.severity != finding.severity:
+        return Reason.SEVERITY_CHANGED
+    is_time = look.now_ms >= incident.written_ms + TOLD_AGAIN_MS
+    return Reason.FIGURES_CHANGED if is_time and incident.figures != finding.figures else None
+
+
+def _stay_away(incident: Incident, look: Look, rules: KindRules, passed_ms: int) -> Step:
+    """It does not hold now: over at once when it never fired, else after it has stayed away for long enough."""
+    if not incident.has_fired:
+        reason = Reason.HEARD_AGAIN if incident.state == UNKNOWN else Reason.NOT_CONFIRMED
+        return None, end(incident, reason, look)
+    calm = replace(incident, calm_ms=incident.calm_ms + (passed_ms if incident.state == RECOVERING else 0))
+    if calm.calm_ms >= rules.recovering_ms and not calm.is_flapping:
+        return None, end(calm, Reason.RECOVERED, look)
+    if incident.state == RECOVERING:
+        return calm, None
+    return _row(replace(calm, state=RECOVERING), RECOVERING, Reason.CONDITION_GONE, look)
+
+
+def _row(incident: Incident, state: str, reason: Reason, look: Look) -> tuple[Incident, Transition]:
+    incident = replace(incident, written_ms=look.now_ms)
+    return incident, Transition(incident, state, reason, look.now_ms, look.completeness)
+
+
+def _over(incident: Incident, now_ms: int) -> Incident:
+    """The incident as its last row tells it: over, after how long."""
+    summary, _ = incident.text
+    seconds = max(0, now_ms - incident.started_at_ms) // 1000
+    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    verb = "Over" if incident.has_fired else "Not confirmed"
+    return replace(incident, text=(f"{verb} after {lasted}. It was: {summary}", "Nothing to do."))
+
+
+def step(
+    incidents: dict[str, Incident],
+    windows: dict[str, Window],
+    kind: str,
+    findings: Mapping[str, Finding],
+    look_at: Callable[[Incident | None], Look],
+    rules: Rules,
+) -> Iterator[Transition]:
+    """Move all incidents of one kind; keys are the kind, or the kind and its subject, apart by a blank.
+
+    `windows` remember how the alerts came and went, past their end, so that one that keeps coming back is held open.
+    """
+    of_kind = rules.of_kind(kind)
+    known = {key for key in (*incidents, *windows) if key == kind or key.startswith(f"{kind} ")}
+    for key in sorted(known | findings.keys()):
+        incident, window = incidents.pop(key, None), windows.get(key)
+        look = look_at(incident)
+        incident, transition = advance(incident, findings.get(key), look, of_kind, rules.blind_ms)
+        is_on = incident is not None and incident.state == FIRING
+        if window is None and is_on:
+            window = windows[key] = Window()
+        if window is not None and look.is_seen:
+            window.note(look.now_ms, rules.flap_slot_ms, is_on=is_on)
+            window.judge(rules.flap_high, rules.flap_low)
+            if window.is_over():
+                del windows[key]
+        if incident is not None:
+            incident.is_flapping = window is not None and window.is_flapping
+            if transition is not None:
+                transition = replace(transition, incident=incident)
+            incidents[key] = incident
+        if transition is not None:
+            yield transition
+
+
+def is_waiting(incidents: Mapping[str, Incident]) -> bool:
+    """Whether time alone may move one of them on."""
+    return any(incident.state != FIRING for incident in incidents.values())

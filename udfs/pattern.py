@@ -1,0 +1,29 @@
+"""Glob patterns over an alert's labels: what routes and silences are made of.
+
+Patterns are those of fnmatch, case and all: `*`, `?`, `[abc]`. Source: Python's fnmatch.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+LABELS = ("kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause")
+"""What may be matched on."""
+
+MOST_CHARACTERS = 255
+
+Labels = Mapping[str, str | None]
+Matchers = Mapping[str, tuple[str, ...]]
+"""Label to patterns, one of which must match."""
+
+
+def is_match(matchers: Matchers, labels: Labels) -> bool:
+    """Whether every label named matches one of its patterns; no matcher asks nothing. A missing label is ""."""
+    return all(
+        any(fnmatchcase(labels.get(label) or "", pattern) for pattern in patterns)
+        for label, patterns in matchers.items()
+    )
+
+
+def describe_matchers(matchers: Matchers) -> str:
+    """`cluster=prod consumer_group=bill*,pay*`; "everything" without any."""
+    return " ".join(f"{label}={','.join(patterns)}" for label, patterns in sorted(matchers.items())) or "everything"
