@@ -78,7 +78,7 @@ class Overview:
     unheard     brokers whose clients and queues are not known now
     silent      brokers that no client reaches, though they may answer
     explained   broker → the open incident that explains what is wrong under it
-    cluster_id  the open incident that explains everything
+    cluster_id  the open incident that explains everything, while nothing of the cluster is heard
     """
 
     unheard: frozenset[str]
@@ -99,7 +99,8 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     silent = {name: at_ms for name, at_ms in watch.voices.silent(late_ms).items() if watch.topics.get(name)}
     _note_unheard(watch, tick, unheard)
     share = len(tick.asked - unheard) / len(tick.asked) if tick.asked else 1.0
-    if share >= rules.completeness_min:
+    is_one = len(unheard) == 1 < len(tick.asked)
+    if share >= rules.completeness_min or is_one:
         watch.below_ms = None
     elif watch.below_ms is None:
         watch.below_ms = now_ms if nothing_ms is None else nothing_ms
@@ -115,7 +116,10 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     transitions += _step(watch, UNHEARD_BROKER, findings[UNHEARD_BROKER], now_ms, share, rules)
     findings[MASTERLESS_BROKER] = dict(_find_masterless(watch, cluster, now_ms))
     transitions += _step(watch, MASTERLESS_BROKER, findings[MASTERLESS_BROKER], now_ms, share, rules)
-    return Overview(frozenset(unheard), frozenset(silent), _explained(watch), cluster_id, transitions)
+    is_dark = bool(tick.asked) and unheard == tick.asked
+    return Overview(
+        frozenset(unheard), frozenset(silent), _explained(watch), cluster_id if is_dark else None, transitions
+    )
 
 
 def _note_unheard(watch: ClusterWatch, tick: Tick, unheard: frozenset[str]) -> None:
@@ -133,7 +137,10 @@ def _note_unheard(watch: ClusterWatch, tick: Tick, unheard: frozenset[str]) -> N
 def _find_unheard_cluster(
     watch: ClusterWatch, cluster: str, tick: Tick, unheard: frozenset[str], nothing_ms: int | None, rules: Rules
 ) -> Iterator[tuple[str, Finding]]:
-    """Rule 1. A cluster is unheard when less than completeness_min of its brokers is heard for unheard_ms."""
+    """Rule 1. A cluster is unheard when less than completeness_min of its brokers is heard for unheard_ms.
+
+    Not unheard: a cluster that lacks one broker of several, which is rule 2.
+    """
     since_ms, now_ms = watch.below_ms, tick.now_ms
     if since_ms is None or now_ms < since_ms + rules.unheard_ms:
         return
@@ -167,7 +174,7 @@ def _find_unheard_brokers(
         since_ms = min(at for at in (watch.unheard_ms.get(broker_name), silent.get(broker_name)) if at is not None)
         if now_ms < since_ms + rules.unheard_ms:
             continue
-        cause = CLIENTS_SILENT if broker_name in silent else NOT_ANSWERING
+        cause = NOT_ANSWERING if broker_name in watch.unheard_ms else CLIENTS_SILENT
         topics = watch.topics.get(broker_name, 0)
         yield (
             f"{UNHEARD_BROKER} {broker_name}",

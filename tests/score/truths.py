@@ -49,6 +49,9 @@ BOUNDS_OF_KIND_MS = {
     "broker_isolated": 30_000,
     "broker_evicted": 60_000,
     "no_available_broker": 0,
+    "unheard_cluster": 120_000,
+    "unheard_broker": 120_000,
+    "masterless_broker": 60_000,
 }
 """The same by kind, for findings that are not starved queues."""
 

@@ -18,7 +18,8 @@ CAUSES: tuple[str, ...] = get_args(Cause)
 Kind = Literal[
     "starved_queue", "silent_queue", "doubled_queue", "duplicate_client_id", "split_view",
     "inconsistent_subscription", "group_offline", "client_id_at_risk", "order_at_risk", "slave_read",
-    "offset_regression", "broker_isolated", "no_available_broker", "broker_evicted",
+    "offset_regression", "broker_isolated", "no_available_broker", "broker_evicted", "unheard_cluster",
+    "unheard_broker", "masterless_broker",
 ]  # fmt: skip
 """What is said."""
 
