@@ -13,12 +13,17 @@ BAD_KEY: never, and nothing else either, until somebody mends the key (401, 403,
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one attempt. `code` is the HTTP status, None when no answer came."""
+    """What came of one attempt. `code` is the HTTP status, None when no answer came.
+
+    `refused` are the keys of the notices of a batch that this address will never take, whatever `verdict` says of
+    the others; it is empty where the verdict holds for all.
+    """
 
     verdict: Verdict
     code: int | None
     reason: str
     retry_after_seconds: float | None = None
+    refused: tuple[str, ...] = ()
 
 
 class Receiver(Protocol):

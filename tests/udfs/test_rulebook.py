@@ -79,6 +79,12 @@ def test_it_pickles_and_says_the_same_afterwards(of: Rulebook, cluster: str, gro
     assert copy.of(cluster, group) == of.of(cluster, group)
 
 
+def test_other_rules_have_another_fingerprint() -> None:
+    several = [book(), book(base=Rules(settle_ms=1)), book(Override("o", thresholds={"settle_ms": 1}))]
+    assert len({of.fingerprint for of in several}) == 3
+    assert book(Override("o")).fingerprint == book(Override("o")).fingerprint
+
+
 def test_a_group_is_found_once_and_then_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_REMEMBERED", 2)
     of = book(Override("o", consumer_group="a*", thresholds={"settle_ms": 1}))

@@ -1,0 +1,150 @@
+"""Alertmanager's API v2: one receiver a replica, because replicas share silences and notification logs, not alerts.
+
+A firing alert is a lease: it ends `lease_seconds` after it was told last, so it must be told again before, and a
+dead sender leaves nothing open for ever (Prometheus: 4 times its resend delay).
+
+`severity` is a label, because routing trees match on it, and labels are an alert's identity there. So an incident
+whose severity changes becomes a new alert, and the old one is ended by the same request. When this process has
+forgotten what it told (a restart), the old one ends with its lease.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streaming.oncall.notice import Notice
+from streaming.oncall.posting import TIME_OUTS, Poster, Reply, TimeOuts, bearer, json_bytes
+from streaming.oncall.receiver import Answer, Verdict
+from streaming.oncall.text import clean, cut_list, one_line, rfc3339
+
+ALERTS_PATH = "/api/v2/alerts"
+QUEUES_SHOWN = 20
+ANNOTATION_CHARACTERS = 4_000
+
+REFUSES_A_BATCH = {400, 413, 422}
+"""413: a proxy finds a hundred alerts too large, and one perhaps not."""
+
+REMEMBERED = 100_000
+"""Incidents whose severity is kept; one that was told longest ago goes first, and its lease is over long since."""
+
+
+class Alertmanager:
+    """One replica. `url` is its root, without /api/v2."""
+
+    at_most = 100
+    min_interval_seconds = 0.0
+    is_leased = True
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        lease_seconds: float,
+        token: str | None = None,
+        board_url: str | None = None,
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
+        """`lease_seconds`: at least four times the interval in which open incidents are told again, or one late
+        renewal ends them. `token` is sent as a bearer; a user and password may stand in `url`. Raises AddressError.
+        """
+        self.name = name
+        self._lease_ms = round(lease_seconds * 1000)
+        self._board_url = board_url
+        self._poster = Poster(url.rstrip("/") + ALERTS_PATH, headers=bearer(token), time_outs=time_outs)
+        self._severities: dict[str, str] = {}
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Tell all at once. On 400 the valid ones are stored all the same, so each is told alone to find the others."""
+        reply = self._post(notices, now_ms)
+        if reply.answer.code not in REFUSES_A_BATCH or len(notices) == 1:
+            return reply.answer
+        refused: list[str] = []
+        reason = reply.answer.reason
+        for notice in notices:
+            answer = self._post([notice], now_ms).answer
+            if answer.verdict in {"RETRY", "BAD_KEY"}:
+                return dataclasses.replace(answer, refused=tuple(refused))
+            if answer.verdict == "REFUSED":
+                refused.append(notice.key)
+                reason = answer.reason
+        verdict: Verdict = "REFUSED" if len(refused) == len(notices) else "DELIVERED"
+        return Answer(verdict, reply.answer.code, reason, refused=tuple(refused))
+
+    def _post(self, notices: Sequence[Notice], now_ms: int) -> Reply:
+        payload = alerts(notices, now_ms, self._lease_ms, self._severities, self._board_url)
+        reply = self._poster.post(json_bytes(payload), now_ms)
+        if reply.answer.verdict == "DELIVERED":
+            self._remember(notices)
+        return reply
+
+    def _remember(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            self._severities.pop(notice.incident_id, None)
+            if notice.status == "firing":
+                self._severities[notice.incident_id] = notice.severity
+        while len(self._severities) > REMEMBERED:
+            del self._severities[next(iter(self._severities))]
+
+    def close(self) -> None:
+        self._poster.close()
+
+
+def alerts(
+    notices: Sequence[Notice],
+    now_ms: int,
+    lease_ms: int,
+    severities: Mapping[str, str] | None = None,
+    board_url: str | None = None,
+) -> list[dict[str, Any]]:
+    """The request's body. `severities` is what was told last of each incident: the alert under another is ended."""
+    told: list[dict[str, Any]] = []
+    for notice in notices:
+        before = (severities or {}).get(notice.incident_id, notice.severity)
+        if before != notice.severity:
+            ended = dataclasses.replace(notice, severity=before, status="resolved", changed_at_ms=now_ms)
+            told.append(_alert(ended, now_ms, lease_ms, board_url))
+        told.append(_alert(notice, now_ms, lease_ms, board_url))
+    return told
+
+
+def _alert(notice: Notice, now_ms: int, lease_ms: int, board_url: str | None) -> dict[str, Any]:
+    # Event time may be ahead of this clock, and an end before the start, or in the future, is refused or no end.
+    starts_ms = min(notice.started_at_ms, now_ms)
+    is_firing = notice.status == "firing"
+    ends_ms = now_ms + lease_ms if is_firing else max(starts_ms, min(notice.changed_at_ms, now_ms))
+    alert = {
+        "labels": labels(notice),
+        "annotations": annotations(notice),
+        "startsAt": rfc3339(starts_ms),
+        "endsAt": rfc3339(ends_ms),
+    }
+    return alert | ({"generatorURL": board_url} if board_url else {})
+
+
+def labels(notice: Notice) -> dict[str, str]:
+    """Kind, severity and the identity labels; the columns where a row has none. Empty ones are no labels there."""
+    columns = {
+        "cluster": notice.cluster,
+        "consumer_group": notice.consumer_group,
+        "topic": notice.topic,
+        "broker_name": notice.broker_name,
+        "client_id": notice.client_id,
+    }
+    identity = notice.labels or columns
+    named = {**identity, "alertname": notice.kind, "severity": notice.severity}
+    return {name: clean(value) for name, value in named.items() if value}
+
+
+def annotations(notice: Notice) -> dict[str, str]:
+    """What changes during an incident: never part of its identity."""
+    told = {
+        "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),
+        "advice": one_line(notice.advice, ANNOTATION_CHARACTERS),
+        "cause": clean(notice.cause or ""),
+        "reason": clean(notice.reason or ""),
+        "queues": clean(cut_list(notice.queues, QUEUES_SHOWN)),
+        "incident_id": notice.incident_id,
+        "started": rfc3339(notice.started_at_ms),
+    }
+    return {name: value for name, value in told.items() if value}

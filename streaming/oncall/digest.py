@@ -1,0 +1,92 @@
+"""Many notices as one message to a chat: what is on before what is over, the most severe and then the newest first.
+
+It is cut on whole notices and says how many are left out; a single notice is shortened so that it always fits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.oncall.notice import Notice
+from streaming.oncall.posting import json_bytes
+from streaming.oncall.text import clock, lasted, one_line
+
+SUMMARY_CHARACTERS = 600
+ADVICE_CHARACTERS = 300
+NAME_CHARACTERS = 100
+
+ORDER = {"critical": 0, "error": 1, "warning": 2, "info": 3}
+
+
+def _as_markdown(text: str) -> str:
+    """Takes the meaning from what would be a tag or a link: names come from clients, whoever they are."""
+    return text.replace("<", "&lt;").replace("](", "] (")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a chat wants its text: what ends a line and a notice, how a head stands out, what is escaped."""
+
+    line_end: str
+    notice_end: str
+    head: Callable[[str], str]
+    escape: Callable[[str], str]
+
+
+MARKDOWN = Style("  \n", "\n\n", lambda text: f"**{text}**", _as_markdown)
+PLAIN = Style("\n", "\n\n", str, str)
+
+
+def headline(notices: Sequence[Notice]) -> str:
+    """Who speaks, and how many incidents are on and over. Chats that filter by keyword can ask for the name."""
+    counts = {status: sum(notice.status == status for notice in notices) for status in ("firing", "resolved")}
+    return "balancewatch: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+
+
+def in_order(notices: Sequence[Notice]) -> list[Notice]:
+    """Firing first; then by severity; then the newest."""
+    return sorted(
+        notices,
+        key=lambda notice: (notice.status != "firing", ORDER.get(notice.severity, 1), -notice.changed_at_ms),
+    )
+
+
+def digest(notices: Sequence[Notice], now_ms: int, style: Style, is_fit: Callable[[str], bool]) -> str:
+    """The text of all `notices`, or of as many of the first as `is_fit` allows, and how many more there are.
+
+    At least one is told. `is_fit` is asked with a whole text: it knows the envelope that the text goes into.
+    """
+    blocks = [_block(notice, now_ms, style) for notice in in_order(notices)]
+
+    def told(count: int) -> str:
+        more = len(blocks) - count
+        rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
+        return style.notice_end.join([*blocks[:count], *rest])
+
+    if is_fit(whole := told(len(blocks))):
+        return whole
+    low, high = 1, len(blocks) - 1  # the longest text that fits, by halving
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if is_fit(told(middle)) else (low, middle - 1)
+    return told(low)
+
+
+def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool]:
+    """Whether a text, in its envelope, is at most `max_bytes` of JSON."""
+    return lambda text: len(json_bytes(envelope(text))) <= max_bytes
+
+
+def _block(notice: Notice, now_ms: int, style: Style) -> str:
+    kind = one_line(notice.kind, NAME_CHARACTERS)
+    if notice.status == "firing":
+        ago = lasted(now_ms - notice.started_at_ms)
+        update = "" if notice.is_first else ", changed"
+        head = f"FIRING {notice.severity} {kind}{update} (since {clock(notice.started_at_ms)}, {ago})"
+    else:
+        ago = lasted(notice.changed_at_ms - notice.started_at_ms)
+        head = f"RESOLVED {kind} (at {clock(notice.changed_at_ms)}, after {ago})"
+    lines = [style.head(style.escape(head)), style.escape(one_line(notice.summary, SUMMARY_CHARACTERS))]
+    if notice.status == "firing" and notice.advice:
+        lines.append(style.escape("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS)))
+    return style.line_end.join(lines)

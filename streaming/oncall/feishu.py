@@ -1,0 +1,84 @@
+"""A Feishu (Lark) custom bot: one card with a digest a message.
+
+The card's text is plain_text: in Feishu's markdown a client that calls itself `<at id=all></at>` would wake
+everybody. 100 messages a minute and 5 a second; bodies up to 20 KB. Source: open.feishu.cn, custom bot guide.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streaming.oncall.chat_answer import judge
+from streaming.oncall.digest import PLAIN, digest, fits, headline
+from streaming.oncall.notice import Notice
+from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, json_bytes
+from streaming.oncall.receiver import Answer, Verdict
+
+BODY_BYTES = 20_000
+SIGNATURE_BYTES = 200
+"""Room for timestamp and sign, which join the body last."""
+
+LIMITED_SECONDS = 60.0
+
+VERDICTS: Mapping[int, tuple[Verdict, float | None]] = {
+    11232: ("RETRY", LIMITED_SECONDS),  # frequency limited
+    19001: ("BAD_KEY", None),  # incoming webhook access token invalid
+    19021: ("BAD_KEY", None),  # the signature, or its time is off by more than an hour
+    19022: ("BAD_KEY", None),  # this address is not on its list
+    19024: ("BAD_KEY", None),  # its keyword is not in the text
+}
+TWO_MEANINGS = 9499
+""" "too many request" and "Bad Request" share it: only the second is for ever."""
+
+
+class Feishu:
+    """One bot. `url` holds its token, in the path; `secret` where its security setting is the signature."""
+
+    at_most = 20
+    min_interval_seconds = 0.7
+    is_leased = False
+
+    def __init__(self, name: str, url: str, *, secret: str | None = None, time_outs: TimeOuts = TIME_OUTS) -> None:
+        """Raises AddressError."""
+        self.name = name
+        self._secret = secret
+        self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Delivered is what the bot confirms with code 0 (StatusCode in its older answers)."""
+        body = message(notices, now_ms)
+        if self._secret:
+            body = {**signature(self._secret, now_ms), **body}
+        reply = self._poster.post(json_bytes(body), now_ms)
+        is_bad_request = "bad request" in str(reply.fields().get("msg", "")).lower()
+        limited: tuple[Verdict, float | None] = ("REFUSED", None) if is_bad_request else ("RETRY", LIMITED_SECONDS)
+        return judge(reply, self._poster, ("code", "StatusCode"), "msg", {**VERDICTS, TWO_MEANINGS: limited})
+
+    def close(self) -> None:
+        self._poster.close()
+
+
+def message(notices: Sequence[Notice], now_ms: int) -> dict[str, Any]:
+    """The request's body, at most BODY_BYTES with its signature."""
+    title = headline(notices)
+    colour = "red" if any(notice.status == "firing" for notice in notices) else "green"
+
+    def envelope(text: str) -> dict[str, Any]:
+        return {
+            "msg_type": "interactive",
+            "card": {
+                "header": {"template": colour, "title": {"tag": "plain_text", "content": title}},
+                "elements": [{"tag": "div", "text": {"tag": "plain_text", "content": text}}],
+            },
+        }
+
+    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES)))
+
+
+def signature(secret: str, now_ms: int) -> dict[str, str]:
+    """The fields that prove the secret: HMAC-SHA256 of nothing, keyed with "timestamp\\nsecret"; seconds."""
+    seconds = str(now_ms // 1000)
+    digested = hmac.new(f"{seconds}\n{secret}".encode(), b"", hashlib.sha256).digest()
+    return {"timestamp": seconds, "sign": base64.b64encode(digested).decode("ascii")}

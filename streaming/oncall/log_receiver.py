@@ -1,0 +1,47 @@
+"""The log as a receiver: one line a notice, for a first look and for those who collect logs anyway."""
+
+import contextlib
+from collections.abc import Sequence
+
+import structlog
+
+from streaming.oncall.notice import Notice
+from streaming.oncall.receiver import Answer
+from streaming.oncall.text import one_line, rfc3339
+
+LINE_CHARACTERS = 2_000
+
+log = structlog.get_logger()
+
+
+class LogReceiver:
+    """Never fails: where stderr is closed, there is nowhere left to say so."""
+
+    at_most = 100
+    min_interval_seconds = 0.0
+    is_leased = False
+
+    def __init__(self, name: str = "log") -> None:
+        self.name = name
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Write each as `alert firing` (a warning) or `alert resolved`."""
+        for notice in notices:
+            write = log.warning if notice.status == "firing" else log.info
+            fields = {
+                "kind": notice.kind,
+                "severity": notice.severity,
+                "incident_id": notice.incident_id,
+                "cause": notice.cause,
+                "reason": notice.reason,
+                **{name: value for name, value in notice.labels.items() if name not in {"kind", "event"}},
+                "summary": one_line(notice.summary, LINE_CHARACTERS),
+                "advice": one_line(notice.advice, LINE_CHARACTERS),
+                "started_at": rfc3339(notice.started_at_ms),
+                "changed_at": rfc3339(notice.changed_at_ms),
+            }
+            with contextlib.suppress(OSError, ValueError):
+                write(f"alert {notice.status}", **fields)
+        return Answer("DELIVERED", None, f"{len(notices)} written to the log")
+
+    def close(self) -> None: ...

@@ -1,0 +1,232 @@
+"""One HTTP POST and what its answer means: delivered, later, never, or the key is wrong.
+
+Redirects are not followed: they would carry an alert, and perhaps a key, to an address nobody configured. Nothing
+secret gets into `Answer.reason`: an address is told by its host alone, and what an answer echoes is masked.
+"""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+
+from streaming.oncall.receiver import Answer, Verdict
+from streaming.oncall.text import one_line
+
+READ_BYTES = 16_384
+"""As much of an answer as is read; what a vendor says of an event is far shorter."""
+
+REASON_CHARACTERS = 300
+
+MASK = "***"
+SECRET_CHARACTERS = 4
+"""Shorter ones are not masked, or every `1` of a `?v=1` would be."""
+
+TOKEN_CHARACTERS = 16
+"""A part of a URL's path that long may be a token, as Feishu's is."""
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each URL, query and all, at INFO
+
+
+class AddressError(ValueError):
+    """A receiver's address or key cannot be used. The message says which and why, and shows no secret."""
+
+
+@dataclass(frozen=True)
+class TimeOuts:
+    """Seconds. `total` bounds everything, a slowly dripping answer too; DNS counts as connecting."""
+
+    connect: float = 5.0
+    read: float = 10.0
+    total: float = 20.0
+
+
+TIME_OUTS = TimeOuts()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The classified answer, and the first READ_BYTES of its body for receivers that know the vendor's codes."""
+
+    answer: Answer
+    body: bytes = b""
+
+    def fields(self) -> dict[str, Any]:
+        """The body as a JSON object; empty when it is none."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+class Poster:
+    """Posts JSON to one address, one request at a time. Connections are kept between posts; `close` ends them."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[str] = (),
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
+        """`secrets` never appear in a reason, nor do the secret parts of `url` and `headers`.
+
+        Raises AddressError when `url` is not an http or https address with a host.
+        """
+        self._url = _parse(url)
+        self.host = self._url.netloc.decode("ascii")
+        self._headers = {"User-Agent": "balancewatch", "Accept-Encoding": "identity", **(headers or {})}
+        tokens = {value.split()[-1] for value in (headers or {}).values() if value.strip()}
+        self._secrets = _secrets_of(self._url, {*secrets, *tokens})
+        self._time_outs = time_outs
+        self._lock = threading.Lock()
+        self._runner: asyncio.Runner | None = None
+        self._client: httpx.AsyncClient | None = None
+
+    def post(
+        self,
+        body: bytes,
+        now_ms: int,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """POST `body` as JSON, with `params` added to the URL's own. Never raises, never repeats.
+
+        `now_ms` is the wall clock, against which a Retry-After date is held.
+        """
+        url = self._url.copy_merge_params(dict(params)) if params else self._url
+        own = {"Content-Type": "application/json", **(headers or {})}
+        try:
+            with self._lock:
+                self._runner = self._runner or asyncio.Runner()
+                response, text = self._runner.run(self._exchange(url, body, own))
+        except Exception as error:  # whatever broke, the notice has perhaps not arrived, and is tried again
+            return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._tell(error)}"))
+        verdict, reason = _classify(response.status_code)
+        said = self.quote(text.decode("utf-8", "replace"))
+        if said and verdict != "DELIVERED":
+            reason = f"{reason}: {said}"
+        later = retry_after_seconds(response.headers.get("Retry-After"), now_ms) if verdict == "RETRY" else None
+        return Reply(Answer(verdict, response.status_code, f"{self.host} {reason}", later), text)
+
+    async def _exchange(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> tuple[httpx.Response, bytes]:
+        if self._client is None:
+            timeout = httpx.Timeout(self._time_outs.read, connect=self._time_outs.connect)
+            self._client = httpx.AsyncClient(timeout=timeout, headers=self._headers, follow_redirects=False)
+        text = b""
+        async with asyncio.timeout(self._time_outs.total):
+            async with self._client.stream("POST", url, content=body, headers=headers) as response:
+                async for chunk in response.aiter_raw():
+                    text += chunk
+                    if len(text) >= READ_BYTES:
+                        break
+        return response, text[:READ_BYTES]
+
+    def _tell(self, error: Exception) -> str:
+        match error:
+            case httpx.ConnectTimeout():
+                return f"not connected within {self._time_outs.connect:g} s"
+            case httpx.TimeoutException():
+                return f"nothing for {self._time_outs.read:g} s"
+            case TimeoutError():
+                return f"not done within {self._time_outs.total:g} s"
+            case httpx.ConnectError():
+                return f"no connection: {self.quote(str(error))}"
+            case httpx.RemoteProtocolError() | httpx.ReadError() | httpx.WriteError():
+                return "the connection broke off before the answer was whole"
+        return type(error).__name__
+
+    def quote(self, text: str) -> str:
+        """What somebody else said, fit for a reason: one short line without the secrets of this address."""
+        for secret in self._secrets:  # before it is cut, or a piece of one stays
+            text = text.replace(secret, MASK)
+        return one_line(text, REASON_CHARACTERS)
+
+    def close(self) -> None:
+        """End the connections. Safe to call twice; a later `post` opens new ones."""
+        with self._lock:
+            if self._runner is not None:
+                if self._client is not None:
+                    self._runner.run(self._client.aclose())
+                self._runner.close()
+            self._client = self._runner = None
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """The header of a bearer token, none without one. Raises AddressError when no header can carry it."""
+    if token is None or not token.strip():
+        return {}
+    if not (token.strip().isascii() and token.strip().isprintable()):
+        raise AddressError("the token holds a character that no HTTP header can carry; give printable ASCII")
+    return {"Authorization": f"Bearer {token.strip()}"}
+
+
+def json_bytes(payload: Any) -> bytes:
+    """Compact UTF-8 JSON. What JSON or UTF-8 cannot say is replaced: NaN by null, half a surrogate pair by "?"."""
+    try:
+        text = _dumps(payload)
+    except (ValueError, TypeError):
+        loose = json.dumps(payload, default=str, skipkeys=True)
+        text = _dumps(json.loads(loose, parse_constant=lambda _: None))
+    return text.encode("utf-8", "replace")
+
+
+def _dumps(payload: Any) -> str:
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def retry_after_seconds(value: str | None, now_ms: int) -> float | None:
+    """Retry-After in seconds from now, 0 to a day: given as seconds or as an HTTP date (RFC 9110); None otherwise."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        seconds = float(value.strip()[:9])
+    else:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now_ms / 1000
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(seconds, 0.0), 86_400.0)
+
+
+def _classify(code: int) -> tuple[Verdict, str]:
+    """Alertmanager's Retrier, and a wrong key apart from a wrong message. 408 is a proxy's time-out."""
+    if 200 <= code < 300:
+        return "DELIVERED", f"answered {code}"
+    if code in {401, 403}:
+        return "BAD_KEY", f"answered {code}: it does not know the key"
+    if code in {408, 429} or code >= 500:
+        return "RETRY", f"answered {code}"
+    if 300 <= code < 400:
+        return "REFUSED", f"answered {code}, a redirect, which is not followed; give the address it leads to"
+    return "REFUSED", f"answered {code}"
+
+
+def _parse(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, UnicodeError):
+        raise AddressError("the address is no URL; give one like https://host/path") from None
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        told = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
+        raise AddressError(f"the address must be http:// or https:// with a host; it has {told}")
+    return parsed
+
+
+def _secrets_of(url: httpx.URL, given: set[str]) -> list[str]:
+    """Longest first, as they were written and decoded."""
+    query = url.query.decode("ascii")
+    path = [part for part in url.raw_path.decode("ascii").partition("?")[0].split("/") if len(part) >= TOKEN_CHARACTERS]
+    user = [url.username, url.password, url.userinfo.decode("ascii")]
+    parts = {*given, query, *(pair.partition("=")[2] for pair in query.split("&")), *path, *user}
+    parts |= {unquote(part) for part in parts}
+    return sorted((part for part in parts if len(part) >= SECRET_CHARACTERS), key=len, reverse=True)

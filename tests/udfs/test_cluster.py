@@ -1,0 +1,184 @@
+"""A cluster's own alerts: what is not heard, what has no master, and what they explain."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from udfs.alert import Transition
+from udfs.cluster import ClusterWatch, Overview, Tick, look_over
+from udfs.rules import KindRules, Rules
+
+RULES = Rules(kinds={"*": KindRules(pending_looks=1, recovering_ms=30_000)})
+BROKERS = frozenset({"a", "b", "c", "d"})
+
+
+@dataclass
+class Cluster:
+    """A cluster with a topic on each broker; ticks every 5 s. `speaks` is who is heard where at each tick."""
+
+    brokers: frozenset[str] = BROKERS
+    watch: ClusterWatch = field(default_factory=ClusterWatch)
+    speaks: dict[str, Iterable[str]] = field(default_factory=dict)
+    now: int = 0
+    rows: list[Transition] = field(default_factory=list)
+    overview: Overview | None = None
+
+    def __post_init__(self) -> None:
+        self.watch.learn_route(set(), set(self.brokers), set(), 0)
+
+    def run(self, until: int, *, unheard: Iterable[str] = (), is_own: bool = False, asked: Any = None) -> Overview:
+        while self.now < until:
+            self.now += 5
+            for broker_name, client_ids in self.speaks.items():
+                for client_id in client_ids:
+                    self.watch.voices.note(broker_name, client_id, self.now * 1000)
+            all_asked = self.brokers if asked is None else frozenset(asked)
+            tick = Tick(self.now * 1000, all_asked, all_asked - set(unheard), is_own)
+            self.overview = look_over(self.watch, "c", tick, RULES)
+            self.rows += self.overview.transitions
+        assert self.overview is not None
+        return self.overview
+
+    def told(self) -> list[tuple[int, str, str, str | None, bool]]:
+        return [
+            (
+                row.changed_at_ms // 1000,
+                row.incident.kind,
+                row.state,
+                row.incident.broker_name,
+                row.incident.suppressed_by is not None,
+            )
+            for row in self.rows
+        ]
+
+
+def test_a_broker_that_does_not_answer_is_unknown_first_then_a_page_and_over_when_it_answers() -> None:
+    cluster = Cluster()
+    cluster.run(100)
+    cluster.run(300, unheard="b")
+    cluster.run(400)
+    assert cluster.told() == [
+        (135, "unheard_broker", "UNKNOWN", "b", False),
+        (225, "unheard_broker", "FIRING", "b", False),
+        (305, "unheard_broker", "RECOVERING", "b", False),
+        (335, "unheard_broker", "RESOLVED", "b", False),
+    ]
+    assert cluster.rows[0].incident.started_at_ms == 105_000
+    assert [row.completeness for row in cluster.rows] == [0.75, 0.75, 1.0, 1.0]
+
+
+def test_a_missed_round_says_nothing() -> None:
+    cluster = Cluster()
+    for second in range(20, 400, 40):
+        cluster.run(second)
+        cluster.run(second + 20, unheard="bcd")
+    assert cluster.told() == []
+
+
+def test_most_of_a_cluster_unheard_is_one_alert_with_the_brokers_under_it() -> None:
+    cluster = Cluster()
+    cluster.run(300, unheard="bcd")
+    firing = [row for row in cluster.told() if row[2] == "FIRING"]
+    assert firing == [
+        (125, "unheard_cluster", "FIRING", None, False),
+        *((125, "unheard_broker", "FIRING", name, True) for name in "bcd"),
+    ]
+    overview = cluster.run(305, unheard="bcd")
+    assert overview.cluster_id is None
+    assert set(overview.explained) == set("bcd")
+
+
+def test_a_cluster_of_which_nothing_is_heard_explains_all_that_is_wrong_in_it() -> None:
+    cluster = Cluster()
+    overview = cluster.run(300, unheard=BROKERS, is_own=True)
+    assert overview.unheard == BROKERS
+    assert overview.cluster_id == cluster.watch.incidents["unheard_cluster"].incident_id
+    assert cluster.watch.incidents["unheard_cluster"].cause == "collector_silent"
+
+
+def test_one_dead_broker_of_two_is_told_as_that_broker() -> None:
+    cluster = Cluster(frozenset("ab"))
+    cluster.run(300, unheard="b")
+    assert {row[1] for row in cluster.told()} == {"unheard_broker"}
+
+
+def test_a_broker_that_answers_but_that_none_of_its_clients_reaches_is_unheard_too() -> None:
+    cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
+    cluster.run(100)
+    cluster.speaks.pop("d")
+    overview = cluster.run(300)
+    assert cluster.told() == [
+        (170, "unheard_broker", "UNKNOWN", "d", False),
+        (220, "unheard_broker", "FIRING", "d", False),
+    ]
+    assert cluster.rows[0].incident.cause == "clients_silent"
+    assert cluster.rows[0].incident.started_at_ms == 100_000
+    assert (overview.silent, overview.unheard) == ({"d"}, frozenset())
+
+
+def test_a_broker_that_left_all_routes_is_not_missed() -> None:
+    cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
+    cluster.run(100)
+    cluster.watch.learn_route(set(BROKERS), set("abc"), set(), 100_000)
+    cluster.speaks.pop("d")
+    cluster.run(900)
+    assert cluster.told() == []
+
+
+def test_clients_that_are_silent_everywhere_are_no_brokers_trouble_where_brokers_answer() -> None:
+    cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
+    cluster.run(100)
+    cluster.speaks.clear()
+    cluster.run(400)
+    assert cluster.told() == []
+
+
+def test_agents_that_all_fall_silent_leave_the_cluster_unheard() -> None:
+    """Only `run` keeps its clock, and asks nobody: that it lists brokers as answered says nothing."""
+    cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
+    cluster.run(100, is_own=True)
+    cluster.speaks.clear()
+    overview = cluster.run(300, is_own=True)
+    assert overview.unheard == BROKERS
+    assert cluster.watch.incidents["unheard_cluster"].cause == "nothing_arrives"
+    assert cluster.watch.incidents["unheard_cluster"].started_at_ms == 100_000
+
+
+def test_an_unheard_broker_that_nobody_asks_and_no_route_names_is_given_up() -> None:
+    cluster = Cluster()
+    cluster.run(300, unheard="b")
+    cluster.watch.learn_route(set(BROKERS), set("acd"), set(), 300_000)
+    cluster.run(1000, asked="acd")
+    assert cluster.told()[-1] == (905, "unheard_broker", "RESOLVED", "b", False)
+    assert cluster.rows[-1].reason == "given_up"
+
+
+def test_a_broker_without_a_master_is_told_unless_it_is_only_restarted() -> None:
+    cluster = Cluster()
+    cluster.watch.learn_route(set(BROKERS), set(BROKERS), {"a"}, 0)
+    overview = cluster.run(100)
+    assert cluster.told() == [
+        (5, "masterless_broker", "PENDING", "a", False),
+        (30, "masterless_broker", "FIRING", "a", False),
+    ]
+    assert overview.explained == {"a": cluster.rows[0].incident.incident_id}
+    again = Cluster()
+    again.watch.learn_route(set(BROKERS), set(BROKERS), {"a"}, 0)
+    again.run(25)
+    again.watch.learn_route(set(BROKERS), set(BROKERS), set(), 25_000)
+    again.run(300)
+    assert [row[2] for row in again.told()] == ["PENDING", "RESOLVED"]
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+def test_a_broker_is_forgotten_with_the_last_topic_that_names_it(topics: int) -> None:
+    watch = ClusterWatch()
+    for _ in range(topics):
+        watch.learn_route(set(), {"a"}, {"a"}, 0)
+    for left in range(topics, 0, -1):
+        assert watch.topics == {"a": left}
+        assert watch.masterless_ms == {"a": 0}
+        watch.learn_route({"a"}, set(), set(), 0)
+    assert (watch.topics, watch.masterless_ms) == ({}, {})

@@ -1,0 +1,44 @@
+"""How much was heard: shares of brokers and clients, and what may end."""
+
+import pytest
+
+from tests.udfs.test_life import fired
+from udfs.sight import Sight
+
+NOW = 100_000
+
+
+def see(brokers: str, unheard: str, beats: dict[str, int], completeness_min: float = 0.7) -> Sight:
+    return Sight.of(NOW, brokers, frozenset(unheard), beats, late_ms=NOW - 70_000, completeness_min=completeness_min)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "unheard", "beats", "completeness"),
+    [
+        ("ab", "", {"x": NOW, "y": NOW}, 1.0),
+        ("ab", "b", {"x": NOW, "y": NOW}, 0.5),
+        ("abcd", "d", {"x": NOW}, 0.75),
+        ("ab", "c", {"x": NOW}, 1.0),
+        ("ab", "", {"x": NOW, "y": NOW - 70_000}, 0.5),
+        ("ab", "b", {"x": NOW, "y": 0, "z": 0}, 0.3333),
+        ("", "", {}, 1.0),
+    ],
+)
+def test_completeness_is_the_smaller_share(
+    brokers: str, unheard: str, beats: dict[str, int], completeness: float
+) -> None:
+    assert see(brokers, unheard, beats).completeness == completeness
+
+
+def test_below_the_threshold_nothing_may_end() -> None:
+    incident = fired().incident
+    assert see("ab", "", {"x": NOW}).look(incident).is_seen
+    assert not see("bc", "c", {"x": NOW}).look(incident).is_seen
+    assert see("bc", "c", {"x": NOW}, completeness_min=0.5).look(incident).is_seen
+
+
+def test_an_incident_of_a_broker_that_is_not_heard_may_not_end_however_much_else_is() -> None:
+    incident = fired(queues=("d:0", "a:1")).incident
+    assert not see("abcd", "d", {"x": NOW}).look(incident).is_seen
+    assert see("abcd", "b", {"x": NOW}).look(incident).is_seen
+    assert see("abcd", "d", {"x": NOW}).look(None).is_seen

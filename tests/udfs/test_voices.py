@@ -1,0 +1,77 @@
+"""Who was heard where: a broker that falls silent to clients which speak elsewhere, and the innocent cases."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.voices import FORGET_MS, SAMPLE, Voices, rank, sample
+
+NOW = 1_000_000
+LATE = NOW - 70_000
+FRESH, OLD = NOW - 10_000, NOW - 100_000
+
+AGES = {"+": FRESH, "-": OLD, "=": LATE, ">": LATE + 1}
+
+# One row a case: why; each broker's clients, heard lately (+), long ago (-), at the limit (=), just after it (>);
+# and the broker that is silent.
+CASES = (
+    ("all are heard everywhere", "a: x+ y+ | b: x+ y+", ""),
+    ("b is silent to both, who speak at a", "a: x+ y+ | b: x- y-", "b"),
+    ("one of two is silent at b: a client's own trouble", "a: x+ y+ | b: x- y+", ""),
+    ("b had one client only, which may be the trouble", "a: x+ y+ | b: x-", ""),
+    ("b's clients are silent everywhere: they are frozen", "a: x- y- z+ | b: x- y-", ""),
+    ("one of b's two clients is frozen: too few witnesses", "a: x- y+ | b: x- y-", ""),
+    ("two of b's three clients speak at a", "a: x- y+ z+ | b: x- y- z-", "b"),
+    ("witnesses may speak at different brokers", "a: x+ | c: y+ | b: x- y-", "b"),
+    ("a heartbeat is late at its very limit", "a: x+ y+ | b: x= y=", "b"),
+    ("and in time just after", "a: x+ y+ | b: x> y-", ""),
+)
+
+
+def heard(text: str) -> dict[str, dict[str, int]]:
+    brokers = (one.split(":") for one in text.split("|"))
+    return {name.strip(): {word[0]: AGES[word[1]] for word in words.split()} for name, words in brokers}
+
+
+@pytest.mark.parametrize(("reason", "text", "silent"), CASES, ids=[case[0] for case in CASES])
+def test_a_broker_is_silent_when(reason: str, text: str, silent: str) -> None:
+    assert Voices(heard(text)).silent(LATE).keys() == set(silent), reason
+
+
+def test_it_is_silent_since_its_newest_heartbeat() -> None:
+    voices = Voices({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD - 9}})
+    assert voices.silent(LATE) == {"b": OLD}
+
+
+def test_all_are_silent_when_several_clients_are_heard_nowhere() -> None:
+    assert Voices({"a": {"x": OLD}, "b": {"y": OLD - 1}}).all_silent(LATE) == OLD
+    assert Voices({"a": {"x": OLD}, "b": {"y": FRESH}}).all_silent(LATE) is None
+    assert Voices({"a": {"x": OLD}, "b": {"x": OLD}}).all_silent(LATE) is None
+
+
+def test_who_said_goodbye_is_no_witness() -> None:
+    voices = Voices({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD}})
+    voices.leave("b", "x")
+    assert voices.silent(LATE) == {}
+
+
+def test_who_was_heard_nowhere_for_long_is_forgotten_and_who_speaks_elsewhere_is_not() -> None:
+    voices = Voices({"a": {"x": NOW}, "b": {"x": NOW - FORGET_MS, "y": NOW - FORGET_MS}})
+    voices.forget(NOW)
+    assert voices.heard_ms == {"a": {"x": NOW}, "b": {"x": NOW - FORGET_MS}}
+
+
+@given(client_ids=st.sets(st.text(max_size=8), max_size=60))
+def test_the_sample_is_the_same_however_it_is_taken(client_ids: set[str]) -> None:
+    voices = Voices()
+    for client_id in sorted(client_ids):
+        voices.note("a", client_id, NOW)
+    kept = set(voices.heard_ms.get("a", {}))
+    assert kept == sample(client_ids) == set(sorted(client_ids, key=rank)[:SAMPLE])
+
+
+@given(client_ids=st.sets(st.text(max_size=8), min_size=20, max_size=60))
+def test_a_witness_in_one_brokers_sample_is_in_every_brokers_that_has_it(client_ids: set[str]) -> None:
+    """Brokers with other clients beside it keep it too, as long as they have no more that rank before it."""
+    some = set(sorted(client_ids)[::2])
+    assert sample(client_ids) & some <= sample(some)
