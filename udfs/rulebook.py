@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import translate
+from hashlib import sha256
 from typing import Any
 
 from udfs.rules import OF_ALL, KindRules, Rules
@@ -68,6 +69,11 @@ class Rulebook:
         matching = [self.overrides[number] for number in self._matching(cluster, consumer_group)]
         return {key: override for override in matching for key, _ in override.changes()}
 
+    @property
+    def fingerprint(self) -> str:
+        """Another one for other rules, the same in every process."""
+        return sha256(repr((self.base, self.overrides)).encode()).hexdigest()[:16]
+
     def _matching(self, cluster: str, consumer_group: str | None) -> tuple[int, ...]:
         return tuple(
             number
@@ -96,7 +102,7 @@ class Rulebook:
         return isinstance(other, Rulebook) and (self.base, self.overrides) == (other.base, other.overrides)
 
     def __hash__(self) -> int:
-        return hash(repr((self.base, self.overrides)))
+        return hash(self.fingerprint)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """What is remembered stays here."""

@@ -5,7 +5,6 @@ PODC 2007). It is the same at every broker and in every shard, so its clients ca
 """
 
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,25 +24,30 @@ def rank(client_id: str) -> tuple[int, str]:
     return zlib.crc32(client_id.encode("utf-8", "surrogatepass")), client_id
 
 
-def sample(client_ids: Iterable[str]) -> set[str]:
-    return set(sorted(client_ids, key=rank)[:SAMPLE])
-
-
 @dataclass
 class Voices:
     """`heard_ms`: broker → ClientId → its newest heartbeat there, for the clients of the sample."""
 
     heard_ms: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._last: dict[str, str] = {}  # broker → who ranks last of a full sample; not kept
+
     def note(self, broker_name: str, client_id: str, time_ms: int) -> None:
         of_broker = self.heard_ms.setdefault(broker_name, {})
-        of_broker[client_id] = max(time_ms, of_broker.get(client_id, 0))
-        if len(of_broker) > SAMPLE:
-            del of_broker[max(of_broker, key=rank)]
+        known_ms = of_broker.get(client_id)
+        if known_ms is None and len(of_broker) >= SAMPLE:
+            last = self._last.get(broker_name) or max(of_broker, key=rank)
+            self._last[broker_name] = last
+            if rank(client_id) > rank(last):
+                return
+            del of_broker[last], self._last[broker_name]
+        of_broker[client_id] = max(time_ms, known_ms or 0)
 
     def leave(self, broker_name: str, client_id: str) -> None:
         """It said that it leaves: its silence tells nothing."""
         self.heard_ms.get(broker_name, {}).pop(client_id, None)
+        self._last.pop(broker_name, None)
 
     def silent(self, late_ms: int) -> dict[str, int]:
         """Brokers where nobody spoke after `late_ms`, though their clients do elsewhere → the newest heartbeat."""
@@ -64,6 +68,7 @@ class Voices:
         return max(newest.values()) if is_silent else None
 
     def forget(self, now_ms: int) -> None:
+        self._last.clear()
         alive = {
             client_id
             for of_broker in self.heard_ms.values()

@@ -21,7 +21,6 @@ from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
 from streaming.rulebook import rulebook
 from udfs.rulebook import Rulebook
-from udfs.voices import sample
 
 NAME = "assignments"
 TOPICS = (HEARTBEATS, PULLS, ROUTES, CLOCKS)
@@ -60,7 +59,7 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
     """For each Kafka partition in the batch, its chunk for every shard, in the order of the shards."""
     columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "ingest_time_ms", "value"))
     found: dict[tuple[str, int], list[Chunk]] = {}
-    beats: dict[tuple[str, int], dict[tuple[str, str], dict[str, list[Voice]]]] = {}
+    voices: dict[tuple[str, int], list[Voice]] = {}
     for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
         place = (topic, partition)
         if place not in found:
@@ -83,16 +82,12 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
             pulled_ms = chunks[0].pulled_ms
             pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
-            of_broker = beats.setdefault(place, {}).setdefault((event.cluster, event.broker_name), {})
-            of_broker.setdefault(event.client_id, []).append(_voice(event))
+            voices.setdefault(place, []).append(_voice(event))
         for number in sorted(_shards_for(topic, event, shards)):
             chunks[number].messages.append(Message(offset, ingest_time_ms, value))
-    for place, of_place in beats.items():
-        voices = [
-            voice for of_broker in of_place.values() for client in sample(of_broker) for voice in of_broker[client]
-        ]
+    for place, of_place in voices.items():
         for chunk in found[place]:
-            chunk.voices = voices
+            chunk.voices = of_place
     yield from found.values()
 
 

@@ -42,8 +42,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
 
     `pulled_ms` is the oldest pull a "cluster broker" that the broker itself told (it suggests the next broker id),
-    whichever group's: who is not among its pulls does not pull there. `voices` are the heartbeats of a sample of
-    clients, whichever shard's: every shard judges brokers by them.
+    whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
+    shard's: every shard judges brokers by them.
     """
 
     topic: str

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from streaming.queries.warehouse import Writer, append_rows
 
 OnRows = Callable[[str, int, Rows], None]
 """Told after each batch is in Delta: query name, batch id, all its rows by table."""
+
+
+COMMIT_SECONDS = 30.0
+"""How long a stop waits for Spark to note that the last batch is done."""
 
 
 class StoppingError(RuntimeError):
@@ -35,17 +40,29 @@ class Sink:
         self._busy = threading.Lock()
         self._is_stopping = False
         self._app_id = ""
+        self._written: int | None = None
 
     def drain(self) -> None:
-        """Return when the batch under way is written; no other is begun."""
+        """Return when the batch under way is written and Spark has noted it as done; no other is begun.
+
+        One that is written but not noted would be run again, by the rules of the next start: its rows are skipped as
+        known, and would not be those of its state.
+        """
         with self._busy:
             self._is_stopping = True
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while not self._is_noted() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _is_noted(self) -> bool:
+        return self._written is None or (self._checkpoint / "commits" / str(self._written)).is_file()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self._busy:
             if self._is_stopping:
                 raise StoppingError(f"batch {batch_id} is left to the next start")
             self._write(batch, batch_id)
+            self._written = batch_id
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         self._app_id = self._app_id or self._read_app_id()

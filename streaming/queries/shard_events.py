@@ -8,7 +8,7 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, Message
 
 VOICES = "voices"
-"""Not a Kafka topic: where a sample of the clients was heard (chunk.Voice)."""
+"""Not a Kafka topic: which client was heard where (chunk.Voice)."""
 
 _RANK = {ROUTES: 0, VOICES: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.ingest.simulator.truth import Truth
-from tests.replay import messages_of
+from tests.replay import messages_of, replay
 from udfs.plan import queue_order
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000
+
+SCENARIOS = ("twins", "frozen_client", "slow_broker", "healthy", "reconnect")
+SEEDS = (1, 2, 3)
 
 Messages = Sequence[dict[str, Any]]
 Rows = dict[str, list[dict[str, Any]]]
@@ -50,7 +53,7 @@ def comparable(rows: Rows) -> dict[str, list[str]]:
     return {
         table: sorted(json.dumps(row, sort_keys=True, default=repr) for row in of_table)
         for table, of_table in rows.items()
-        if of_table and table != "clock_wanted"
+        if of_table and table not in ("clock_wanted", "clock_heard")  # said once a batch
     }
 
 
@@ -77,8 +80,10 @@ def event_of(message: dict[str, Any]) -> Any:
 
 
 def alerts(rows: Rows, kind: str | None = None) -> list[dict[str, Any]]:
-    """Alert rows in the order they were written, of one kind if it is given."""
-    return [row for row in rows.get("alerts", []) if kind in (None, row["kind"])]
+    """Rows of alerts that fired and that are over, in the order they were written, of one kind if it is given."""
+    steps = ("FIRING", "RESOLVED")
+    fired = (row for row in rows.get("alerts", []) if row["fired_at"] is not None and row["state"] in steps)
+    return [row for row in fired if kind in (None, row["kind"])]
 
 
 def starved_queues(truth: Truth, cause: str) -> dict[str, list[str]]:
@@ -88,3 +93,14 @@ def starved_queues(truth: Truth, cause: str) -> dict[str, list[str]]:
         if one.cause == cause:
             found[one.consumer_group].add(f"{one.mq.broker_name}:{one.mq.queue_id}")
     return {group: sorted(queues, key=queue_order) for group, queues in found.items()}
+
+
+@cache
+def one_batch(scenario: str, seed: int) -> Rows:
+    return replay([log_of(scenario, seed)[0]])
+
+
+@cache
+def expected(scenario: str, seed: int) -> dict[str, list[str]]:
+    """What every other cut of the log must give, too."""
+    return comparable(one_batch(scenario, seed))

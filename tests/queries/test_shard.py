@@ -1,20 +1,17 @@
 """The shards, without Spark: they name what really starves, and a log gives the same rows however it is cut."""
 
 from collections import Counter
-from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.ingest.simulator import Simulation, load_scenario
-from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
     SECOND,
+    SEEDS,
     START,
     Messages,
     Rows,
@@ -23,27 +20,15 @@ from tests.queries.logs import (
     comparable,
     cut_as_spark_does,
     event_of,
+    expected,
     log_of,
+    one_batch,
     renumbered,
     starved_queues,
 )
 from tests.replay import cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
-
-SCENARIOS = ("twins", "frozen_client", "slow_broker", "healthy", "reconnect")
-SEEDS = (1, 2, 3)
-
-
-@cache
-def one_batch(scenario: str, seed: int) -> Rows:
-    return replay([log_of(scenario, seed)[0]])
-
-
-@cache
-def expected(scenario: str, seed: int) -> dict[str, list[str]]:
-    """What every other cut of the log must give, too."""
-    return comparable(one_batch(scenario, seed))
 
 
 def times_of(rows: Rows, kind: str) -> dict[str, int]:
@@ -81,7 +66,7 @@ def test_the_starved_queues_of_twins_are_explained_by_the_duplicate_and_do_not_p
 def test_twins_are_told_within_a_heartbeat_and_a_rebalance_of_their_start(seed: int) -> None:
     times = times_of(one_batch("twins", seed), "duplicate_client_id")
     assert 60 < times["FIRING"] <= 60 + 30 + 5  # started at 60 s; each must be heard after the other's first
-    assert 420 <= times["RESOLVED"] <= 425
+    assert 450 <= times["RESOLVED"] <= 455  # one twin stops at 420 s, and 30 s without it are enough
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -102,7 +87,7 @@ def test_a_frozen_client_is_told_between_a_late_heartbeat_and_the_brokers_expiry
     times = times_of(one_batch("frozen_client", seed), "starved_queue")
     frozen, last_heartbeat = 60, 30
     assert last_heartbeat + 70 <= times["FIRING"] <= frozen + 70 + 5
-    assert last_heartbeat + 120 <= times["RESOLVED"] <= frozen + 120 + 30
+    assert last_heartbeat + 120 + 60 <= times["RESOLVED"] <= frozen + 120 + 30 + 60  # and 60 s without it
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -128,74 +113,6 @@ def test_the_demo_pages_once_for_the_twins_and_once_for_the_frozen_client(seed: 
         **{("starved_queue", group): q for group, q in starved_queues(truth, "frozen_client").items()},
     }
     assert Counter(row["state"] for row in told) == {"FIRING": 2, "RESOLVED": 2}
-
-
-# However the log is cut.
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_one_batch_or_a_hundred_give_the_same_rows(scenario: str) -> None:
-    messages, _ = log_of(scenario, 1)
-    assert comparable(replay(cut(messages, 100))) == expected(scenario, 1)
-
-
-def test_every_message_a_batch_gives_the_same_rows() -> None:
-    messages, _ = log_of("twins", 2)
-    assert comparable(replay([message] for message in messages)) == expected("twins", 2)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "limit"),
-    [("twins", 9), ("frozen_client", 9), *((name, limit) for name in SCENARIOS for limit in (60, 1000))],
-)
-def test_a_backlog_cut_by_max_offsets_per_trigger_gives_the_same_rows(scenario: str, limit: int) -> None:
-    messages, _ = log_of(scenario, 1)
-    assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == expected(scenario, 1)
-
-
-@examples(5)
-@given(st.sampled_from(["twins", "frozen_client", "reconnect"]), st.integers(1, 50), st.integers(5, 400))
-def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, limit: int) -> None:
-    messages = log_of(scenario, seed, 4 * MINUTE)[0]
-    assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == comparable(replay([messages]))
-
-
-@examples(5)
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_cuts_at_any_place_give_the_same_rows(dice: int, batches: int) -> None:
-    messages, _ = log_of("twins", 1)
-    places = sorted(Random(dice).sample(range(1, len(messages)), batches))
-    pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
-    assert comparable(replay(pieces)) == expected("twins", 1)
-
-
-def of_cluster(messages: Messages, cluster: str) -> list[dict[str, Any]]:
-    return [changed(message, cluster=cluster) for message in messages]
-
-
-def by_time(*logs: Messages) -> list[dict[str, Any]]:
-    """Several clusters in one Kafka: in the order of time."""
-    merged = [message for log in logs for message in log]
-    return renumbered(sorted(merged, key=lambda message: message["ingest_time_ms"]))
-
-
-@pytest.mark.parametrize("limit", [60, 333])
-def test_two_clusters_in_one_kafka_give_what_each_gives_alone(limit: int) -> None:
-    east, west = of_cluster(log_of("twins", 1)[0], "east"), of_cluster(log_of("frozen_client", 2)[0], "west")
-    both = by_time(east, west)
-    alone = sorted(comparable(replay([east]))["alerts"] + comparable(replay([west]))["alerts"])
-    assert comparable(replay([both]))["alerts"] == alone
-    assert comparable(replay(cut_as_spark_does(both, limit), limit=limit))["alerts"] == alone
-
-
-def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
-    east, west = of_cluster(log_of("healthy", 1)[0], "east"), of_cluster(log_of("healthy", 2)[0], "west")
-    both = renumbered([*east, *west])
-    ordered = [message for message in both if message["topic"] != CLOCKS] + [
-        message for message in by_time(east, west) if message["topic"] == CLOCKS
-    ]
-    rows = replay(cut_as_spark_does(renumbered(ordered), 300), limit=300)
-    assert comparable(rows) == comparable(replay([ordered]))
 
 
 # Every row is accounted for.
@@ -326,203 +243,19 @@ def test_members_of_a_silent_broker_that_was_heard_expire() -> None:
 
 @pytest.mark.parametrize("brokers", [{"broker-b"}, {"broker-a", "broker-b"}], ids=["one", "all"])
 def test_queues_of_brokers_that_were_not_heard_are_nobodys_fault(brokers: set[str]) -> None:
+    """They are told as what they are: not heard."""
     messages = without_broker(log_of("healthy", 1)[0], brokers, 2 * MINUTE, 8 * MINUTE)
-    assert alerts(replay([messages])) == []
+    told = alerts(replay([messages]))
+    assert {row["kind"] for row in told if row["suppressed_by"] is None} == {
+        "unheard_broker" if len(brokers) == 1 else "unheard_cluster"
+    }
+    assert {row["consumer_group"] for row in told} == {None}
 
 
 def test_an_incident_of_a_broker_that_is_no_longer_heard_stays_open() -> None:
     messages = without_broker(log_of("twins", 1)[0], {"broker-a", "broker-b"}, 4 * MINUTE, 6 * MINUTE + 30 * SECOND)
     times = times_of(replay([messages]), "duplicate_client_id")
     assert times["RESOLVED"] >= 420
-
-
-# Late and repeated messages.
-
-
-def delayed(messages: Messages, topics: set[str], share: float, dice: Random) -> list[list[dict[str, Any]]]:
-    """One batch a tick; some messages come a tick or two after the one that should have covered them."""
-    batches: list[list[dict[str, Any]]] = [[]]
-    late: list[tuple[int, dict[str, Any]]] = []
-    for message in messages:
-        if message["topic"] in topics and dice.random() < share:
-            late.append((len(batches) + dice.randrange(1, 3), message))
-        else:
-            batches[-1].append(message)
-        if message["topic"] == CLOCKS:
-            batches.append([one for due, one in late if due == len(batches)])
-    batches.append([one for due, one in late if due >= len(batches)])
-    return batches
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_events_that_come_after_their_tick_are_applied(seed: int) -> None:
-    messages, truth = log_of("twins", seed)
-    batches = delayed(messages, {HEARTBEATS, PULLS}, 0.2, Random(seed))
-    rows = replay(batches)
-    for kind in ("duplicate_client_id", "starved_queue"):
-        of_kind = alerts(rows, kind)
-        assert [of_kind[0]["state"], of_kind[-1]["state"]] == ["FIRING", "RESOLVED"]
-        assert {of_kind[0]["consumer_group"]: of_kind[0]["queues"]} == starved_queues(truth, "duplicate_client_id")
-        assert len({row["incident_id"] for row in of_kind}) == 1
-
-
-@pytest.mark.parametrize("scenario", ["healthy", "reconnect"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_late_events_alone_raise_no_alarm(scenario: str, seed: int) -> None:
-    batches = delayed(log_of(scenario, seed)[0], {HEARTBEATS, PULLS, ROUTES}, 0.2, Random(seed))
-    assert alerts(replay(batches)) == []
-
-
-def test_a_late_heartbeat_joins_at_its_own_time() -> None:
-    messages = log_of("healthy", 1)[0]
-    place = next(i for i, m in enumerate(messages) if m["topic"] == CLOCKS)
-    beats = [m for m in messages[:place] if m["topic"] == HEARTBEATS and event_of(m)["consumers"]]
-    client_addr = event_of(beats[0])["client_addr"]
-    late = [m for m in beats if event_of(m)["client_addr"] == client_addr]
-    in_time = [m for m in messages[:place] if m not in late]
-    rows = replay([[*in_time, messages[place]], late, messages[place + 1 :]])
-    joined = [row for row in rows["memberships"] if row["client_addr"] == client_addr]
-    assert [(row["change"], row["changed_at"]) for row in joined] == [("JOINED", beats[0]["ingest_time_ms"])]
-
-
-@pytest.mark.parametrize("scenario", ["twins", "frozen_client", "healthy"])
-def test_messages_said_twice_at_once_change_nothing(scenario: str) -> None:
-    messages = log_of(scenario, 1)[0]
-    doubled = renumbered(message for message in messages for _ in range(2))
-    assert comparable(replay([doubled])) == expected(scenario, 1)
-    assert comparable(replay(cut(doubled, 50))) == expected(scenario, 1)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_messages_said_again_in_a_later_batch_change_nothing(seed: int) -> None:
-    """A producer that did not hear its answer sends again; that is seconds later."""
-    messages = log_of("twins", seed)[0]
-    dice = Random(seed)
-    again: list[list[dict[str, Any]]] = []
-    for batch in cut(messages, 150):
-        again.append([*batch, *([m for m in again[-1] if dice.random() < 0.3] if again else [])])
-    assert comparable(replay(again))["alerts"] == expected("twins", seed)["alerts"]
-
-
-def test_a_second_clock_that_runs_behind_changes_nothing() -> None:
-    """`run` and a collector may both keep time; a tick that is already past covers late events all the same."""
-    messages = log_of("twins", 1)[0]
-    behind = [
-        changed(message, source="run", event_time_ms=message["ingest_time_ms"] - 2500)
-        for message in messages
-        if message["topic"] == CLOCKS
-    ]
-    batches = []
-    for batch in cut(messages, 120):
-        covered = {message["ingest_time_ms"] - 2500 for message in batch if message["topic"] == CLOCKS}
-        batches.append([*batch, *(one for one in behind if one["ingest_time_ms"] in covered)])
-    merged = [message for batch in batches for message in batch]
-    assert comparable(replay(batches))["alerts"] == comparable(replay([merged]))["alerts"]
-
-
-# Smallest logs: one group, one broker, told by hand.
-
-
-def route(second: float, queues: int = 8) -> tuple[str, dict[str, Any]]:
-    data = {"broker_name": "broker-a", "read_queue_nums": queues, "write_queue_nums": queues, "perm": 6}
-    at_ms = START + round(second * SECOND)
-    return ROUTES, {"cluster": "c", "topic": "orders", "queues": [data], "brokers": [], "event_time_ms": at_ms}
-
-
-def clock(second: float, source: str = "collector") -> tuple[str, dict[str, Any]]:
-    at_ms = START + round(second * SECOND)
-    brokers: dict[str, list[str]] = {"brokers_asked": ["broker-a"], "brokers_answered": ["broker-a"]}
-    return CLOCKS, {"cluster": "c", "source": source, **brokers, "event_time_ms": at_ms}
-
-
-def beat(second: float, client_id: str, client_addr: str, **told: Any) -> tuple[str, dict[str, Any]]:
-    subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-    consumer = {
-        "consumer_group": "g",
-        "consume_type": "CONSUME_PASSIVELY",
-        "message_model": "CLUSTERING",
-        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptions": [subscription],
-    }
-    return HEARTBEATS, {
-        "cluster": "c",
-        "broker_name": "broker-a",
-        "client_id": client_id,
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "4.8.0",
-        "producer_groups": [],
-        "consumers": [consumer],
-        "event_time_ms": START + round(second * SECOND),
-        **told,
-    }
-
-
-def pull(second: float, queue_id: int) -> tuple[str, dict[str, Any]]:
-    return PULLS, {
-        "cluster": "c",
-        "broker_name": "broker-a",
-        "broker_id": 0,
-        "topic": "orders",
-        "queue_id": queue_id,
-        "consumer_group": "g",
-        "client_addr": "h1:1",
-        "client_id": "A",
-        "pull_offset": 1,
-        "event_time_ms": START + round(second * SECOND),
-    }
-
-
-def planned_owners(rows: Rows) -> list[str | None]:
-    return [row["planned_owner"] for row in sorted(rows["assignments"], key=lambda r: r["changed_at"])][-8:]
-
-
-@pytest.mark.parametrize(
-    "last_batches",
-    [
-        pytest.param([4], id="with_a_new_tick"),
-        pytest.param(
-            [2, 2],
-            id="with_a_past_tick",
-        ),
-    ],
-)
-def test_a_late_leave_is_planned_for_at_the_next_tick(last_batches: list[int]) -> None:
-    first = [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), clock(5)]
-    then = [beat(3, "A", "h1:1", leaving=True), clock(4, source="run"), clock(10), clock(15)]
-    messages = messages_of([*first, *then])
-    batches, start = [messages[: len(first)]], len(first)
-    for size in last_batches:
-        batches.append(messages[start : start + size])
-        start += size
-    rows = replay(batches)
-    assert [row["change"] for row in rows["memberships"]] == ["JOINED", "LEFT"]
-    assert planned_owners(rows) == [None] * 8
-
-
-def test_an_old_route_that_comes_late_changes_nothing() -> None:
-    events = [
-        route(0),
-        beat(0, "A", "h1:1"),
-        clock(5),
-        route(30),
-        clock(35),
-        route(10, queues=4),
-        pull(37, 7),
-        clock(40),
-    ]
-    messages = messages_of(events)
-    assert replay([messages])["quarantine"] == []
-    assert replay([message] for message in messages)["quarantine"] == []
-
-
-def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -> None:
-    rows = replay(
-        [messages_of([route(0), beat(0, "A", "h1:1"), clock(5), beat(6, "B", "h1:1"), clock(10), clock(500)])]
-    )
-    newest = {row["client_id"]: row["change"] for row in rows["memberships"]}
-    assert newest["B"] == "EXPIRED"
-    assert newest["A"] != "JOINED"
 
 
 def test_a_slaves_heartbeats_are_the_same_clients_once_more() -> None:

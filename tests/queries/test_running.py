@@ -1,0 +1,83 @@
+"""How a query is stopped between two batches, and what a batch that comes too late is told; no Spark, no Delta."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.queries import running
+from streaming.queries.running import Sink, StoppingError
+
+BATCH: Any = object()
+
+
+class Written:
+    """Stands for the batch's action and its appends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches: list[int] = []
+        monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: self.batches.append(batch_id))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Written:
+    return Written(monkeypatch)
+
+
+def sink(checkpoint: Path) -> Sink:
+    return Sink("name", checkpoint, writer=BATCH, on_rows=None)
+
+
+def note(checkpoint: Path, batch_id: int) -> None:
+    """As Spark does once it is through with a batch."""
+    (checkpoint / "commits").mkdir(exist_ok=True)
+    (checkpoint / "commits" / str(batch_id)).touch()
+
+
+def test_a_query_without_a_batch_is_drained_at_once(tmp_path: Path, written: Written) -> None:
+    sink(tmp_path).drain()
+
+
+def test_no_batch_begins_after_draining(tmp_path: Path, written: Written) -> None:
+    drained = sink(tmp_path)
+    drained(BATCH, 4)
+    note(tmp_path, 4)
+    drained.drain()
+    with pytest.raises(StoppingError, match="batch 5 is left to the next start"):
+        drained(BATCH, 5)
+    assert written.batches == [4]
+
+
+def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written: Written) -> None:
+    """Stopped before that, it would be run again: by other rules perhaps, its rows being skipped as known."""
+    drained = sink(tmp_path)
+    drained(BATCH, 7)
+    note(tmp_path, 6)
+    thread = threading.Thread(target=drained.drain)
+    thread.start()
+    thread.join(timeout=0.2)
+    assert thread.is_alive()
+    note(tmp_path, 7)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_draining_gives_up_on_a_batch_that_is_never_noted(
+    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "COMMIT_SECONDS", 0.05)
+    drained = sink(tmp_path)
+    drained(BATCH, 7)
+    drained.drain()
+
+
+def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Sink, "_write", fail)
+    failed = sink(tmp_path)
+    with pytest.raises(OSError, match="no space"):
+        failed(BATCH, 7)
+    failed.drain()

@@ -1,0 +1,180 @@
+"""The shards, without Spark: a log gives the same rows however it is cut, and whatever comes late or twice."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from tests.examples import examples
+from tests.queries.logs import (
+    MINUTE,
+    SCENARIOS,
+    SEEDS,
+    Messages,
+    alerts,
+    changed,
+    comparable,
+    cut_as_spark_does,
+    event_of,
+    expected,
+    log_of,
+    renumbered,
+    starved_queues,
+)
+from tests.replay import cut, replay
+
+pytestmark = pytest.mark.replay
+
+# However the log is cut.
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_one_batch_or_a_hundred_give_the_same_rows(scenario: str) -> None:
+    messages, _ = log_of(scenario, 1)
+    assert comparable(replay(cut(messages, 100))) == expected(scenario, 1)
+
+
+def test_every_message_a_batch_gives_the_same_rows() -> None:
+    messages, _ = log_of("twins", 2)
+    assert comparable(replay([message] for message in messages)) == expected("twins", 2)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "limit"),
+    [("twins", 9), ("frozen_client", 9), *((name, limit) for name in SCENARIOS for limit in (60, 1000))],
+)
+def test_a_backlog_cut_by_max_offsets_per_trigger_gives_the_same_rows(scenario: str, limit: int) -> None:
+    messages, _ = log_of(scenario, 1)
+    assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == expected(scenario, 1)
+
+
+@examples(5)
+@given(st.sampled_from(["twins", "frozen_client", "reconnect"]), st.integers(1, 50), st.integers(5, 400))
+def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, limit: int) -> None:
+    messages = log_of(scenario, seed, 4 * MINUTE)[0]
+    assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == comparable(replay([messages]))
+
+
+@examples(5)
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_cuts_at_any_place_give_the_same_rows(dice: int, batches: int) -> None:
+    messages, _ = log_of("twins", 1)
+    places = sorted(Random(dice).sample(range(1, len(messages)), batches))
+    pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
+    assert comparable(replay(pieces)) == expected("twins", 1)
+
+
+def of_cluster(messages: Messages, cluster: str) -> list[dict[str, Any]]:
+    return [changed(message, cluster=cluster) for message in messages]
+
+
+def by_time(*logs: Messages) -> list[dict[str, Any]]:
+    """Several clusters in one Kafka: in the order of time."""
+    merged = [message for log in logs for message in log]
+    return renumbered(sorted(merged, key=lambda message: message["ingest_time_ms"]))
+
+
+@pytest.mark.parametrize("limit", [60, 333])
+def test_two_clusters_in_one_kafka_give_what_each_gives_alone(limit: int) -> None:
+    east, west = of_cluster(log_of("twins", 1)[0], "east"), of_cluster(log_of("frozen_client", 2)[0], "west")
+    both = by_time(east, west)
+    alone = sorted(comparable(replay([east]))["alerts"] + comparable(replay([west]))["alerts"])
+    assert comparable(replay([both]))["alerts"] == alone
+    assert comparable(replay(cut_as_spark_does(both, limit), limit=limit))["alerts"] == alone
+
+
+def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
+    east, west = of_cluster(log_of("healthy", 1)[0], "east"), of_cluster(log_of("healthy", 2)[0], "west")
+    both = renumbered([*east, *west])
+    ordered = [message for message in both if message["topic"] != CLOCKS] + [
+        message for message in by_time(east, west) if message["topic"] == CLOCKS
+    ]
+    rows = replay(cut_as_spark_does(renumbered(ordered), 300), limit=300)
+    assert comparable(rows) == comparable(replay([ordered]))
+
+
+# Late and repeated messages.
+
+
+def delayed(messages: Messages, topics: set[str], share: float, dice: Random) -> list[list[dict[str, Any]]]:
+    """One batch a tick; some messages come a tick or two after the one that should have covered them."""
+    batches: list[list[dict[str, Any]]] = [[]]
+    late: list[tuple[int, dict[str, Any]]] = []
+    for message in messages:
+        if message["topic"] in topics and dice.random() < share:
+            late.append((len(batches) + dice.randrange(1, 3), message))
+        else:
+            batches[-1].append(message)
+        if message["topic"] == CLOCKS:
+            batches.append([one for due, one in late if due == len(batches)])
+    batches.append([one for due, one in late if due >= len(batches)])
+    return batches
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_that_come_after_their_tick_are_applied(seed: int) -> None:
+    messages, truth = log_of("twins", seed)
+    batches = delayed(messages, {HEARTBEATS, PULLS}, 0.2, Random(seed))
+    rows = replay(batches)
+    for kind in ("duplicate_client_id", "starved_queue"):
+        of_kind = alerts(rows, kind)
+        assert [of_kind[0]["state"], of_kind[-1]["state"]] == ["FIRING", "RESOLVED"]
+        assert {of_kind[0]["consumer_group"]: of_kind[0]["queues"]} == starved_queues(truth, "duplicate_client_id")
+        assert len({row["incident_id"] for row in of_kind}) == 1
+
+
+@pytest.mark.parametrize("scenario", ["healthy", "reconnect"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_late_events_alone_raise_no_alarm(scenario: str, seed: int) -> None:
+    batches = delayed(log_of(scenario, seed)[0], {HEARTBEATS, PULLS, ROUTES}, 0.2, Random(seed))
+    assert alerts(replay(batches)) == []
+
+
+def test_a_late_heartbeat_joins_at_its_own_time() -> None:
+    messages = log_of("healthy", 1)[0]
+    place = next(i for i, m in enumerate(messages) if m["topic"] == CLOCKS)
+    beats = [m for m in messages[:place] if m["topic"] == HEARTBEATS and event_of(m)["consumers"]]
+    client_addr = event_of(beats[0])["client_addr"]
+    late = [m for m in beats if event_of(m)["client_addr"] == client_addr]
+    in_time = [m for m in messages[:place] if m not in late]
+    rows = replay([[*in_time, messages[place]], late, messages[place + 1 :]])
+    joined = [row for row in rows["memberships"] if row["client_addr"] == client_addr]
+    assert [(row["change"], row["changed_at"]) for row in joined] == [("JOINED", beats[0]["ingest_time_ms"])]
+
+
+@pytest.mark.parametrize("scenario", ["twins", "frozen_client", "healthy"])
+def test_messages_said_twice_at_once_change_nothing(scenario: str) -> None:
+    messages = log_of(scenario, 1)[0]
+    doubled = renumbered(message for message in messages for _ in range(2))
+    assert comparable(replay([doubled])) == expected(scenario, 1)
+    assert comparable(replay(cut(doubled, 50))) == expected(scenario, 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_messages_said_again_in_a_later_batch_change_nothing(seed: int) -> None:
+    """A producer that did not hear its answer sends again; that is seconds later."""
+    messages = log_of("twins", seed)[0]
+    dice = Random(seed)
+    again: list[list[dict[str, Any]]] = []
+    for batch in cut(messages, 150):
+        again.append([*batch, *([m for m in again[-1] if dice.random() < 0.3] if again else [])])
+    assert comparable(replay(again))["alerts"] == expected("twins", seed)["alerts"]
+
+
+def test_a_second_clock_that_runs_behind_changes_nothing() -> None:
+    """`run` and a collector may both keep time; a tick that is already past covers late events all the same."""
+    messages = log_of("twins", 1)[0]
+    behind = [
+        changed(message, source="run", event_time_ms=message["ingest_time_ms"] - 2500)
+        for message in messages
+        if message["topic"] == CLOCKS
+    ]
+    batches = []
+    for batch in cut(messages, 120):
+        covered = {message["ingest_time_ms"] - 2500 for message in batch if message["topic"] == CLOCKS}
+        batches.append([*batch, *(one for one in behind if one["ingest_time_ms"] in covered)])
+    merged = [message for batch in batches for message in batch]
+    assert comparable(replay(batches))["alerts"] == comparable(replay([merged]))["alerts"]

@@ -1,0 +1,248 @@
+"""The shards on the smallest logs: one group, one or two brokers, told by hand."""
+
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from tests.queries.logs import (
+    SECOND,
+    START,
+    Rows,
+    alerts,
+)
+from tests.replay import cut, messages_of, replay
+
+
+def route(second: float, queues: int = 8, topic: str = "orders", *others: str) -> tuple[str, dict[str, Any]]:
+    """Of broker-a, and of `others`; no queues at all is the route of a deleted topic."""
+    each = {"read_queue_nums": queues, "write_queue_nums": queues, "perm": 6}
+    data = [{"broker_name": name, **each} for name in ("broker-a", *others) if queues]
+    at_ms = START + round(second * SECOND)
+    return ROUTES, {"cluster": "c", "topic": topic, "queues": data, "brokers": [], "event_time_ms": at_ms}
+
+
+def clock(second: float, source: str = "collector", **told: Any) -> tuple[str, dict[str, Any]]:
+    at_ms = START + round(second * SECOND)
+    brokers: dict[str, list[str]] = {"brokers_asked": ["broker-a"], "brokers_answered": ["broker-a"]}
+    return CLOCKS, {"cluster": "c", "source": source, "event_time_ms": at_ms, **brokers, **told}
+
+
+def beat(second: float, client_id: str, client_addr: str, **told: Any) -> tuple[str, dict[str, Any]]:
+    subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+    consumer = {
+        "consumer_group": "g",
+        "consume_type": "CONSUME_PASSIVELY",
+        "message_model": "CLUSTERING",
+        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptions": [subscription],
+    }
+    return HEARTBEATS, {
+        "cluster": "c",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_addr": client_addr,
+        "language": "JAVA",
+        "client_version": "4.8.0",
+        "producer_groups": [],
+        "consumers": [consumer],
+        "event_time_ms": START + round(second * SECOND),
+        **told,
+    }
+
+
+def pull(second: float, queue_id: int) -> tuple[str, dict[str, Any]]:
+    return PULLS, {
+        "cluster": "c",
+        "broker_name": "broker-a",
+        "broker_id": 0,
+        "topic": "orders",
+        "queue_id": queue_id,
+        "consumer_group": "g",
+        "client_addr": "h1:1",
+        "client_id": "A",
+        "pull_offset": 1,
+        "event_time_ms": START + round(second * SECOND),
+    }
+
+
+def planned_owners(rows: Rows) -> list[str | None]:
+    return [row["planned_owner"] for row in sorted(rows["assignments"], key=lambda r: r["changed_at"])][-8:]
+
+
+@pytest.mark.parametrize(
+    "last_batches",
+    [
+        pytest.param([4], id="with_a_new_tick"),
+        pytest.param(
+            [2, 2],
+            id="with_a_past_tick",
+        ),
+    ],
+)
+def test_a_late_leave_is_planned_for_at_the_next_tick(last_batches: list[int]) -> None:
+    first = [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), clock(5)]
+    then = [beat(3, "A", "h1:1", leaving=True), clock(4, source="run"), clock(10), clock(15)]
+    messages = messages_of([*first, *then])
+    batches, start = [messages[: len(first)]], len(first)
+    for size in last_batches:
+        batches.append(messages[start : start + size])
+        start += size
+    rows = replay(batches)
+    assert [row["change"] for row in rows["memberships"]] == ["JOINED", "LEFT"]
+    assert planned_owners(rows) == [None] * 8
+
+
+def test_an_old_route_that_comes_late_changes_nothing() -> None:
+    events = [
+        route(0),
+        beat(0, "A", "h1:1"),
+        clock(5),
+        route(30),
+        clock(35),
+        route(10, queues=4),
+        pull(37, 7),
+        clock(40),
+    ]
+    messages = messages_of(events)
+    assert replay([messages])["quarantine"] == []
+    assert replay([message] for message in messages)["quarantine"] == []
+
+
+def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -> None:
+    first = [route(0), beat(0, "A", "h1:1"), clock(5), beat(6, "B", "h1:1")]
+    rows = replay([messages_of([*first, *(clock(second) for second in range(10, 500, 30))])])
+    newest = {row["client_id"]: row["change"] for row in rows["memberships"]}
+    assert newest["B"] == "EXPIRED"
+    assert newest["A"] != "JOINED"
+
+
+# A group that starves: its only member is frozen after its first pulls. Ticks come every 5 s.
+
+
+def frozen(until: int, **told: Any) -> list[tuple[str, dict[str, Any]]]:
+    ticks = [clock(second, **told) for second in range(5, until, 5)]
+    return [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), *ticks]
+
+
+def steps(rows: Rows, kind: str) -> list[tuple[int, str, str]]:
+    """(second, state, reason) of every row."""
+    of_kind = (row for row in rows["alerts"] if row["kind"] == kind)
+    return [((row["changed_at"] - START) // SECOND, row["state"], row["reason"]) for row in of_kind]
+
+
+def test_an_alert_is_pending_before_it_fires_and_every_row_says_why() -> None:
+    rows = replay([messages_of(frozen(120))])
+    (first, *_, last) = steps(rows, "starved_queue")
+    assert (first[1:], last[1:]) == (("PENDING", "first_sign"), ("FIRING", "hold_over"))
+    assert {row["labels"] for row in rows["alerts"]} == {'{"cluster": "c", "consumer_group": "g", "topic": "orders"}'}
+    assert [row["fired_at"] is None for row in rows["alerts"]] == [True, False]
+
+
+def test_a_group_that_is_deleted_on_purpose_resolves_with_that_reason_and_is_forgotten() -> None:
+    events = [*frozen(120), clock(125, deleted_groups=["g", "another"]), *(clock(at) for at in range(130, 600, 5))]
+    for batches in (1, 40):
+        rows = replay(cut(messages_of(events), batches))
+        assert steps(rows, "starved_queue")[-1] == (125, "RESOLVED", "group_deleted")
+        assert {row["kind"] for row in rows["alerts"]} == {"starved_queue"}
+
+
+def test_a_topic_that_is_deleted_on_purpose_resolves_with_that_reason() -> None:
+    beats = [beat(at, "A", "h1:1") for at in range(0, 600, 30)]
+    pulls = [pull(at, 0) for at in range(0, 60, 10)]  # then they stop
+    ticks = [clock(at) for at in range(5, 600, 5)]
+    events = sorted([route(0), *beats, *pulls, *ticks, route(302, 0)], key=lambda one: one[1]["event_time_ms"])
+    rows = replay([messages_of(events)])
+    assert ("FIRING", "hold_over") in [step[1:] for step in steps(rows, "starved_queue")]
+    assert steps(rows, "starved_queue")[-1][1:] == ("RESOLVED", "topic_deleted")
+    assert steps(rows, "starved_queue")[-1][0] == 302
+
+
+def test_the_monitors_own_absence_is_neither_silence_nor_pending_time() -> None:
+    """Pulls and heartbeats until 60 s, nothing at all until 1,000 s, then pulls and heartbeats again."""
+    alive = [*range(0, 60, 10), *range(1000, 1200, 10)]
+    events = [route(0)]
+    for second in alive:
+        events += [beat(second, "A", "h1:1"), *(pull(second, queue_id) for queue_id in range(8)), clock(second + 3)]
+    rows = replay([messages_of(events)])
+    assert rows.get("alerts", []) == []
+    assert [row["change"] for row in rows["memberships"]] == ["JOINED"]
+
+
+def test_a_client_that_is_still_silent_after_a_gap_is_told_a_hold_later_not_at_once() -> None:
+    events = [*frozen(50), *(clock(second) for second in range(1000, 1200, 5))]
+    (first, *_) = steps(replay([messages_of(events)]), "starved_queue")
+    assert first[0] >= 1045
+
+
+def test_what_is_not_heard_never_resolves_and_is_unknown() -> None:
+    """The only broker falls silent while its queues starve; it stays so for an hour."""
+    unheard = [clock(second, brokers_answered=[]) for second in range(120, 3600, 5)]
+    rows = replay([messages_of([*frozen(120), *unheard])])
+    assert "RESOLVED" not in {row["state"] for row in rows["alerts"]}
+    assert "RECOVERING" not in {row["state"] for row in rows["alerts"]}
+    assert steps(rows, "unheard_cluster")[0][1:] == ("UNKNOWN", "data_missing")
+    assert steps(rows, "unheard_cluster")[-1][1:] == ("FIRING", "hold_over")
+
+
+def test_every_verdict_says_how_much_of_the_group_was_heard() -> None:
+    heard = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a"]}
+    beats = [beat(second, "A", "h1:1") for second in range(0, 100, 30)]
+    ticks = [clock(second, **heard) for second in range(5, 100, 5)]
+    events = sorted([route(0, 8, "orders", "broker-b"), *beats, *ticks], key=lambda one: one[1]["event_time_ms"])
+    rows = replay([messages_of(events)])
+    assert {row["completeness"] for row in rows["assignments"]} == {0.5}
+
+
+@pytest.mark.parametrize("batches", [1, 60])
+def test_a_thousand_starved_queues_of_one_dead_broker_are_one_page(batches: int) -> None:
+    """20 groups of two clients share 50 queues of broker-a and 50 of broker-b; then broker-b is gone.
+
+    Only agents tell of it: the clock is `run`'s own, which asks nobody. Heartbeats and pulls at broker-b stop.
+    """
+    both = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a", "broker-b"], "source": "run"}
+    events = []
+    for second in range(0, 420, 30):
+        for group in range(20):
+            subscribed = {"topic": f"t{group}", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+            for broker in ("broker-a", "broker-b")[: 2 if second < 120 else 1]:
+                for client in ("A", "B"):
+                    topic, event = beat(second, f"{client}{group}", f"{client}{group}:1", broker_name=broker)
+                    one = {**event["consumers"][0], "consumer_group": f"g{group}", "subscriptions": [subscribed]}
+                    events.append((topic, {**event, "consumers": [one]}))
+                mine = "A" if broker == "broker-a" else "B"
+                for queue_id in range(50):
+                    about = {"consumer_group": f"g{group}", "topic": f"t{group}", "broker_name": broker}
+                    who = {"client_id": f"{mine}{group}", "client_addr": f"{mine}{group}:1"}
+                    events.append((PULLS, {**pull(second, queue_id)[1], **about, **who}))
+        events += [clock(second + tick, **both) for tick in range(1, 30, 5)]
+    routes = [route(0, 50, f"t{group}", "broker-b") for group in range(20)]
+    rows = replay(cut(messages_of([*routes, *events]), batches))
+    fired = alerts(rows)
+    assert [row["kind"] for row in fired if row["suppressed_by"] is None] == ["unheard_broker"]
+    (page,) = [row for row in fired if row["suppressed_by"] is None]
+    starved = [row for row in fired if row["kind"] == "starved_queue"]
+    assert sum(len(row["queues"]) for row in starved) == 1_000
+    assert {row["suppressed_by"] for row in starved} == {page["incident_id"]}
+
+
+def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effect_is_not_gone() -> None:
+    """Both brokers have two clients; broker-b is not heard for five minutes, and its queues are pulled no more."""
+    events = [route(0, 4, "orders", "broker-b")]
+    for second in range(0, 1200, 10):
+        is_back = not 120 <= second < 420
+        for broker in ("broker-a", "broker-b")[: 2 if is_back else 1]:
+            events += [beat(second, client, f"{client}:1", broker_name=broker) for client in ("A", "B")]
+        for queue_id in range(4):
+            events.append((PULLS, {**pull(second, queue_id)[1], "client_addr": "A:1"}))
+            if second < 120:
+                told = {"client_id": "B", "client_addr": "B:1", "broker_name": "broker-b"}
+                events.append((PULLS, {**pull(second, queue_id)[1], **told}))
+        both = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a", "broker-b"]}
+        events += [clock(second + tick, source="run", **both) for tick in (1, 6)]
+    rows = replay([messages_of(events)])
+    starved = [row for row in rows["alerts"] if row["kind"] == "starved_queue" and row["state"] == "FIRING"]
+    assert [(row["suppressed_by"] is None, row["reason"]) for row in starved] == [
+        (False, "hold_over"),
+        (True, "cause_ended"),
+    ]

@@ -1,0 +1,147 @@
+"""What each kind of alert rests on: the thresholds of its rule, the severities it may have, the kinds that explain it.
+
+For people who ask what an alert would do; the rules themselves do not read it. tests/udfs/test_kinds.py holds it
+against them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ABOVE_GROUPS = ("unheard_cluster", "unheard_broker", "masterless_broker")
+"""What is wrong with a broker, or with all of them, explains most of what goes wrong in the groups."""
+
+
+@dataclass(frozen=True)
+class KindFacts:
+    """`holds_when` ends the sentence "It is seen to hold when ...".
+
+    thresholds     keys of Rules that decide whether and since when it holds; the longest that applies counts
+    severities     what its rule says, by cause; KindRules.severity replaces them
+    explained_by   kinds whose open incident suppresses it
+    is_of_group    judged for one consumer group; otherwise for a cluster's brokers
+    """
+
+    holds_when: str
+    thresholds: tuple[str, ...]
+    severities: tuple[str, ...]
+    explained_by: tuple[str, ...] = ()
+    is_of_group: bool = True
+
+
+KIND_FACTS: Mapping[str, KindFacts] = {
+    "starved_queue": KindFacts(
+        "nobody has pulled a queue for pull_silence_ms and its cause is certain: settle_ms after the last change of "
+        "members or routes, a frozen owner's heartbeat is heartbeat_late_ms old, or an owner that lives has not pulled "
+        "for 120 s",
+        ("pull_silence_ms", "settle_ms", "heartbeat_late_ms", "channel_expired_ms", "allocate_message_queue_strategy"),
+        ("critical", "warning"),
+        ("duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS),
+    ),
+    "duplicate_client_id": KindFacts(
+        "two channels carry one ClientId and each has sent a heartbeat after the other appeared",
+        ("channel_expired_ms", "heartbeat_late_ms"),
+        ("critical", "warning"),
+    ),
+    "group_offline": KindFacts(
+        "a group that consumed has had no member for settle_ms",
+        ("channel_expired_ms", "settle_ms"),
+        ("warning",),
+        ABOVE_GROUPS,
+    ),
+    "split_view": KindFacts(
+        "brokers have listed different members for settle_ms; at once where a client falls silent at one broker only",
+        ("settle_ms", "heartbeat_late_ms", "channel_expired_ms"),
+        ("critical", "warning"),
+        ABOVE_GROUPS,
+    ),
+    "silent_queue": KindFacts(
+        "a queue's owner has not pulled it for settle_ms, and the cause is not certain yet",
+        ("pull_silence_ms", "settle_ms"),
+        ("warning",),
+        ("starved_queue", *ABOVE_GROUPS),
+    ),
+    "doubled_queue": KindFacts(
+        "two clients have pulled a queue side by side for longer than a change of members or routes takes",
+        ("pull_silence_ms", "settle_ms"),
+        ("warning",),
+        ("duplicate_client_id", "split_view", *ABOVE_GROUPS),
+    ),
+    "inconsistent_subscription": KindFacts(
+        "members have subscribed different topics or expressions for settle_ms",
+        ("settle_ms", "heartbeat_late_ms"),
+        ("warning",),
+        ("starved_queue",),
+    ),
+    "slave_read": KindFacts(
+        "a slave has served pulls for 30 s; a warning where the master is down",
+        (),
+        ("warning", "info"),
+        ABOVE_GROUPS,
+    ),
+    "offset_regression": KindFacts(
+        "committed offsets fell back; a warning from offset_regression_messages on",
+        ("offset_regression_messages",),
+        ("warning", "info"),
+        ABOVE_GROUPS,
+    ),
+    "order_at_risk": KindFacts(
+        "an ordered topic has lacked a broker, a master or queues for 30 s",
+        (),
+        ("warning",),
+        ABOVE_GROUPS,
+    ),
+    "client_id_at_risk": KindFacts(
+        "ClientIds have differed by luck only for settle_ms",
+        ("settle_ms",),
+        ("info",),
+        ("duplicate_client_id",),
+    ),
+    "broker_isolated": KindFacts(
+        "a share of broker_isolated_share of a broker's producers has avoided it for broker_isolated_hold_ms; breaks "
+        "shorter than broker_isolated_clear_ms end nothing",
+        (
+            "broker_isolated_share",
+            "broker_isolated_hold_ms",
+            "broker_isolated_clear_ms",
+            "broker_evicted_ms",
+            "fault_item_idle_ms",
+        ),
+        ("error", "warning"),
+        ("no_available_broker",),
+        is_of_group=False,
+    ),
+    "broker_evicted": KindFacts(
+        "a 5.1.4 producer keeps a broker out broker_evicted_ms past its time",
+        ("broker_evicted_ms", "fault_item_idle_ms"),
+        ("error",),
+        is_of_group=False,
+    ),
+    "no_available_broker": KindFacts(
+        "a producer has shut out all of its brokers at once, for broker_isolated_hold_ms",
+        ("broker_isolated_hold_ms", "broker_isolated_clear_ms", "fault_item_idle_ms"),
+        ("critical",),
+        is_of_group=False,
+    ),
+    "unheard_cluster": KindFacts(
+        "less than completeness_min of a cluster's brokers was heard: noted after unheard_ms, paged after "
+        "unheard_page_ms",
+        ("completeness_min", "unheard_ms", "unheard_page_ms", "heartbeat_late_ms"),
+        ("error",),
+        is_of_group=False,
+    ),
+    "unheard_broker": KindFacts(
+        "a broker does not answer, or its clients reach all but it: noted after unheard_ms, paged after "
+        "unheard_page_ms",
+        ("unheard_ms", "unheard_page_ms", "heartbeat_late_ms"),
+        ("critical",),
+        ("unheard_cluster",),
+        is_of_group=False,
+    ),
+    "masterless_broker": KindFacts(
+        "routes have named only slaves of a broker for 30 s",
+        (),
+        ("error",),
+        ("unheard_broker",),
+        is_of_group=False,
+    ),
+}
