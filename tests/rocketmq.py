@@ -245,6 +245,20 @@ class RocketMQ:
         config.setConsumeEnable(enabled)
         self._admin.call(self._ext.createAndUpdateSubscriptionGroupConfig, address, config)
 
+    def create_group(self, group: str) -> None:
+        """Give every broker a configuration of the group."""
+        assert self._admin
+        config = self._admin.java.org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig()
+        config.setGroupName(group)
+        for broker in self.brokers.values():
+            self._admin.call(self._ext.createAndUpdateSubscriptionGroupConfig, broker.address, config)
+
+    def delete_group(self, group: str) -> None:
+        """Delete the group's configuration on every broker, as mqadmin deleteSubGroup does."""
+        assert self._admin
+        for broker in self.brokers.values():
+            self._admin.call(self._ext.deleteSubscriptionGroup, broker.address, group, True)
+
     def start_consumer(self, group: str, topic: str, instance_name: str, **options: Any) -> Consumer:
         """Start a Consumer; it is ended with the cluster if the test does not end it."""
         consumer = Consumer(

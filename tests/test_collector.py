@@ -91,6 +91,30 @@ TWINS = ((TWIN, "10.0.0.1:51", NOW - 4_000), (TWIN, "10.0.0.1:52", NOW - 70_000)
 # Heartbeats
 
 
+def with_groups(view: BrokerReading, *names: str) -> BrokerReading:
+    return replace(view, group_names=frozenset(names) or None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "then", "deleted"),
+    [
+        ("no broker has it any more", [("g", "h"), ("h",)], ["gone"]),
+        ("one broker still has it", [("g", "h"), ("gone", "h")], None),
+        ("one broker may not be asked", [("g", "h"), ()], None),
+        ("one broker did not answer", [("g", "h")], None),
+    ],
+)
+def test_a_group_is_deleted_when(reason: str, then: list[tuple[str, ...]], deleted: list[str] | None) -> None:
+    brokers = (BROKER_A, BROKER_B)
+    first = reading(*(with_groups(view(broker), "g", "gone", "h") for broker in brokers))
+    _, memory = compute_round(Memory(), first, NOW)
+    views = [with_groups(view(broker), *names) for broker, names in zip(brokers, then, strict=False)]
+    second = replace(reading(*views), brokers_asked=first.brokers_asked)
+    assert clock_event(second, NOW + 1_000, memory.groups)[1].get("deleted_groups") == deleted, reason
+    _, memory = compute_round(memory, second, NOW + 1_000)
+    assert ("gone" in memory.groups) == (deleted is None)
+
+
 def test_each_channel_of_each_broker_has_a_heartbeat_at_its_true_time() -> None:
     events, _ = compute_round(Memory(), reading(view(BROKER_A, *TWINS), view(BROKER_B, TWINS[0])), NOW)
     said = [(h["broker_name"], h["client_addr"], h["event_time_ms"]) for h in of(HEARTBEATS, events)]

@@ -198,6 +198,15 @@ def test_routes_come_at_once_and_a_deleted_topic_comes_empty(collected: Collecte
     assert topics == {"orders", "short_lived"}  # nothing of RocketMQ's own, nor the probe
 
 
+def test_a_group_that_is_deleted_is_told_with_the_rounds_clock(collected: Collected) -> None:
+    collected.cluster.create_group("short_lived_group")
+    collected.wait_rounds(2)
+    collected.cluster.delete_group("short_lived_group")
+    collected.wait_for(CLOCKS, deleted_groups=["short_lived_group"])
+    collected.wait_rounds(2)
+    assert len([clock for clock in collected.find(CLOCKS) if clock.deleted_groups]) == 1
+
+
 def test_the_probe_tells_real_latencies(collected: Collected) -> None:
     for broker_name in ("broker-a", "broker-b"):
         latency = collected.wait_for(SEND_LATENCIES, broker_name=broker_name, send_status="SEND_OK")[-1]

@@ -99,7 +99,7 @@ class _Collector:
         for topic, event in events:
             publisher.publish(topic, event)
         publisher.flush()
-        publisher.publish(*clock_event(reading, self._round_time_ms))
+        publisher.publish(*clock_event(reading, self._round_time_ms, self._memory.groups))
         publisher.flush()
         self._memory = memory
         self._count(reading, [topic for topic, _ in events])

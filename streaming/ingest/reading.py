@@ -28,13 +28,15 @@ QueueKey = tuple[str, str, int]
 class BrokerReading:
     """A broker that answered every question of the round: its groups and its producers' channels.
 
-    It refuses every pull of the groups in `refused`: their consumeEnable is false there.
+    It refuses every pull of the groups in `refused`: their consumeEnable is false there. `group_names` are all it has
+    a configuration of; None where it may not be asked.
     """
 
     broker: Broker
     groups: tuple[ConsumerConnection, ...]
     producers: Mapping[str, tuple[Connection, ...]]
     refused: frozenset[str] = frozenset()
+    group_names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,15 @@ def find_members(views: Iterable[BrokerReading]) -> dict[tuple[str, str], list[s
             for each in group.connections:
                 found[(group.consumer_group, each.client_id)].add(view.broker.broker_name)
     return {member: sorted(names) for member, names in found.items()}
+
+
+def find_group_names(reading: Reading) -> frozenset[str] | None:
+    """The groups that some broker has a configuration of; None when not every broker told its groups."""
+    told = [view.group_names for view in reading.brokers.values()]
+    is_complete = set(reading.brokers) >= set(reading.brokers_asked)
+    if not is_complete or any(names is None for names in told):
+        return None
+    return frozenset().union(*(names for names in told if names is not None))
 
 
 def update_profiles(profiles: Mapping[tuple[str, str], Profile], reading: Reading) -> dict[tuple[str, str], Profile]:

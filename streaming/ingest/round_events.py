@@ -17,6 +17,7 @@ from streaming.ingest.reading import (
     QueueKey,
     Reading,
     find_channels,
+    find_group_names,
     find_twins,
     update_profiles,
 )
@@ -41,6 +42,7 @@ class Memory:
     channels: Mapping[ChannelKey, tuple[Channel, int | None]] = field(default_factory=dict)
     pulls: Mapping[tuple[str, str, QueueKey], int] = field(default_factory=dict)  # (group, client_id, queue): when
     routes: Mapping[str, tuple[TopicRoute, int]] = field(default_factory=dict)  # topic: route, when published
+    groups: frozenset[str] = frozenset()  # those that brokers had a configuration of
 
 
 def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple[list[Event], Memory]:
@@ -50,17 +52,25 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
     pulls, pulled = select_pulls(memory.pulls, reading, round_time_ms)
     routes, routed = select_routes(memory.routes, reading, round_time_ms)
     latencies = [latency_event(reading.cluster, latency, round_time_ms) for latency in reading.latencies]
-    return [*routes, *heartbeats, *pulls, *latencies], Memory(profiles, channels, pulled, routed)
+    groups = find_group_names(reading)
+    known = memory.groups if groups is None else groups
+    return [*routes, *heartbeats, *pulls, *latencies], Memory(profiles, channels, pulled, routed, known)
 
 
-def clock_event(reading: Reading, round_time_ms: int) -> Event:
-    """The event that ends a round and says how complete it was."""
+def clock_event(reading: Reading, round_time_ms: int, known_groups: frozenset[str] = frozenset()) -> Event:
+    """The event that ends a round: how complete it was, and which of the groups known before are deleted.
+
+    A group is deleted when no broker has its configuration any more (mqadmin deleteSubGroup), and all were asked.
+    """
+    groups = find_group_names(reading)
+    deleted = [] if groups is None else sorted(known_groups - groups)
     return CLOCKS, {
         "cluster": reading.cluster,
         "source": "collector",
         "brokers_asked": sorted(reading.brokers_asked),
         "brokers_answered": sorted(reading.brokers),
         "event_time_ms": round_time_ms,
+        **({"deleted_groups": deleted} if deleted else {}),
     }
 
 

@@ -138,7 +138,8 @@ class RoundReader:
             groups = self._settings.groups or consume_enable
             connections = (self._admin.read_consumer_connection(broker, group) for group in groups)
             refused = frozenset(group for group, enabled in consume_enable.items() if not enabled)
-            return BrokerReading(broker, tuple(each for each in connections if each), producers, refused)
+            consumers = tuple(each for each in connections if each)
+            return BrokerReading(broker, consumers, producers, refused, frozenset(consume_enable) or None)
         except RocketMQError as error:
             if broker.broker_name not in self._silent:
                 log.warning("the broker does not answer", broker_name=broker.broker_name, error=str(error))
