@@ -1,4 +1,4 @@
-"""Settings: conf/*.toml, then `BALANCEWATCH_` environment variables, then flags; the later wins.
+"""Settings: conf/*.toml, then `BALANCEWATCH_` environment variables, then flags, then the rules file; the later wins.
 
 Every key and its default stands in balancewatch.toml; the classes here only give each key its type and bounds,
 so a default cannot exist twice.
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,23 +17,19 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from conf.oncall import OnCall
+from conf.rules import Rules, merge_rules, read_rules_file
+from conf.section import Milliseconds, Section, SettingsError
+
+__all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
+
 DEFAULTS = Path(__file__).with_name("balancewatch.toml")
 
-_HIDDEN = re.compile(r"secret|access_key|options")
+_HIDDEN = re.compile(r"secret|access_key|options|url|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
 
-Milliseconds = Annotated[int, Field(gt=0)]
 
-
-class SettingsError(ValueError):
-    """A setting cannot be used. The message is one sentence a key: the key, the value, and what is wrong."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Kafka(_Section):
+class Kafka(Section):
     bootstrap_servers: str
     partitions: dict[str, Annotated[int, Field(ge=1)]]
     replication_factor: Annotated[int, Field(ge=1)]
@@ -41,20 +37,20 @@ class Kafka(_Section):
     options: dict[str, str] = Field(repr=False)  # may hold a password
 
 
-class Paths(_Section):
+class Paths(Section):
     warehouse: Path
     checkpoints: Path
     jars: Path
 
 
-class Spark(_Section):
+class Spark(Section):
     master: str
     driver_memory: Annotated[str, Field(pattern=r"^\d+[kmgKMG]$")]
     shuffle_partitions: Annotated[int, Field(ge=1)]
     options: dict[str, str] = Field(repr=False)  # may hold the keys of an object store
 
 
-class Queries(_Section):
+class Queries(Section):
     shards: Annotated[int, Field(ge=1)]
     trigger_ms: Annotated[int, Field(ge=0)]
     max_offsets_per_trigger: Annotated[int, Field(ge=0)]
@@ -63,25 +59,12 @@ class Queries(_Section):
     delta_writer: Literal["deltalake", "spark"]
 
 
-class Clock(_Section):
+class Clock(Section):
     interval_seconds: Annotated[float, Field(gt=0)]
+    silent_seconds: Annotated[float, Field(gt=0)]
 
 
-class Rules(_Section):
-    channel_expired_ms: Milliseconds
-    pull_silence_ms: Milliseconds
-    settle_ms: Milliseconds
-    heartbeat_late_ms: Milliseconds
-    allocate_message_queue_strategy: Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
-    fault_item_idle_ms: Milliseconds
-    broker_isolated_share: Annotated[float, Field(gt=0, le=1)]
-    broker_isolated_hold_ms: Milliseconds
-    broker_isolated_clear_ms: Milliseconds
-    broker_evicted_ms: Milliseconds
-    offset_regression_messages: Annotated[int, Field(ge=1)]
-
-
-class Collector(_Section):
+class Collector(Section):
     name_server: str
     cluster: str
     interval_seconds: Annotated[float, Field(gt=0)]
@@ -95,7 +78,7 @@ class Collector(_Section):
     tls: bool
 
 
-class Log(_Section):
+class Log(Section):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"]
     format: Literal["auto", "console", "json"]
 
@@ -114,7 +97,9 @@ class Settings(BaseSettings):
     clock: Clock
     rules: Rules
     collector: Collector
+    oncall: OnCall
     log: Log
+    _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def settings_customise_sources(
@@ -132,30 +117,62 @@ class Settings(BaseSettings):
     def load(cls, **flags: Any) -> "Settings":
         """Read every source. `flags` are sections of keys (`kafka={"bootstrap_servers": ...}`) and win.
 
-        Raises SettingsError with the key and the value of every setting that cannot be used.
+        The rules file, where `rules.file` names one, wins over `[rules]` from everywhere else. Raises SettingsError
+        with the key and the value of every setting that cannot be used.
         """
         try:
-            return cls(**flags)
+            settings = cls(**flags)
         except ValidationError as error:
-            raise SettingsError("; ".join(_sentence(dict(e)) for e in error.errors())) from None
+            raise SettingsError(_sentences(error)) from None
         except (OSError, ValueError) as error:
             raise SettingsError(f"the settings cannot be read: {error}") from None
+        if settings.rules.file:
+            settings = cls._with_rules_file(settings.rules, flags)
+        settings._flags = flags
+        return settings
+
+    @classmethod
+    def _with_rules_file(cls, rules: Rules, flags: dict[str, Any]) -> "Settings":
+        keys = read_rules_file(Path(rules.file).expanduser())
+        overrides = [scope.model_dump(exclude_unset=True) for scope, _ in rules.scopes()]
+        try:
+            return cls(**{**flags, "rules": merge_rules(flags.get("rules", {}), keys, overrides)})
+        except ValidationError as error:
+            raise SettingsError(f"rules.file = {rules.file!r}: {_sentences(error)}") from None
+
+    def load_again(self) -> "Settings":
+        """Every source read anew, with the flags of the first time. Raises SettingsError."""
+        return type(self).load(**self._flags)
+
+    def files(self) -> list[Path]:
+        """The files that they come from, whether they are there or not."""
+        named = os.environ.get("BALANCEWATCH_CONFIG")
+        more = [Path(named)] if named else []
+        return [DEFAULTS, *_beside(), *more, *([Path(self.rules.file).expanduser()] if self.rules.file else [])]
+
+
+def _beside() -> list[Path]:
+    return sorted(path for path in DEFAULTS.parent.glob("*.toml") if path != DEFAULTS)
 
 
 def _toml_files() -> list[Path]:
     """The defaults, then conf/*.toml of this folder, then the file the environment names."""
-    beside = sorted(path for path in DEFAULTS.parent.glob("*.toml") if path != DEFAULTS)
     named = os.environ.get("BALANCEWATCH_CONFIG")
     if named and not Path(named).is_file():
         raise OSError(f"BALANCEWATCH_CONFIG names {named}, which is not a file")
-    return [DEFAULTS, *beside, *([Path(named)] if named else [])]
+    return [DEFAULTS, *_beside(), *([Path(named)] if named else [])]
+
+
+def _sentences(error: ValidationError) -> str:
+    return "; ".join(_sentence(dict(e)) for e in error.errors())
 
 
 def _sentence(error: dict[str, Any]) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"] if part != "[key]")
+    key = "".join(parts).removeprefix(".")
     if error["type"] == "extra_forbidden":
         return f"{key} is not a setting"
     is_shown = not _HIDDEN.search(key) and error["type"] not in ("missing", "model_type", "model_attributes_type")
-    value = f" = {error['input']!r}" if is_shown else ""
+    value = f" = {error['input']!r:.200}" if is_shown else ""
     message: str = error["msg"]
     return f"{key}{value}: {message[0].lower()}{message[1:]}"

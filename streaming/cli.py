@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 
 from streaming.command import fail, guard, load, needs_kafka
+from streaming.history.check_command import check
+from streaming.history.replay_command import replay
 from streaming.history.whatif_command import whatif
+from streaming.oncall.ack_command import ack
+from streaming.oncall.relay_command import relay
+from streaming.oncall.silence_command import silence
 from streaming.stopping import stop_on_signals
 
 app = typer.Typer(
@@ -18,6 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+STATES = ("PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN")
 
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
@@ -65,26 +72,40 @@ def run(
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
+    ] = None,
 ) -> None:
-    """Run both streaming queries: events from Kafka, verdicts and alerts to Delta.
+    """Run both streaming queries, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
 
     Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
 
     Example: balancewatch run --available-now
     """
+    from conf.settings import SettingsError
     from streaming.service import Service, progress_logger
 
     settings = load(
-        kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse, "checkpoints": checkpoints}
+        kafka={"bootstrap_servers": bootstrap_servers},
+        paths={"warehouse": warehouse, "checkpoints": checkpoints},
+        rules={"file": None if rules is None else str(rules)},
     )
     needs_kafka(settings)
     stop = stop_on_signals()
 
     def work() -> None:
-        with Service(settings, available_now=available_now, on_rows=progress_logger()) as service:
+        with Service(
+            settings,
+            available_now=available_now,
+            on_rows=progress_logger(),
+            tells_people=settings.oncall.enabled,
+        ) as service:
             service.wait(stop, seconds)
 
-    guard(work)
+    try:
+        guard(work)
+    except SettingsError as error:
+        fail(str(error), code=2)
 
 
 @app.command()
@@ -215,7 +236,7 @@ def alerts(
     current: Annotated[bool, typer.Option("--current", help="Only the newest state of each incident.")] = False,
     format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
     kind: Annotated[str | None, typer.Option(help="Only this kind: starved_queue, duplicate_client_id.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only this state: FIRING, RESOLVED.")] = None,
+    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
     group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
@@ -232,6 +253,8 @@ def alerts(
 
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    if state is not None and state.upper() not in STATES:
+        fail(f"--state {state!r}: choose one of {', '.join(STATES)}", code=2)
     settings = load(paths={"warehouse": warehouse})
     asked = Filter(kind, state.upper() if state else None, cluster, group, topic)
     try:
@@ -242,6 +265,11 @@ def alerts(
 
 
 app.command()(whatif)
+app.command()(relay)
+app.command()(ack)
+app.add_typer(silence, name="silence")
+app.command()(replay)
+app.command()(check)
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ def needs_kafka(settings: Settings) -> None:
 
 def guard(work: Any, *args: Any, **kwargs: Any) -> None:
     """Run; what is known to go wrong ends in one sentence and exit code 1."""
+    from streaming.data_loss import DataLossError
     from streaming.ingest.embedded_kafka import EmbeddedKafkaError
     from streaming.ingest.publisher import PublishError
     from streaming.ingest.rocketmq_jvm import RocketMQError
@@ -54,6 +55,7 @@ def guard(work: Any, *args: Any, **kwargs: Any) -> None:
         PublishError,
         RocketMQError,
         CollectorError,
+        DataLossError,
         ServiceError,
     )
     try:

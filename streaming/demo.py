@@ -27,7 +27,10 @@ PAST_SECONDS = 900
 
 
 class AlertPrinter:
-    """Prints each alert row: when, what, and the one line that fixes it. Colours only on a terminal."""
+    """Prints each step of an alert that fired: when, what, and the one line that fixes it.
+
+    Colours only on a terminal; the text only where it is news.
+    """
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -37,6 +40,8 @@ class AlertPrinter:
     def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
         with self._lock:
             for row in rows.get("alerts", ()):
+                if row["fired_at"] is None:
+                    continue
                 self._print(row)
                 key = f"{row['kind']} {row['state']}"
                 self.seen[key] = self.seen.get(key, 0) + 1
@@ -49,6 +54,8 @@ class AlertPrinter:
         if row["suppressed_by"]:
             head.append(f"  (explained by {row['suppressed_by']})", style="dim")
         self._console.print(head)
+        if row["state"] == "RECOVERING":
+            return
         width = min(self._console.width, 110) if self._console.is_terminal else 110
         for text in (row["summary"], *([f"Fix: {row['advice']}"] if row["state"] == "FIRING" else [])):
             self._console.print(Text(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")))

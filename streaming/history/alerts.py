@@ -55,9 +55,10 @@ def read_alerts(warehouse: Path, asked: Filter, *, current: bool = False) -> lis
 def _records(rows: pa.Table) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = rows.to_pylist()
     for record in records:
-        record["evidence"] = json.loads(record["evidence"])
-        for name in ("started_at", "changed_at"):
-            record[name] = iso(record[name])
+        for name in ("evidence", "labels"):
+            record[name] = json.loads(record.get(name) or "{}")
+        for name in ("started_at", "fired_at", "changed_at"):
+            record[name] = iso(time) if (time := record.get(name)) else None
     return records
 
 

@@ -37,6 +37,11 @@ class Shard:
         self.rows: Rows = {}
         self._number, self._shards, self._store, self._rules = number, shards, store, rules
         self._agenda = store.read_agenda()
+        if self._agenda.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
+            self._agenda.rules = rules.fingerprint
+            for entry in self._agenda.clusters.values():
+                for group in entry.groups.values():
+                    group.due_ms = 0
         self._groups: dict[str, GroupState | None] = {}
         self._routes: dict[str, Route | None] = {}
         self._dirty: dict[str, set[str]] = {}

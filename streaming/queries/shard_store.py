@@ -43,9 +43,13 @@ class ClusterEntry(msgspec.Struct):
 
 
 class Agenda(msgspec.Struct):
-    """What a shard must know before it looks at any group. `version` is that of all its state values."""
+    """What a shard must know before it looks at any group. `version` is that of all its state values.
+
+    `rules` is the fingerprint of those it last worked by.
+    """
 
     version: int = 3
+    rules: str = ""
     has_held_ticks: bool = False
     clusters: dict[str, ClusterEntry] = {}
 

@@ -1,6 +1,5 @@
 """Settings: which source wins, and what a wrong one says."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,10 @@ import pytest
 
 from conf.settings import Rules as RuleSettings
 from conf.settings import Settings, SettingsError
+from streaming.rulebook import rulebook
 from udfs import rules
 from udfs.plan import RECOMPUTED
+from udfs.rulebook import Rulebook
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
@@ -42,9 +43,7 @@ def test_the_defaults_load() -> None:
 
 
 def test_the_default_rules_are_those_of_the_rules_themselves() -> None:
-    defaults = Settings.load().rules.model_dump()
-    assert defaults == dataclasses.asdict(rules.Rules())
-    assert rules.Rules(**defaults) == rules.Rules()
+    assert rulebook(Settings.load()) == Rulebook(rules.Rules())
 
 
 def test_the_strategies_that_may_be_assumed_are_those_that_can_be_recomputed() -> None:

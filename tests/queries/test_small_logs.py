@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.queries.assignments import pack_batch
+from streaming.queries.shard import Shard
+from streaming.queries.shard_store import DictShardStore
 from tests.queries.logs import (
     SECOND,
     START,
@@ -12,6 +16,8 @@ from tests.queries.logs import (
     alerts,
 )
 from tests.replay import cut, messages_of, replay
+from udfs.rulebook import Rulebook
+from udfs.rules import KINDS, KindRules, Rules
 
 
 def route(second: float, queues: int = 8, topic: str = "orders", *others: str) -> tuple[str, dict[str, Any]]:
@@ -246,3 +252,21 @@ def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effec
         (False, "hold_over"),
         (True, "cause_ended"),
     ]
+
+
+def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
+    store, rows = DictShardStore(), []
+    quieter = Rules(kinds={**KINDS, "starved_queue": KindRules(severity="info")})
+    for rules, events in ((Rules(), frozen(120)), (quieter, [clock(120)]), (quieter, [clock(125)])):
+        shard = Shard(0, 1, store, Rulebook(rules))
+        shard.process([chunk for chunks in pack_batch(batch_of(events), 1) for chunk in chunks], 0)
+        rows += shard.rows.get("alerts", [])
+    starved = [row for row in rows if row["kind"] == "starved_queue"]
+    assert [(row["state"], row["reason"], row["severity"]) for row in starved[1:]] == [
+        ("FIRING", "hold_over", "critical"),
+        ("FIRING", "severity_changed", "info"),
+    ]
+
+
+def batch_of(events: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(messages_of(events))

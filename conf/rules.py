@@ -1,0 +1,180 @@
+"""The `[rules]` of the settings: thresholds, how each kind of alert lives, and what is different for some groups.
+
+balancewatch.toml says what each key mirrors and costs. An override may set any of them but `file`; its types and
+bounds are made from those of `Rules`, so they cannot differ.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, create_model, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from conf.section import Section, SettingsError
+
+MOST_BYTES = 1 << 20
+"""Of a rules file."""
+
+Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
+Hold = Annotated[int, Field(ge=0, le=604_800_000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Pattern = Annotated[str, Field(min_length=1, max_length=255)]
+
+Kind = Literal[
+    "*",
+    "duplicate_client_id",
+    "group_offline",
+    "split_view",
+    "starved_queue",
+    "silent_queue",
+    "doubled_queue",
+    "inconsistent_subscription",
+    "slave_read",
+    "offset_regression",
+    "order_at_risk",
+    "client_id_at_risk",
+    "broker_isolated",
+    "broker_evicted",
+    "no_available_broker",
+    "unheard_cluster",
+    "unheard_broker",
+    "masterless_broker",
+]
+"""Every kind of alert that the rules know, and `"*"` for all; tests/conf/test_rules.py holds it against theirs."""
+
+
+class KindRules(Section):
+    """How alerts of one kind live. What is not set is as for all kinds, `"*"`; an empty severity is the rule's own."""
+
+    pending_ms: Hold | None = None
+    pending_looks: Annotated[int, Field(ge=1, le=1000)] | None = None
+    recovering_ms: Hold | None = None
+    severity: Literal["", "critical", "error", "warning", "info"] | None = None
+    is_enabled: bool | None = None
+
+
+Kinds = dict[Kind, KindRules]
+
+
+class Thresholds(Section):
+    """One figure each, for all groups of all clusters."""
+
+    channel_expired_ms: Milliseconds
+    pull_silence_ms: Milliseconds
+    settle_ms: Milliseconds
+    heartbeat_late_ms: Milliseconds
+    allocate_message_queue_strategy: Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
+    fault_item_idle_ms: Milliseconds
+    broker_isolated_share: Share
+    broker_isolated_hold_ms: Milliseconds
+    broker_isolated_clear_ms: Milliseconds
+    broker_evicted_ms: Milliseconds
+    offset_regression_messages: Annotated[int, Field(ge=1)]
+    completeness_min: Share
+    blind_ms: Milliseconds
+    unheard_ms: Milliseconds
+    unheard_page_ms: Milliseconds
+    flap_slot_ms: Milliseconds
+    flap_high: Share
+    flap_low: Share
+
+    @field_validator("flap_low")
+    @classmethod
+    def _is_below_flap_high(cls, flap_low: float, known: ValidationInfo) -> float:
+        _check_flap(flap_low, known.data.get("flap_high"))
+        return flap_low
+
+
+class Scope(Section):
+    """Which groups an override is for. With a `consumer_group` pattern it leaves a cluster's brokers alone."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    cluster: Pattern = "*"
+    consumer_group: Pattern = "*"
+
+    @field_validator("flap_low", check_fields=False)
+    @classmethod
+    def _goes_with_flap_high(cls, flap_low: float | None, known: ValidationInfo) -> float | None:
+        """Several overrides may meet in one group: only a pair that is set together is sure to stay in order."""
+        flap_high = known.data.get("flap_high")
+        if (flap_low is None) != (flap_high is None) and "flap_high" in known.data:
+            raise PydanticCustomError("flap", "give flap_high and flap_low together")
+        _check_flap(flap_low, flap_high)
+        return flap_low
+
+
+def _check_flap(flap_low: float | None, flap_high: float | None) -> None:
+    if flap_low is not None and flap_high is not None and flap_low >= flap_high:
+        raise PydanticCustomError("flap", "must be below flap_high = {flap_high}", {"flap_high": flap_high})
+
+
+def _optional(of: type[BaseModel]) -> dict[str, Any]:
+    """The fields of a section, none of them needed: they are None where they are not set."""
+    return {
+        name: (
+            Annotated[(field.annotation, Field(), *field.metadata)] | None,
+            Field(default=None, validate_default=True),
+        )
+        for name, field in of.model_fields.items()
+    }
+
+
+Override = create_model("Override", __base__=Scope, **_optional(Thresholds), kinds=(Kinds, Field(default_factory=dict)))
+
+
+class Rules(Thresholds):
+    """All of `[rules]`. Later overrides win over earlier ones, key by key. `file` is empty or a rules file."""
+
+    kinds: Kinds
+    overrides: tuple[Override, ...] = Field(max_length=500)  # type: ignore[valid-type]  # made above
+    file: str
+
+    def thresholds(self) -> dict[str, Any]:
+        """By name; `kinds` with the keys that each kind sets."""
+        kinds = {kind: of_kind.model_dump(exclude_none=True) for kind, of_kind in self.kinds.items()}
+        return {**{name: getattr(self, name) for name in Thresholds.model_fields}, "kinds": kinds}
+
+    def scopes(self) -> list[tuple[Scope, dict[str, Any]]]:
+        """Each override: whom it is for, and what it sets."""
+        overrides: tuple[Scope, ...] = self.overrides
+        return [(one, one.model_dump(exclude_none=True, exclude=set(Scope.model_fields))) for one in overrides]
+
+
+def read_rules_file(path: Path) -> dict[str, Any]:
+    """The keys of a rules file. Raises SettingsError when it is not one."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise SettingsError(f"rules.file = {str(path)!r}: it is over {MOST_BYTES >> 20} MiB; shorten it")
+        keys = tomllib.loads(text.decode())
+    except OSError as error:
+        raise SettingsError(f"rules.file = {str(path)!r}: {error.strerror}; name a TOML file") from None
+    except ValueError as error:
+        if isinstance(error, SettingsError):
+            raise
+        raise SettingsError(f"rules.file = {str(path)!r}: it is no TOML: {error}") from None
+    if "rules" in keys:
+        raise SettingsError(f"rules.file = {str(path)!r}: rules is not a key of it; write its keys without [rules]")
+    if "file" in keys:
+        raise SettingsError(f"rules.file = {str(path)!r}: file = {keys['file']!r} cannot be set in it; take it out")
+    return keys
+
+
+def merge_rules(known: Mapping[str, Any], more: Mapping[str, Any], overrides: Sequence[Any]) -> dict[str, Any]:
+    """`more` over `known`, key by key; its overrides come after `overrides`."""
+    merged = _merge(known, more)
+    if isinstance(more.get("overrides", []), list):
+        merged["overrides"] = [*overrides, *more.get("overrides", [])]
+    return merged
+
+
+def _merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(known)
+    for key, value in more.items():
+        before = merged.get(key)
+        merged[key] = _merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged

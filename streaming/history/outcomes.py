@@ -1,0 +1,87 @@
+"""What a replay found, beside what was told: as a table that fits the terminal, as JSON, as CSV."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streaming.history.alerts import iso
+from streaming.history.moments import to_time
+from streaming.history.pages import Outcome, Page, count
+from streaming.history.replay import Asked, Replayed
+
+STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
+MEANINGS = {"same": "sent then and now", "new": "not sent then", "gone": "sent then, not now"}
+
+
+def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dict[str, Any]:
+    """JSON of a replay; times are ISO 8601."""
+    return {
+        "since": iso(to_time(asked.from_ms)),
+        "until": iso(to_time(asked.to_ms)),
+        "events": replayed.messages,
+        "counts": count(outcomes),
+        "pages": [_row(one) for one in outcomes],
+    }
+
+
+def _row(one: Outcome) -> dict[str, Any]:
+    page = one.page
+    return {
+        "outcome": one.outcome,
+        "kind": page.kind,
+        "severity": page.severity,
+        "cluster": page.cluster,
+        "consumer_group": page.consumer_group,
+        "topic": page.topic,
+        "alert_id": page.alert_id,
+        "replayed_at": _paged_at(one.replayed),
+        "sent_at": _paged_at(one.told),
+        "started_at": iso(to_time(page.started_ms)),
+        "summary": page.summary,
+    }
+
+
+def _paged_at(page: Page | None) -> str | None:
+    return None if page is None or page.paged_ms is None else iso(to_time(page.paged_ms))
+
+
+def print_outcomes(report: dict[str, Any], format_: str) -> None:
+    """`format_` is table, json or csv, which has the pages only."""
+    if format_ == "json":
+        json.dump(report, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+    elif format_ == "csv":
+        pages = report["pages"]
+        writer = csv.DictWriter(sys.stdout, fieldnames=list(pages[0]) if pages else ["outcome"])
+        writer.writeheader()
+        writer.writerows(pages)
+    else:
+        _print_table(report)
+
+
+def _print_table(report: dict[str, Any]) -> None:
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in report["counts"].items())
+    print(f"{report['since']} to {report['until']}, {report['events']} events with the warm-up: {counts}.")
+    if not report["pages"]:
+        return
+    table = Table(show_lines=True)
+    table.add_column("page", no_wrap=True)
+    table.add_column("when and what", overflow="fold")
+    for row in report["pages"]:
+        outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
+        head = Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
+        table.add_row(head, Text(f"{_when(row)}\n{row['summary']}"))
+    Console().print(table)
+
+
+def _when(row: dict[str, Any]) -> str:
+    """Now, then, or both."""
+    parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
+    told = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
+    return f"{told} ({MEANINGS[row['outcome']]})"

@@ -1,0 +1,119 @@
+"""The `[oncall]` of the settings: what is refused, in which words, and that no secret is shown."""
+
+import typing
+from typing import Any
+
+import pytest
+
+from conf.oncall import Label, read_secret
+from conf.settings import Settings, SettingsError
+from udfs.pattern import LABELS
+
+SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
+
+PAGER = {"name": "pager", "type": "pagerduty", "routing_key_env": "PD_KEY"}
+REST = {"name": "rest", "receivers": ["pager"]}
+
+
+def error_of(**oncall: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        Settings.load(oncall=oncall)
+    return str(error.value)
+
+
+def test_the_labels_a_route_may_match_on_are_those_that_alerts_have() -> None:
+    assert typing.get_args(Label) == LABELS
+
+
+def test_a_route_takes_one_glob_or_several() -> None:
+    match = {"cluster": "prod-*", "severity": ["critical", "error"]}
+    oncall = Settings.load(
+        oncall={"receivers": [PAGER], "routes": [{"name": "p", "match": match, "receivers": ["pager"]}, REST]}
+    ).oncall
+    assert oncall.routes[0].match == {"cluster": "prod-*", "severity": ("critical", "error")}
+    assert oncall.routes[0].continue_ is False
+
+
+@pytest.mark.parametrize(
+    ("oncall", "sentence"),
+    [
+        (
+            {"receivers": [PAGER], "routes": [{"name": "a", "receivers": ["pagre"]}]},
+            "oncall.routes: routes[0].receivers = 'pagre': there is no such receiver; name one of pager",
+        ),
+        (
+            {"receivers": [PAGER], "routes": [REST | {"match": {"kind": "x"}}]},
+            "oncall.routes: routes[0].match: the last route, 'rest', must take all that is left; add one without match",
+        ),
+        (
+            {"receivers": [PAGER], "routes": [REST, REST]},
+            "oncall.routes: routes[1].name = 'rest' is taken already; give each a name of its own",
+        ),
+        (
+            {"receivers": [PAGER, PAGER], "routes": [REST]},
+            "oncall.receivers: receivers[1].name = 'pager' is taken already",
+        ),
+        (
+            {"receivers": [{"name": "p", "type": "pagerduty"}]},
+            "receivers[0].routing_key_env is missing; name the variable",
+        ),
+        (
+            {"receivers": [PAGER | {"token_env": "X"}]},
+            "receivers[0].token_env: a receiver of type pagerduty has none; take it out",
+        ),
+        (
+            {"receivers": [{"name": "h", "type": "webhook"}]},
+            "receivers[0]: 'h' needs exactly one of url or url_env",
+        ),
+        (
+            {"receivers": [{"name": "am", "type": "alertmanager", "urls": ["http://a"], "url": "http://b"}]},
+            "receivers[0]: 'am' needs exactly one of urls, url or url_env",
+        ),
+        ({"receivers": [{"name": "x", "type": "slack"}]}, "oncall.receivers[0].type = 'slack': input should be"),
+        ({"limit": 0}, "oncall.limit = 0: "),
+        ({"resend_seconds": -1}, "oncall.resend_seconds = -1: "),
+        (
+            {"backoff_min_seconds": 5, "backoff_max_seconds": 1},
+            "oncall.backoff_max_seconds = 1: must not be below backoff_min_seconds = 5",
+        ),
+        ({"recievers": []}, "oncall.recievers is not a setting"),
+    ],
+    ids=range(13),
+)
+def test_what_cannot_work_is_told_with_its_key_and_value(oncall: dict[str, Any], sentence: str) -> None:
+    error = error_of(**oncall)
+    assert sentence in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    "receivers",
+    [
+        [{"name": "h", "type": "webhook", "url": f"ftp://{SECRET}"}],
+        [{"name": "h", "type": "webhook", "url": [f"http://{SECRET}"]}],
+        [{"name": "h", "type": "webhook", "url": f"http://x/{SECRET}" + "y" * 2_000}],
+        [{"name": "am", "type": "alertmanager", "urls": [f"http://{SECRET}@a", "a"]}],
+        [{"name": "am", "type": "alertmanager", "urls": {"a": SECRET}}],
+        [{"name": "h", "type": "hook", "url": f"http://{SECRET}"}],
+        {"name": "h", "type": "webhook", "url": SECRET},
+        [SECRET],
+    ],
+    ids=range(8),
+)
+def test_an_address_is_never_shown(receivers: Any) -> None:
+    assert SECRET not in error_of(receivers=receivers)
+
+
+def test_the_settings_do_not_show_an_address_either() -> None:
+    hook = {"name": "h", "type": "webhook", "url": f"http://x/{SECRET}"}
+    settings = Settings.load(oncall={"receivers": [hook], "routes": [{"name": "r", "receivers": ["h"]}]})
+    assert SECRET not in repr(settings) + str(settings.oncall)
+
+
+def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PD_KEY", f" {SECRET}\n")
+    assert read_secret("key", "PD_KEY") == SECRET
+    for empty in ("", "  "):
+        monkeypatch.setenv("PD_KEY", empty)
+        with pytest.raises(SettingsError, match="key = 'PD_KEY': the environment has no variable PD_KEY; set it"):
+            read_secret("key", "PD_KEY")

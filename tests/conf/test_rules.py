@@ -1,0 +1,153 @@
+"""The rules as data: what may be written, what a wrong line says, and which file wins."""
+
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from conf.rules import MOST_BYTES, Kind, KindRules, Override, Scope, Thresholds
+from conf.settings import Settings, SettingsError
+from streaming.rulebook import rulebook
+from udfs.broker_findings import BROKER_EVICTED, BROKER_ISOLATED, NO_AVAILABLE_BROKER
+from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
+from udfs.findings import FINDERS
+from udfs.rules import OF_ALL
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
+        monkeypatch.delenv(name)
+
+
+def load(**rules: Any) -> Settings:
+    return Settings.load(rules=rules)
+
+
+def error_of(**rules: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        load(**rules)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def load_file(tmp_path: Path, text: str, **more: Any) -> Settings:
+    path = tmp_path / "rules.toml"
+    path.write_text(text)
+    return load(file=str(path), **more)
+
+
+def error_of_file(tmp_path: Path, text: str) -> str:
+    with pytest.raises(SettingsError) as error:
+        load_file(tmp_path, text)
+    assert str(error.value).startswith(f"rules.file = '{tmp_path / 'rules.toml'}': ")
+    return str(error.value).partition(": ")[2]
+
+
+def test_the_kinds_of_the_settings_are_those_of_the_rules() -> None:
+    of_groups = {kind for kind, _ in FINDERS}
+    of_brokers = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER}
+    of_clusters = {UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER}
+    assert set(get_args(Kind)) == of_groups | of_brokers | of_clusters | {OF_ALL}
+
+
+def test_how_all_kinds_live_is_written_whole_in_the_defaults() -> None:
+    assert Settings.load().rules.kinds[OF_ALL].model_fields_set == set(KindRules.model_fields)
+
+
+def test_an_override_may_set_all_that_the_rules_have() -> None:
+    assert set(Override.model_fields) == {*Scope.model_fields, *Thresholds.model_fields, "kinds"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"blind_ms": 0}, "rules.blind_ms = 0: input should be greater than 0"),
+        ({"unheard_ms": -1}, "rules.unheard_ms = -1: "),
+        ({"unheard_page_ms": "soon"}, "rules.unheard_page_ms = 'soon': "),
+        ({"settle_ms": 10**12}, "rules.settle_ms = 1000000000000: input should be less than or equal to 604800000"),
+        ({"completeness_min": 0}, "rules.completeness_min = 0: "),
+        ({"completeness_min": 1.5}, "rules.completeness_min = 1.5: "),
+        ({"flap_low": 0.4}, "rules.flap_low = 0.4: must be below flap_high = 0.25"),
+        ({"flap_high": 0.1}, "rules.flap_low = 0.1: must be below flap_high = 0.1"),
+        ({"kinds": {"starved_queue": {"severity": "loud"}}}, "rules.kinds.starved_queue.severity = 'loud': "),
+        ({"kinds": {"starved_queue": {"pending_ms": -1}}}, "rules.kinds.starved_queue.pending_ms = -1: "),
+        ({"kinds": {"starved_queue": {"pending_looks": 0}}}, "rules.kinds.starved_queue.pending_looks = 0: "),
+        ({"kinds": {"starved_queue": {"holds": 1}}}, "rules.kinds.starved_queue.holds is not a setting"),
+        ({"overrides": [{}, {"settle_ms": 0}]}, "rules.overrides[1].settle_ms = 0: "),
+        ({"overrides": [{"settle": 0}]}, "rules.overrides[0].settle is not a setting"),
+        ({"overrides": [{"file": "x"}]}, "rules.overrides[0].file is not a setting"),
+        ({"overrides": [{"consumer_group": ""}]}, "rules.overrides[0].consumer_group = '': "),
+        ({"overrides": [{"consumer_group": "g" * 256}]}, "rules.overrides[0].consumer_group = "),
+        ({"overrides": [{"flap_low": 0.2}]}, "rules.overrides[0].flap_low = 0.2: give flap_high and flap_low together"),
+        ({"overrides": [{"flap_high": 0.2}]}, "give flap_high and flap_low together"),
+        ({"overrides": [{"flap_high": 0.2, "flap_low": 0.3}]}, "rules.overrides[0].flap_low = 0.3: must be below"),
+        ({"overrides": [{}] * 501}, "rules.overrides = "),
+    ],
+    ids=str,
+)
+def test_a_wrong_line_is_told_with_its_key_and_value(keys: dict[str, Any], sentence: str) -> None:
+    assert sentence in error_of(**keys)
+
+
+def test_an_unknown_kind_is_told_with_the_kinds_there_are() -> None:
+    error = error_of(kinds={"starved": {"pending_ms": 1}})
+    assert error.startswith("rules.kinds.starved = 'starved': ")
+    assert all(kind in error for kind in get_args(Kind))
+    assert "rules.overrides[0].kinds.starved = " in error_of(overrides=[{"kinds": {"starved": {}}}])
+
+
+def test_an_error_stays_short_whatever_the_value() -> None:
+    assert len(error_of(overrides=[{}] * 501)) < 500
+
+
+def test_a_kind_keeps_what_a_line_for_it_does_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_RULES__KINDS", '{"duplicate_client_id": {"pending_ms": 5000}}')
+    of_kind = rulebook(Settings.load()).base.of_kind("duplicate_client_id")
+    assert (of_kind.pending_ms, of_kind.pending_looks, of_kind.recovering_ms) == (5_000, 1, 30_000)
+
+
+def test_a_rules_file_wins_over_every_other_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_RULES__SETTLE_MS", "1")
+    text = "settle_ms = 2\n[kinds.starved_queue]\npending_ms = 3\n"
+    settings = load_file(tmp_path, text, settle_ms=4, pull_silence_ms=5)
+    assert (settings.rules.settle_ms, settings.rules.pull_silence_ms) == (2, 5)
+    assert rulebook(settings).base.of_kind("starved_queue").pending_ms == 3
+    assert rulebook(settings).base.of_kind("broker_evicted").pending_looks == 1
+
+
+def test_the_overrides_of_a_rules_file_come_after_those_of_the_settings(tmp_path: Path) -> None:
+    settings = load_file(tmp_path, '[[overrides]]\nname = "late"\n', overrides=[{"name": "early", "settle_ms": 7}])
+    assert [scope.name for scope, _ in settings.rules.scopes()] == ["early", "late"]
+    assert rulebook(settings).of("c", "g").settle_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("settle_ms = -1\n", "rules.settle_ms = -1: "),
+        ("[rules]\nsettle_ms = 1\n", "rules is not a key of it; write its keys without [rules]"),
+        ('file = "other.toml"\n', "file = 'other.toml' cannot be set in it"),
+        ("settle_ms =\n", "it is no TOML: "),
+        ("overrides = 5\n", "rules.overrides = 5: "),
+        ("kinds = 5\n", "rules.kinds = 5: "),
+        ("#" * (MOST_BYTES + 1), "it is over 1 MiB"),
+    ],
+    ids=["value", "prefix", "file", "toml", "overrides", "kinds", "size"],
+)
+def test_a_wrong_rules_file_is_told_with_its_name(tmp_path: Path, text: str, sentence: str) -> None:
+    assert error_of_file(tmp_path, text).startswith(sentence)
+
+
+def test_a_rules_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert error_of(file=str(tmp_path / "none.toml")).endswith("No such file or directory; name a TOML file")
+
+
+def test_settings_loaded_again_keep_the_flags_and_take_what_changed_in_the_files(tmp_path: Path) -> None:
+    settings = load_file(tmp_path, "settle_ms = 1\n", pull_silence_ms=2)
+    (tmp_path / "rules.toml").write_text("settle_ms = 3\n")
+    again = settings.load_again()
+    assert (again.rules.settle_ms, again.rules.pull_silence_ms) == (3, 2)
+    assert settings.rules.settle_ms == 1
+    assert tmp_path / "rules.toml" in settings.files()
