@@ -257,7 +257,7 @@ def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effec
 def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
     store, rows = DictShardStore(), []
     quieter = Rules(kinds={**KINDS, "starved_queue": KindRules(severity="info")})
-    for rules, events in ((Rules(), frozen(120)), (quieter, [clock(120)]), (quieter, [clock(125)])):
+    for rules, events in ((Rules(), frozen(100)), (quieter, [clock(100)]), (quieter, [clock(105)])):
         shard = Shard(0, 1, store, Rulebook(rules))
         shard.process([chunk for chunks in pack_batch(batch_of(events), 1) for chunk in chunks], 0)
         rows += shard.rows.get("alerts", [])
