@@ -44,7 +44,10 @@ bench: setup ## throughput, latency and memory on the embedded Kafka (about 5 mi
 score: $(VENV)/.ready ## every modelled scenario through the rules, held against what is true (about 20 minutes)
 	@$(BIN)/python -m tests.score $(ARGS)
 
+chaos: setup ## kill -9 at every point and at random, Kafka away, full disk: the history stays equal (over an hour)
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 clean: ## drop what demo and bench left behind
 	@rm -rf .demo .bench .kafka .score
 
-.PHONY: help setup demo test test-fast lint format bench score clean
+.PHONY: help setup demo test test-fast lint format bench score chaos clean

@@ -1,24 +1,29 @@
-"""Clock events for clusters that only agents feed: without them no time passes, and silence goes unseen.
+"""Clock events for clusters that nobody else keeps the time of: without them no time passes, and silence goes unseen.
 
-The assignments query says which clusters have events, but no clock of their own (`clock_wanted` rows). A cluster
-whose events are of now is given a tick every `clock.interval_seconds`, until a clock of its own is heard. After a
-restart the query asks again as soon as an event arrives.
+Agents alone feed a cluster: the assignments query says that it has events, but no clock of its own (`clock_wanted`
+rows). If its events are of now it is given a tick every `clock.interval_seconds`, until a clock of its own is heard.
+After a restart the query asks again as soon as an event arrives.
+
+A collector died: the cluster's own clock, which was live, has said nothing for `clock.silent_seconds`. Its ticks then
+say that no broker answered, so nothing is taken as silence of the cluster's, until its own clock is heard again. A
+backlog of ours is no silence of a collector's, so Kafka itself is asked before we speak; and as we start.
 """
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from kafka.errors import KafkaError
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
+from streaming.clock_tail import ClockTail
 from streaming.ingest.publisher import Publisher, PublishError
+from streaming.own_clocks import LIVE_MS, OwnClocks
 from streaming.queries.rows import Rows
-from streaming.queries.shard import CLOCK_WANTED, RUN
-
-LIVE_MS = 60_000
-"""Events further than this from the wall clock are a replay, whose time is not ours to move."""
+from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN
 
 PATIENCE_SECONDS = 15.0
 """How long a cluster must have asked before we speak for it: its own clock may only be late."""
@@ -31,7 +36,9 @@ class ClockKeeper:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._asked_at: dict[str, float] = {}
+        self._asked_at: dict[str, tuple[float, float]] = {}  # monotonic seconds of the first and the newest time
+        self._own = OwnClocks(_now_ms())
+        self._tail = ClockTail(settings.kafka)
         self._brokers: dict[str, set[str]] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -49,6 +56,8 @@ class ClockKeeper:
         with self._lock:
             for row in rows.get(CLOCK_WANTED, ()):
                 self._note(row)
+            for row in rows.get(CLOCK_HEARD, ()):
+                self._hear(row["cluster"], row["source"], row["newest_ms"], _now_ms())
             for table in ("broker_health", "memberships"):
                 for row in rows.get(table, ()):
                     self._brokers.setdefault(row["cluster"], set()).add(row["broker_name"])
@@ -57,41 +66,83 @@ class ClockKeeper:
         cluster = row["cluster"]
         if not row["is_wanted"]:
             self._asked_at.pop(cluster, None)
-        elif abs(row["newest_ms"] - time.time() * 1000) < LIVE_MS:
-            self._asked_at.setdefault(cluster, time.monotonic())
+        elif abs(row["newest_ms"] - _now_ms()) < LIVE_MS:
+            now = time.monotonic()
+            first, _ = self._asked_at.get(cluster, (now, now))
+            self._asked_at[cluster] = first, now
+
+    def _hear(self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()) -> None:
+        if source != RUN:
+            self._own.hear(cluster, event_time_ms, at_ms, brokers)
 
     def wanted(self, now: float) -> list[tuple[str, list[str]]]:
-        """Clusters that have asked long enough, with their known brokers. `now` is monotonic seconds."""
+        """Clusters that have asked long enough, with their known brokers. `now` is monotonic seconds.
+
+        Where there was a collector, what it published before it died may ask once or twice; agents go on asking.
+        """
         with self._lock:
             return [
                 (cluster, sorted(self._brokers.get(cluster, ())))
-                for cluster, asked_at in sorted(self._asked_at.items())
-                if now - asked_at >= PATIENCE_SECONDS
+                for cluster, (first, newest) in sorted(self._asked_at.items())
+                if (newest if self._own.has(cluster) else now) - first >= PATIENCE_SECONDS
             ]
+
+    def unheard(self, now_ms: int) -> list[tuple[str, list[str]]]:
+        """Clusters whose own clock has fallen silent, with the brokers it spoke for. `now_ms` is the wall clock's."""
+        with self._lock:
+            silent = self._own.silent(now_ms, int(self._settings.clock.silent_seconds * 1000))
+            return [(cluster, brokers or sorted(self._brokers.get(cluster, ()))) for cluster, brokers in silent.items()]
+
+    def _read_tail(self) -> None:
+        seen = self._tail.read(_now_ms())
+        with self._lock:
+            for clock in seen:
+                self._hear(clock.cluster, clock.source, clock.event_time_ms, clock.at_ms, clock.brokers)
 
     def _keep(self) -> None:
         publisher: Publisher | None = None
+        has_read = False
         while not self._stop.wait(self._settings.clock.interval_seconds):
-            wanted = self.wanted(time.monotonic())
-            if not wanted:
-                continue
             try:
-                publisher = publisher or Publisher(self._settings.kafka)
-                for cluster, brokers in wanted:
-                    publisher.publish(CLOCKS, clock_event(cluster, brokers, time.time_ns() // 1_000_000))
-                publisher.flush()
-            except PublishError as error:
+                if not has_read or self.unheard(_now_ms()):
+                    self._read_tail()
+                    has_read = True
+                ticks = self.ticks(time.monotonic(), _now_ms())
+                if ticks:
+                    publisher = publisher or Publisher(self._settings.kafka)
+                    for tick in ticks:
+                        publisher.publish(CLOCKS, tick)
+                    publisher.flush()
+            except (PublishError, KafkaError) as error:
                 log.warning("no clock event sent", reason=str(error))
+        self._tail.close()
         if publisher is not None:
             publisher.close()
 
+    def ticks(self, now: float, now_ms: int) -> list[dict[str, Any]]:
+        """The clock events that are to be sent now: `now` in monotonic seconds, `now_ms` by the wall clock.
 
-def clock_event(cluster: str, brokers: list[str], now_ms: int) -> dict[str, Any]:
-    """A tick of ours: it speaks for the brokers that agents report, and takes them as heard."""
+        Agents that report beside a dead collector are heard, so their cluster is not taken as unheard.
+        """
+        wanted = self.wanted(now)
+        fed = {cluster for cluster, _ in wanted}
+        return [clock_event(cluster, brokers, now_ms) for cluster, brokers in wanted] + [
+            clock_event(cluster, brokers, now_ms, answered=[])
+            for cluster, brokers in self.unheard(now_ms)
+            if cluster not in fed
+        ]
+
+
+def clock_event(cluster: str, brokers: list[str], now_ms: int, *, answered: list[str] | None = None) -> dict[str, Any]:
+    """A tick of ours: it speaks for `brokers`, and takes them as heard when `answered` does not say otherwise."""
     return {
         "cluster": cluster,
         "source": RUN,
         "brokers_asked": brokers,
-        "brokers_answered": brokers,
+        "brokers_answered": brokers if answered is None else answered,
         "event_time_ms": now_ms,
     }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from streaming.clock_keeper import ClockKeeper
+from streaming.data_loss import DataLoss, refuse_losses
+from streaming.failure import full_disk, is_full_disk, reason
 from streaming.ingest.topics import create_topics
+from streaming.oncall.relay_thread import RelayThread
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows
 from streaming.queries.running import OnRows, RunningQuery, start_query
 from streaming.queries.warehouse import DeltalakeWriter, SparkWriter, Writer
+from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
 
 QUERIES = (fault_items, assignments)
@@ -39,51 +42,99 @@ class Service:
         available_now: bool = False,
         on_rows: OnRows | None = None,
         jvm_log: Path | None = None,
+        tells_people: bool = False,
     ) -> None:
-        """Start everything. Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had."""
+        """Start everything; with `tells_people` the relay too.
+
+        Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
+        lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
+        """
+        self._settings = settings
+        self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
+        self._relay = RelayThread(settings, lambda: self.spark, self.progress_age) if tells_people else None
         self._on_rows = on_rows
         create_topics(settings.kafka)
+        refuse_losses([query.NAME for query in QUERIES], settings)
         self.spark: SparkSession = start_spark(settings, jvm_log)
         self._keeper = None if available_now else ClockKeeper(settings)
         warehouse = settings.paths.warehouse
         is_spark = settings.queries.delta_writer == "spark"
-        writer: Writer = SparkWriter(warehouse, self.spark) if is_spark else DeltalakeWriter(warehouse)
-        self._running: list[RunningQuery] = [
-            start_query(
-                query.NAME,
-                query.start_dataframe(self.spark, settings),
-                settings,
-                writer,
-                available_now=available_now,
-                on_rows=self._hear,
-            )
-            for query in QUERIES
-        ]
+        try:
+            self._writer: Writer = SparkWriter(warehouse, self.spark) if is_spark else DeltalakeWriter(warehouse)
+        except Exception as error:
+            if is_full_disk(error):
+                raise ServiceError(f"the tables cannot be opened: {full_disk(settings)}") from None
+            raise
+        self._losses = DataLoss(settings, self._writer)
+        for query in QUERIES:
+            for loss in self._losses.look(query.NAME, time.time_ns() // 1_000_000):
+                log.warning("data loss", query=query.NAME, lost=str(loss))
+        self._available_now = available_now
+        self._watch = None if available_now else RulesWatch(settings)
+        self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
+        if self._relay is not None:
+            self._relay.start()
 
     @property
     def queries(self) -> list[StreamingQuery]:
         """Spark's handles of the queries."""
         return [running.query for running in self._running]
 
+    def _start_queries(self, settings: Settings) -> list[RunningQuery]:
+        return [
+            start_query(
+                query.NAME,
+                query.start_dataframe(self.spark, settings),
+                settings,
+                self._writer,
+                available_now=self._available_now,
+                on_rows=self._hear,
+            )
+            for query in QUERIES
+        ]
+
+    def _take_changed_rules(self) -> None:
+        """Start the queries again by other rules when the files have some; between two batches, their state kept."""
+        settings = self._watch.look_now_and_then() if self._watch is not None else None
+        if settings is not None:
+            self._stop_queries()
+            self._running = self._start_queries(settings)
+            log.info("the changed rules are in force")
+
+    def _stop_queries(self) -> None:
+        for running in self._running:
+            if running.query.isActive:
+                running.stop()
+
+    def progress_age(self) -> float:
+        """Seconds since the query that is furthest behind wrote a batch, or was started."""
+        return time.monotonic() - min(self._progress_at.values())
+
     def _hear(self, name: str, batch_id: int, rows: Rows) -> None:
+        self._progress_at[name] = time.monotonic()
+        self._losses.progress(name, time.time_ns() // 1_000_000)
         if self._keeper is not None:
             self._keeper.listen(rows)
         if self._on_rows is not None:
             self._on_rows(name, batch_id, rows)
 
     def wait(self, stop: threading.Event, seconds: float | None = None) -> None:
-        """Return when `stop` is set, `seconds` have passed, or all queries are done. Raises ServiceError."""
+        """Return when `stop` is set, `seconds` have passed, or all queries are done; rules that change are taken.
+
+        Raises ServiceError.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2):
             for query in self.queries:
                 if not query.isActive and (error := query.exception()) is not None:
-                    raise ServiceError(f"the query {query.name} failed: {_reason(error)}")
+                    raise ServiceError(reason(query.name, error, self._settings))
             if not any(query.isActive for query in self.queries):
                 return
             if deadline is not None and time.monotonic() > deadline:
                 return
+            self._take_changed_rules()
 
     def wait_until_idle(self, seconds: float = 120.0) -> None:
         """Return when each query has worked through all that is in Kafka now."""
@@ -96,9 +147,9 @@ class Service:
     def close(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        for running in self._running:
-            if running.query.isActive:
-                running.stop()
+        self._stop_queries()
+        if self._relay is not None:
+            self._relay.stop()
         self.spark.stop()
 
     def __enter__(self) -> "Service":
@@ -117,11 +168,3 @@ def progress_logger() -> Callable[[str, int, Rows], None]:
             log.info("batch", query=name, batch_id=batch_id, **written)
 
     return report
-
-
-def _reason(error: StreamingQueryException) -> str:
-    """The last line of a Python traceback, or the JVM's first line, which name the cause."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if line.startswith(("StateError", "streaming.")) or "Error: " in line]
-    return (python[-1] if python else lines[0] if lines else type(error).__name__)[:500]

@@ -39,15 +39,20 @@ class Alertmanager:
     """One replica. `url` is its root; `stop` ends it."""
 
     def __init__(
-        self, folder: Path, webhook_url: str, gossip_port: int | None = None, peers: tuple[int, ...] = ()
+        self,
+        folder: Path,
+        webhook_url: str,
+        gossip_port: int | None = None,
+        peers: tuple[int, ...] = (),
+        port: int | None = None,
     ) -> None:
-        """Start it; returns once it is ready. `peers` are the gossip ports of the others."""
+        """Start it; returns once it is ready. `peers` are the gossip ports of the others. Without `port` a free one."""
         binary = shutil.which(BINARY)
         assert binary, f"there is no {BINARY} on the PATH; install the apt package {BINARY}"
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "alertmanager.yml"
         config.write_text(CONFIG.format(url=webhook_url))
-        port = free_port()
+        port = port or free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "alertmanager.log"
         command = [

@@ -1,6 +1,7 @@
 """When `run` keeps a cluster's time for it, and when it stops."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,8 +10,13 @@ import pytest
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.clock_keeper import LIVE_MS, PATIENCE_SECONDS, ClockKeeper, clock_event
-from streaming.queries.shard import CLOCK_WANTED
+from streaming.clock_keeper import PATIENCE_SECONDS, ClockKeeper, clock_event
+from streaming.clock_tail import ClockTail
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.ingest.publisher import Publisher
+from streaming.own_clocks import FORGOTTEN_MS, LIVE_MS, OwnClocks
+from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN
+from tests.conftest import settings_for
 
 
 def asking(*, newest_ms: int | None = None, is_wanted: bool = True) -> dict[str, list[dict[str, Any]]]:
@@ -47,3 +53,124 @@ def test_its_tick_is_a_good_clock_event() -> None:
     event, reasons = decode(CLOCKS, msgspec.json.encode(clock_event("c", ["broker-a"], 5)), 5)
     assert reasons == []
     assert event.brokers_asked == event.brokers_answered == ["broker-a"]
+
+
+SILENT_MS = 60_000
+ROUND_MS = 10_000
+
+
+def hearing(*, event_time_ms: int, source: str = "collector") -> dict[str, list[dict[str, Any]]]:
+    return {CLOCK_HEARD: [{"cluster": "c", "newest_ms": event_time_ms, "source": source}]}
+
+
+@pytest.fixture
+def collected(keeper: ClockKeeper, monkeypatch: pytest.MonkeyPatch) -> tuple[ClockKeeper, int]:
+    """A keeper that has heard two rounds of a live collector, and the time of the second."""
+    began_ms = time.time_ns() // 1_000_000
+    for at_ms in (began_ms, began_ms + ROUND_MS):
+        monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda at_ms=at_ms: at_ms)
+        keeper.listen(hearing(event_time_ms=at_ms) | {"memberships": [{"cluster": "c", "broker_name": "broker-a"}]})
+    return keeper, began_ms + ROUND_MS
+
+
+def test_a_dead_collector_is_spoken_for_and_no_broker_is_taken_as_heard(
+    collected: tuple[ClockKeeper, int],
+) -> None:
+    keeper, last_ms = collected
+    assert keeper.ticks(time.monotonic(), last_ms + SILENT_MS - 1) == []
+    assert keeper.ticks(time.monotonic(), last_ms + SILENT_MS) == [
+        {
+            "cluster": "c",
+            "source": RUN,
+            "brokers_asked": ["broker-a"],
+            "brokers_answered": [],
+            "event_time_ms": last_ms + SILENT_MS,
+        }
+    ]
+
+
+def test_the_ticks_end_when_the_collector_is_back_and_our_own_are_not_taken_for_it(
+    collected: tuple[ClockKeeper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda: last_ms + 2 * SILENT_MS)
+    keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS - 1, source=RUN))
+    assert keeper.unheard(last_ms + 2 * SILENT_MS) == [("c", ["broker-a"])]
+    keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS))
+    assert keeper.unheard(last_ms + 2 * SILENT_MS + 1) == []
+
+
+def test_what_the_collector_published_last_does_not_pass_for_agents(collected: tuple[ClockKeeper, int]) -> None:
+    """Half a round may be newer than its last clock event, so the query asks for a clock once; agents ask on."""
+    keeper, last_ms = collected
+    keeper.listen(asking(newest_ms=last_ms))
+    later = time.monotonic() + 3_600
+    (tick,) = keeper.ticks(later, last_ms + SILENT_MS)
+    assert tick["brokers_answered"] == []
+
+
+def test_agents_that_go_on_beside_a_dead_collector_are_heard(
+    collected: tuple[ClockKeeper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    now = time.monotonic()
+    for later in (0, PATIENCE_SECONDS + 1):
+        monkeypatch.setattr("streaming.clock_keeper.time.monotonic", lambda later=later: now + later)
+        keeper.listen(asking(newest_ms=last_ms))
+    (tick,) = keeper.ticks(now + PATIENCE_SECONDS + 1, last_ms + SILENT_MS)
+    assert tick["brokers_answered"] == tick["brokers_asked"] == ["broker-a"]
+
+
+@pytest.mark.parametrize(
+    ("events", "is_silent"),
+    [
+        pytest.param([(0, 0), (10, 10)], True, id="two rounds in step with the wall clock"),
+        pytest.param([(0, 3), (10, 9)], True, id="a batch that came late once"),
+        pytest.param([(-600, 0), (-300, 1), (0, 2)], False, id="a simulated past that ends now"),
+        pytest.param([(0, 0), (10, 1), (20, 2)], False, id="time that runs ten times as fast as life"),
+        pytest.param([(-7_200, 0), (-7_190, 10)], False, id="a replay in step, of two hours ago"),
+        pytest.param([(0, 0)], False, id="a single event"),
+        pytest.param([(0, 0), (0, 10)], False, id="one event heard twice"),
+    ],
+)
+def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
+    events: list[tuple[int, int]], is_silent: bool
+) -> None:
+    """Events as (event time, heard at), both in seconds."""
+    clocks = OwnClocks(0)
+    for event_seconds, at_seconds in events:
+        clocks.hear("c", 10_000_000 + event_seconds * 1000, 10_000_000 + at_seconds * 1000, ["broker-a"])
+    missed = clocks.silent(10_000_000 + 3_600_000, SILENT_MS)
+    assert missed == ({"c": ["broker-a"]} if is_silent else {})
+
+
+def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
+    """A machine that comes up whole has its collector a few seconds after `run`."""
+    clocks = OwnClocks(started_ms=1_000_000)
+    for at_ms in (10_000, 20_000):
+        clocks.hear("c", at_ms, at_ms)
+    assert clocks.silent(1_000_000 + SILENT_MS - 1, SILENT_MS) == {}
+    assert clocks.silent(1_000_000 + SILENT_MS, SILENT_MS) == {"c": []}
+    assert clocks.silent(20_000 + FORGOTTEN_MS, SILENT_MS) == {}
+
+
+@pytest.mark.real
+def test_a_collector_that_died_while_run_was_down_is_noticed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The last day of the clock topic, whole: more than one fetch, other clusters and bad messages in between."""
+    settings = settings_for(kafka, tmp_path)
+    now_ms = time.time_ns() // 1_000_000
+    tail = ClockTail(settings.kafka)
+    before = len(tail.read(now_ms))
+    with Publisher(settings.kafka) as publisher:
+        for number in range(1_000):
+            event = clock_event(f"tail-{number % 2}", ["broker-a"], now_ms + number, answered=["broker-a"])
+            publisher.publish(CLOCKS, event | {"source": "collector"})
+        publisher.publish_raw(CLOCKS, b"tail-0", b"not a clock event")
+    fresh = ClockTail(settings.kafka)
+    assert len(fresh.read(now_ms)) == before + 1_000
+    assert fresh.read(now_ms) == []
+    assert [(seen.cluster, seen.event_time_ms) for seen in tail.read(now_ms)] == [
+        (f"tail-{number % 2}", now_ms + number) for number in range(1_000)
+    ]
+    tail.close()
+    fresh.close()
