@@ -61,7 +61,9 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     sight = _see(scene)
     transitions: list[Transition] = []
     for kind, find in FINDERS:
-        findings = {key: _explained(finding, hearing) for key, finding in find(scene).items()}
+        findings = find(scene)
+        if findings and (hearing.explained or hearing.cluster_id):
+            findings = {key: _explained(finding, hearing) for key, finding in findings.items()}
         transitions += step(state.incidents, state.windows, kind, findings, sight.look, rules)
     due_ms = now_ms + 1 if is_waiting(state.incidents) else _due_ms(state, now_ms, rules)
     return Outcome(changes, ownership, transitions, due_ms, sight.completeness)
@@ -89,7 +91,7 @@ def _see(scene: Scene) -> Sight:
 
 def _explained(finding: Finding, hearing: Hearing) -> Finding:
     """The finding, suppressed by its broker's own incident where that explains it and nothing else does."""
-    if finding.suppressed_by or finding.kind in NO_EFFECTS or not (hearing.explained or hearing.cluster_id):
+    if finding.suppressed_by or finding.kind in NO_EFFECTS:
         return finding
     return replace(finding, suppressed_by=hearing.explains(brokers_of(finding)))
 

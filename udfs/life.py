@@ -166,6 +166,8 @@ def step(
 
     `windows` remember how the alerts came and went, past their end, so that one that keeps coming back is held open.
     """
+    if not (findings or incidents or windows):
+        return
     of_kind = rules.of_kind(kind)
     known = {key for key in (*incidents, *windows) if key == kind or key.startswith(f"{kind} ")}
     for key in sorted(known | findings.keys()):
