@@ -28,6 +28,8 @@ OPTIONS = {
     "spark.sql.adaptive.enabled": "false",
     f"{_STREAMING}.adaptive.stateless.enabled": "false",
     "spark.locality.wait": "0s",
+    # A machine that is busy starts a Python worker late: that is no failure.
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # State: RocksDB, written as changes; no empty batches, for the clock topic moves time.
