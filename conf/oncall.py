@@ -1,0 +1,157 @@
+"""The `[oncall]` of the settings: who is told of an alert, and how often it is tried.
+
+What is secret stands in the environment; the settings name the variable, and only `read_secret` looks there.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from conf.section import Section, SettingsError
+
+Seconds = Annotated[float, Field(gt=0, le=604_800)]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][\w.\-]*$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Pattern = Annotated[str, Field(min_length=1, max_length=255)]
+Url = Annotated[str, Field(max_length=2_000)]
+
+Label = Literal["kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause"]
+"""What a route may match on; tests/conf/test_oncall.py holds it against udfs.pattern.LABELS."""
+
+ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
+
+ALLOWED: dict[ReceiverType, frozenset[str]] = {
+    "alertmanager": frozenset({"urls", "url", "url_env", "token_env"}),
+    "pagerduty": frozenset({"url", "routing_key_env"}),
+    "webhook": frozenset({"url", "url_env", "token_env"}),
+    "dingtalk": frozenset({"url", "url_env", "secret_env"}),
+    "feishu": frozenset({"url", "url_env", "secret_env"}),
+    "log": frozenset(),
+}
+"""The keys that mean something for a type; another one is a mistake, not a habit."""
+
+
+class Receiver(Section):
+    """One address, or for Alertmanager one group of replicas, each told by itself."""
+
+    name: Name
+    type: ReceiverType
+    url: Url | None = Field(default=None, repr=False)  # may hold a token
+    urls: tuple[Url, ...] = Field(default=(), max_length=16, repr=False)  # may hold a password
+    url_env: Variable | None = None
+    routing_key_env: Variable | None = None
+    token_env: Variable | None = None
+    secret_env: Variable | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=120)] | None = None
+
+
+class Route(Section):
+    """Alerts whose labels match go to these receivers. Without `match` it takes every alert."""
+
+    name: Name
+    match: dict[Label, Pattern | tuple[Pattern, ...]] = Field(default_factory=dict)
+    receivers: tuple[str, ...] = Field(min_length=1, max_length=100)
+    continue_: bool = Field(default=False, alias="continue")
+
+
+class OnCall(Section):
+    """All of `[oncall]`."""
+
+    enabled: bool
+    resend_seconds: Seconds
+    resolved_resend_seconds: Seconds
+    backoff_min_seconds: Seconds
+    backoff_max_seconds: Seconds
+    bad_key_seconds: Seconds
+    unreachable_seconds: Seconds
+    digest_seconds: Annotated[float, Field(ge=0, le=600)]
+    poll_seconds: Seconds
+    watchdog_seconds: Seconds
+    timeout_seconds: Annotated[float, Field(gt=0, le=120)]
+    limit: Annotated[int, Field(ge=1, le=100_000)]
+    receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)
+    routes: tuple[Route, ...] = Field(min_length=1, max_length=500)
+
+    @field_validator("backoff_max_seconds")
+    @classmethod
+    def _is_not_below_the_least(cls, most: float, known: ValidationInfo) -> float:
+        if most < known.data.get("backoff_min_seconds", 0):
+            raise _error(f"must not be below backoff_min_seconds = {known.data['backoff_min_seconds']:g}")
+        return most
+
+    @field_validator("receivers")
+    @classmethod
+    def _are_usable(cls, receivers: tuple[Receiver, ...]) -> tuple[Receiver, ...]:
+        _refuse_twins("receivers", [receiver.name for receiver in receivers])
+        for number, receiver in enumerate(receivers):
+            _check(f"receivers[{number}]", receiver)
+        return receivers
+
+    @field_validator("routes")
+    @classmethod
+    def _lead_somewhere(cls, routes: tuple[Route, ...], known: ValidationInfo) -> tuple[Route, ...]:
+        _refuse_twins("routes", [route.name for route in routes])
+        names = {receiver.name for receiver in known.data.get("receivers", ())}
+        for number, route in enumerate(routes):
+            for name in route.receivers:
+                if names and name not in names:
+                    raise _error(
+                        f"routes[{number}].receivers = {name!r}: there is no such receiver; "
+                        f"name one of {', '.join(sorted(names))}"
+                    )
+        if routes[-1].match:
+            raise _error(
+                f"routes[{len(routes) - 1}].match: the last route, {routes[-1].name!r}, must take all that is left; "
+                "add one without match"
+            )
+        return routes
+
+
+def read_secret(key: str, variable: str) -> str:
+    """The environment's value. Raises SettingsError with the key and the variable when there is none."""
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise SettingsError(f"{key} = {variable!r}: the environment has no variable {variable}; set it")
+    return value
+
+
+def _check(key: str, receiver: Receiver) -> None:
+    given = {
+        name
+        for name in ("url", "urls", "url_env", "routing_key_env", "token_env", "secret_env")
+        if getattr(receiver, name)
+    }
+    for name in sorted(given - ALLOWED[receiver.type]):
+        raise _error(f"{key}.{name}: a receiver of type {receiver.type} has none; take it out")
+    if receiver.type == "pagerduty":
+        if receiver.routing_key_env is None:
+            raise _error(f"{key}.routing_key_env is missing; name the variable that holds the routing key")
+    elif receiver.type != "log" and len(given & {"url", "urls", "url_env"}) != 1:
+        choices = "urls, url or url_env" if receiver.type == "alertmanager" else "url or url_env"
+        raise _error(f"{key}: {receiver.name!r} needs exactly one of {choices}")
+    for url in (*receiver.urls, *([receiver.url] if receiver.url else [])):
+        if not _is_http(url):
+            raise _error(f"{key}: a URL of {receiver.name!r} is not of the form http(s)://host[:port][/path]")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _refuse_twins(key: str, names: Sequence[str]) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise _error(f"{key}[{number}].name = {name!r} is taken already; give each a name of its own")
+
+
+def _error(text: str) -> PydanticCustomError:
+    return PydanticCustomError("oncall", "{text}", {"text": text})

@@ -1,0 +1,71 @@
+"""The alerts table as a stream: Spark's Delta source under the checkpoint `relay`, each batch handed to the relay.
+
+A batch counts as done once the relay has its rows in memory. What the relay had not delivered when it died it finds in
+the tables when it starts, so nothing hangs on the checkpoint but that new rows come once.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from conf.settings import Settings
+from schemas.tables import ALERTS
+from streaming.oncall.transition import Transition, read_transition
+from streaming.queries.warehouse import table_path
+
+NAME = "relay"
+
+Observe = Callable[[list[Transition]], None]
+
+
+class AlertStreamError(RuntimeError):
+    """The stream ended by itself, or is asked for a batch while it is being stopped."""
+
+
+class AlertStream:
+    """A running stream. `stop` ends it between two batches."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, version: int, observe: Observe) -> None:
+        """A new checkpoint begins with the table's `version`; what is older the relay has read itself."""
+        self._observe = observe
+        self._busy = threading.Lock()
+        self._is_stopping = False
+        checkpoint: Path = (settings.paths.checkpoints.expanduser() / NAME).resolve()
+        alerts = (
+            spark.readStream.format("delta")
+            .option("startingVersion", version)
+            .load(table_path(settings.paths.warehouse, ALERTS.name))
+        )
+        self._query: StreamingQuery = (
+            alerts.writeStream.queryName(NAME)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime=f"{round(settings.oncall.poll_seconds * 1000)} milliseconds")
+            .foreachBatch(self._hand_over)
+            .start()
+        )
+
+    def check(self) -> None:
+        """Raises AlertStreamError when it has ended by itself."""
+        if not self._query.isActive:
+            raise AlertStreamError(str(self._query.exception() or "the stream of the alerts ended").splitlines()[0])
+
+    def drain(self, seconds: float) -> None:
+        """Return when all rows that are in the table now are handed over, or the seconds are over."""
+        thread = threading.Thread(target=self._query.processAllAvailable, daemon=True)
+        thread.start()
+        thread.join(seconds)
+
+    def stop(self) -> None:
+        with self._busy:
+            self._is_stopping = True
+        if self._query.isActive:
+            self._query.stop()
+
+    def _hand_over(self, batch: DataFrame, batch_id: int) -> None:
+        with self._busy:
+            if self._is_stopping:
+                raise AlertStreamError(f"batch {batch_id} is left to the next start")
+            self._observe([read_transition(row) for row in batch.toArrow().to_pylist()])

@@ -1,0 +1,265 @@
+"""Which alerts are told, to whom, and why the others are not. The clock is the caller's; nothing is sent from here.
+
+Told are the first FIRING row that nothing suppresses, silences or holds back, then each FIRING row whose cause, queues
+or severity changed, then the RESOLVED row. What was told once is followed to its end, whatever suppresses or silences
+it later; a silence only keeps the changes quiet.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from streaming.oncall.duty import Acknowledgement, Duty
+from streaming.oncall.notice import Notice
+from streaming.oncall.outbox import Outbox
+from streaming.oncall.own_alerts import DELIVERY_FAILED, OWN_KINDS
+from streaming.oncall.own_book import HeldBack, OwnBook
+from streaming.oncall.record import Outcome, Record, record_of
+from streaming.oncall.story import Hold, Story, content
+from streaming.oncall.transition import Transition, match_labels, read_transition
+from udfs.page_limit import MORE_ALERTS, pick_told, rank_of
+from udfs.routing import Route, pick_receivers
+from udfs.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+
+Scope = tuple[str, str]
+"""Cluster and kind: what the limit counts by."""
+
+MOST_SETTLED = 100_000
+"""Incidents that are over and are still known by name, so that a row read twice tells nobody twice."""
+
+
+class Desk:
+    """Give it rows, silences and acknowledgements; it fills the outboxes, `records` and `own_rows`.
+
+    The caller takes the last two away: rows for alert_deliveries, and alerts of our own for the alerts table.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        outboxes: Mapping[str, Outbox],
+        *,
+        limit: int,
+        resend_ms: int,
+        quiet: Sequence[str] = (),
+    ) -> None:
+        """`quiet` are the receivers that get the info alerts no route takes."""
+        self._routes, self._quiet = tuple(routes), tuple(quiet)
+        self.outboxes = outboxes
+        self._limit = limit
+        self.stories: dict[str, Story] = {}
+        self.settled: dict[str, None] = {}
+        self.records: list[Record] = []
+        self.own_rows: list[dict[str, Any]] = []
+        self._silences: tuple[Silence, ...] = ()
+        self._silences_change_at_ms: int | None = None
+        self._silenced: dict[str, Story] = {}
+        self._held_back: dict[Scope, dict[str, Story]] = {}
+        self._told: dict[Scope, set[str]] = {}
+        self._own = OwnBook(resend_ms)
+        self._acknowledged: set[tuple[str, str]] = set()
+
+    def observe(self, transitions: Iterable[Transition], now_ms: int) -> None:
+        """Rows of the alerts table, seen before or not, in any order."""
+        ordered = sorted(transitions, key=lambda one: (one.incident_id, one.position))
+        new: list[Transition] = []
+        for incident_id, group in groupby(ordered, key=lambda one: one.incident_id):
+            rows = list(group)
+            if incident_id in self.settled or self._was_silent_throughout(incident_id, rows, now_ms):
+                continue
+            new.extend(rows)
+        for transition in sorted(new, key=lambda one: (one.position, one.incident_id)):
+            self._take(transition, now_ms)
+
+    def set_silences(self, silences: Iterable[Silence], now_ms: int) -> None:
+        self._silences = tuple(silences)
+        self._silences_change_at_ms = now_ms
+
+    def acknowledge(self, words: Iterable[Acknowledgement], now_ms: int) -> None:
+        """Somebody is at it: told to those receivers of the incident that can note it, once."""
+        for word in words:
+            story = self.stories.get(word.incident_id)
+            if story is None or story.told is None:
+                continue
+            for receiver in story.receivers:
+                key = f"{word.incident_id}:acknowledged:{word.at_ms}", receiver
+                box = self.outboxes.get(receiver)
+                if key not in self._acknowledged and box and box.owe_acknowledgement(word, story.told, now_ms):
+                    self._acknowledged.add(key)
+
+    def remember_acknowledged(self, delivery_key: str, receiver: str) -> None:
+        """This receiver has it already, from before a restart."""
+        self._acknowledged.add((delivery_key, receiver))
+
+    def advance(self, now_ms: int) -> None:
+        """Do what only time brings: silences that begin and end, our own alerts."""
+        if self._silences_change_at_ms is not None and now_ms >= self._silences_change_at_ms:
+            self._silences_change_at_ms = next_change_ms(self._silences, now_ms)
+            held_back = [story for scope in self._held_back.values() for story in scope.values()]
+            for story in [*self._silenced.values(), *held_back]:
+                self._consider(story, now_ms)
+        for row in self._own.rows(self._count_held_back(), self.outboxes, now_ms):
+            self.own_rows.append(row)
+            self._take(read_transition(row), now_ms)
+
+    def resume(self, story: Story, newest: Transition) -> None:
+        """An incident that was told before a restart and is not over."""
+        story.newest = newest
+        self.stories[newest.incident_id] = story
+        self._told.setdefault(_scope(newest.notice), set()).add(newest.incident_id)
+        self._own.note(newest)
+
+    def settle(self, incident_id: str) -> None:
+        """Nothing more will be decided about it."""
+        self.stories.pop(incident_id, None)
+        self.settled[incident_id] = None
+        while len(self.settled) > MOST_SETTLED:
+            del self.settled[next(iter(self.settled))]
+
+    def tell_newcomers(self, now_ms: int) -> None:
+        """An open incident is told to receivers that the routes name since a restart, too."""
+        for story in self.stories.values():
+            if story.told is not None:
+                for receiver, route in self._receivers_of(story.told).items():
+                    if receiver not in story.receivers:
+                        story.receivers[receiver] = route
+                        self._owe(story.told, receiver, route, now_ms)
+
+    def _was_silent_throughout(self, incident_id: str, rows: Sequence[Transition], now_ms: int) -> bool:
+        """It came and went while nobody looked, and a silence covered all of it."""
+        story = self.stories.get(incident_id, Story())
+        if story.told is not None or rows[-1].state != "RESOLVED":
+            return False
+        first = next((row for row in rows if row.state == "FIRING" and row.suppressed_by is None), None)
+        if first is None:
+            return False
+        from_ms = max(first.at_ms, story.hold.at_ms) if story.hold is not None else first.at_ms
+        silence = pick_silence_throughout(self._silences, match_labels(first.notice), from_ms, rows[-1].at_ms)
+        if silence is None:
+            return False
+        self._record(rows[-1].notice, "SILENCED", now_ms, reason=silence.silence_id)
+        self.settle(incident_id)
+        return True
+
+    def _take(self, transition: Transition, now_ms: int) -> None:
+        story = self.stories.setdefault(transition.incident_id, Story())
+        if story.newest is not None and transition.position <= story.newest.position:
+            return
+        story.newest = transition
+        self._own.note(transition)
+        if transition.state == "RESOLVED":
+            self._end(story, transition, now_ms)
+        else:
+            self._consider(story, now_ms)
+
+    def _consider(self, story: Story, now_ms: int) -> None:
+        """Tell its newest row, or hold it for a reason. Asked again when the reason may be gone."""
+        transition = story.newest
+        assert transition is not None, "it has a row"  # noqa: S101  # _take gave it one
+        self._unqueue(transition)
+        notice = transition.notice
+        if transition.state != "FIRING" or (story.told is not None and content(notice) == content(story.told)):
+            return
+        if transition.suppressed_by is not None:
+            if story.told is None:
+                self._hold(story, notice, "SUPPRESSED", transition.suppressed_by, now_ms)
+            return
+        if story.fired_at_ms is None:
+            story.fired_at_ms = transition.at_ms
+        story.last_firing = notice
+        silence = pick_silence(self._silences, match_labels(notice), now_ms)
+        if silence is not None:
+            self._silenced[notice.incident_id] = story
+            self._hold(story, notice, "SILENCED", silence.silence_id, now_ms)
+        elif story.told is not None or notice.kind in OWN_KINDS:
+            self._tell(story, notice, now_ms)
+        else:
+            self._held_back.setdefault(_scope(notice), {})[notice.incident_id] = story
+            self._admit(_scope(notice), now_ms)
+            if story.told is None:
+                self._hold(story, notice, "HELD_BACK", self._limit_reason(), now_ms)
+
+    def _admit(self, scope: Scope, now_ms: int) -> None:
+        """Tell as many of those held back as the limit leaves room for."""
+        told, waiting = len(self._told.get(scope, ())), self._held_back.get(scope, {})
+        if waiting and told < self._limit:
+            for incident_id in pick_told(told, [story.waiting() for story in waiting.values()], self._limit):
+                story = waiting.pop(incident_id)
+                if story.newest is not None:
+                    self._tell(story, story.newest.notice, now_ms)
+
+    def _tell(self, story: Story, notice: Notice, now_ms: int) -> None:
+        story.told, story.hold = notice, None
+        self._told.setdefault(_scope(notice), set()).add(notice.incident_id)
+        story.receivers = {**self._receivers_of(notice), **story.receivers}
+        for receiver, route in story.receivers.items():
+            self._owe(notice, receiver, route, now_ms)
+
+    def _end(self, story: Story, transition: Transition, now_ms: int) -> None:
+        self._unqueue(transition)
+        if story.told is None and story.hold is not None and story.hold.outcome == "SILENCED":
+            self._tell_if_silence_left_a_gap(story, transition, now_ms)
+        if story.told is not None:
+            for receiver, route in story.receivers.items():
+                self._owe(transition.notice, receiver, route, now_ms)
+        elif story.hold is not None:
+            self._record(transition.notice, story.hold.outcome, now_ms, reason=story.hold.reason)
+        self.settle(transition.incident_id)
+        told = self._told.get(_scope(transition.notice), set())
+        told.discard(transition.incident_id)
+        self._admit(_scope(transition.notice), now_ms)
+
+    def _tell_if_silence_left_a_gap(self, story: Story, end: Transition, now_ms: int) -> None:
+        """It fired on after its silence ended, while nobody looked: then it should have been told, and is."""
+        if story.hold is None or story.last_firing is None or story.fired_at_ms is None:
+            return
+        from_ms = max(story.hold.at_ms, story.fired_at_ms)
+        labels = match_labels(end.notice)
+        if from_ms >= end.at_ms or pick_silence_throughout(self._silences, labels, from_ms, end.at_ms):
+            return
+        if len(self._told.get(_scope(end.notice), ())) < self._limit:
+            self._tell(story, story.last_firing, now_ms)
+        else:
+            story.hold = Hold("HELD_BACK", self._limit_reason(), now_ms)
+
+    def _receivers_of(self, notice: Notice) -> dict[str, str]:
+        if notice.kind == DELIVERY_FAILED:
+            return {name: DELIVERY_FAILED for name in self.outboxes if name != notice.labels.get("receiver")}
+        if notice.kind == MORE_ALERTS:
+            held_back = self._held_back.get((notice.cluster, notice.labels.get("limited_kind", "")), {})
+            newest = [story.newest.notice for story in held_back.values() if story.newest is not None]
+            return {name: MORE_ALERTS for one in newest for name in self._receivers_of(one)}
+        picked = pick_receivers(self._routes, match_labels(notice), self._quiet)
+        return {name: route for name, route in picked.items() if name in self.outboxes}
+
+    def _owe(self, notice: Notice, receiver: str, route: str, now_ms: int) -> None:
+        if (box := self.outboxes.get(receiver)) is not None:
+            box.owe(Duty(notice, route, now_ms))
+            self._record(notice, "DUE", now_ms, receiver=receiver, route=route)
+
+    def _count_held_back(self) -> list[HeldBack]:
+        counted = []
+        for (cluster, kind), stories in self._held_back.items():
+            severities = [story.newest.notice.severity for story in stories.values() if story.newest is not None]
+            if severities:
+                counted.append(HeldBack(cluster, kind, len(stories), self._limit, min(severities, key=rank_of)))
+        return counted
+
+    def _hold(self, story: Story, notice: Notice, outcome: Outcome, reason: str, now_ms: int) -> None:
+        if story.hold is None or (story.hold.outcome, story.hold.reason) != (outcome, reason):
+            story.hold = Hold(outcome, reason, now_ms)
+            self._record(notice, outcome, now_ms, reason=reason)
+
+    def _limit_reason(self) -> str:
+        return f"{self._limit} of this kind and cluster are told"
+
+    def _unqueue(self, transition: Transition) -> None:
+        self._silenced.pop(transition.incident_id, None)
+        self._held_back.get(_scope(transition.notice), {}).pop(transition.incident_id, None)
+
+    def _record(self, notice: Notice, outcome: Outcome, now_ms: int, **fields: Any) -> None:
+        self.records.append(record_of(notice, outcome, now_ms, **fields))
+
+
+def _scope(notice: Notice) -> Scope:
+    return notice.cluster, notice.kind

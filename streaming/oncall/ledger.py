@@ -1,0 +1,207 @@
+"""The relay's Delta tables: what happened, what was delivered, what is silenced and acknowledged.
+
+Appends are one commit each. The relay is the only writer of alert_deliveries; the commands write the other two.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
+from streaming.oncall.duty import Acknowledgement
+from streaming.oncall.record import Record
+from streaming.oncall.restore import LOG_COLUMNS, Past, is_settled, read_pasts
+from streaming.oncall.transition import Transition, epoch_ms, read_transition
+from streaming.queries.rows import arrow_schema, arrow_table
+from streaming.queries.warehouse import open_table, table_path
+from udfs.silence import Silence
+
+APP_ID = "balancewatch-relay"
+"""Its Delta transaction version in alert_deliveries is the newest event time, ms, when a relay first looked."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What the tables say at the start: incidents with something left to do, and the names of those without.
+
+    `version` is the alerts table's, as it was read.
+    """
+
+    stories: dict[str, list[Transition]]
+    pasts: dict[str, Past]
+    settled: list[str]
+    version: int
+
+
+class Ledger:
+    """Opens, and where they are missing makes, the tables under a warehouse; unless it may not write."""
+
+    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+        self._may_write = may_write
+        self._deliveries = _Log(warehouse, ALERT_DELIVERIES, may_write)
+        self._alerts = _Log(warehouse, ALERTS, may_write)
+        self._appends = 0
+
+    def read_history(self, receivers: Collection[str], renewed_since_ms: int) -> History:
+        """All that a new relay must know. The very first one leaves alone what is over already."""
+        version = self._alerts.version()
+        thin = self._alerts.read(["incident_id", "state", "changed_at"])
+        log = self._deliveries.read(LOG_COLUMNS).sort_by("batch_id")
+        pasts = read_pasts(row for row in log.to_pylist() if row["delivery_key"])
+        history_until_ms = self._first_look(thin)
+        steps: dict[str, list[tuple[str, int]]] = {}
+        for row in thin.sort_by("changed_at").to_pylist():
+            steps.setdefault(row["incident_id"], []).append((row["state"], epoch_ms(row["changed_at"])))
+        settled = [
+            incident_id
+            for incident_id, rows in steps.items()
+            if is_settled(rows, pasts.get(incident_id, Past()), receivers, renewed_since_ms, history_until_ms)
+        ]
+        left = sorted(steps.keys() - set(settled))
+        return History(self._read_stories(left), pasts, settled, version)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write to the delivery log."""
+        self._appends = max(self._appends, self._deliveries.version()) + 1
+        self._deliveries.append([record.row() for record in records], self._appends)
+
+    def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write alerts of our own to the alerts table."""
+        self._alerts.append(rows, self._alerts.version())
+
+    def _read_stories(self, incident_ids: Sequence[str]) -> dict[str, list[Transition]]:
+        stories: dict[str, list[Transition]] = {}
+        if incident_ids:
+            columns = [field.name for field in ALERTS.schema.fields]
+            wanted = pc.field("incident_id").isin(pa.array(incident_ids))
+            for row in self._alerts.read(columns, wanted).to_pylist():
+                stories.setdefault(row["incident_id"], []).append(read_transition(row))
+        return stories
+
+    def _first_look(self, thin: pa.Table) -> int:
+        known = self._deliveries.transaction_version(APP_ID)
+        if known is not None:
+            return known
+        newest = pc.max(thin["changed_at"]).as_py()
+        newest_ms = epoch_ms(newest) if newest is not None else 0
+        if self._may_write:
+            self._deliveries.append([], 0, Transaction(APP_ID, newest_ms))
+        return newest_ms
+
+
+class Words:
+    """Silences and acknowledgements: appended by people, read again when their tables have changed."""
+
+    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+        self._silences = _Log(warehouse, SILENCES, may_write)
+        self._acknowledgements = _Log(warehouse, ACKNOWLEDGEMENTS, may_write)
+
+    def read_silences(self) -> list[Silence] | None:
+        """The newest row of each; None when nothing has changed since the last time."""
+        if not self._silences.has_changed():
+            return None
+        rows = self._silences.read([field.name for field in SILENCES.schema.fields]).to_pylist()
+        newest = {row["silence_id"]: row for row in sorted(rows, key=lambda row: row["changed_at"])}
+        return [_silence(row) for row in newest.values()]
+
+    def read_acknowledgements(self) -> list[Acknowledgement] | None:
+        """All of them; None when nothing has changed since the last time."""
+        if not self._acknowledgements.has_changed():
+            return None
+        columns = [field.name for field in ACKNOWLEDGEMENTS.schema.fields]
+        rows = self._acknowledgements.read(columns).sort_by("acknowledged_at").to_pylist()
+        return [
+            Acknowledgement(row["incident_id"], row["owner"], row["note"], epoch_ms(row["acknowledged_at"]))
+            for row in rows
+        ]
+
+    def add_silence(self, silence: Silence, now_ms: int) -> None:
+        """Also one that is known already: its newest row holds."""
+        row = {
+            "silence_id": silence.silence_id,
+            "matchers": json.dumps({label: list(globs) for label, globs in sorted(silence.matchers.items())}),
+            "owner": silence.owner,
+            "reason": silence.reason,
+            "starts_at": silence.starts_at_ms,
+            "ends_at": silence.ends_at_ms,
+            "changed_at": now_ms,
+        }
+        self._silences.append([row], 0)
+
+    def add_acknowledgement(self, word: Acknowledgement) -> None:
+        row = {
+            "incident_id": word.incident_id,
+            "owner": word.owner,
+            "note": word.note,
+            "acknowledged_at": word.at_ms,
+        }
+        self._acknowledgements.append([row], 0)
+
+
+class _Log:
+    """One append-only table; without the right to write it may be missing, and then it is empty."""
+
+    def __init__(self, warehouse: Path | str, contract: Table, may_write: bool) -> None:
+        self._contract = contract
+        self._read_version: int | None = None
+        self._table: DeltaTable | None
+        if may_write:
+            self._table = open_table(warehouse, contract)
+        elif is_table(warehouse, contract):
+            self._table = DeltaTable(table_path(warehouse, contract.name))
+        else:
+            self._table = None
+
+    def version(self) -> int:
+        """The newest version, which later reads are of; -1 of a missing table."""
+        if self._table is None:
+            return -1
+        self._table.update_incremental()
+        return int(self._table.version())
+
+    def has_changed(self) -> bool:
+        """Since this was asked last."""
+        before, self._read_version = self._read_version, self.version()
+        return before != self._read_version
+
+    def read(self, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
+        """Columns that an older release's table lacks are null."""
+        schema = arrow_schema(self._contract.schema)
+        if self._table is None:
+            return schema.empty_table().select(list(columns))
+        present = {field.name for field in self._table.schema().fields}
+        rows = self._table.to_pyarrow_dataset().to_table([name for name in columns if name in present], filter=wanted)
+        for name in columns:
+            if name not in present:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+        return rows
+
+    def append(self, rows: Sequence[dict[str, Any]], batch_id: int, transaction: Transaction | None = None) -> None:
+        """One commit. Raises RuntimeError without the right to write."""
+        if self._table is None:
+            raise RuntimeError(f"{self._contract.name} may only be read")
+        properties = CommitProperties(app_transactions=[transaction]) if transaction is not None else None
+        of_arrow = arrow_table(rows, self._contract.schema, batch_id)
+        write_deltalake(self._table, of_arrow, mode="append", commit_properties=properties)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        known = None if self._table is None else self._table.transaction_version(app_id)
+        return None if known is None else int(known)
+
+
+def is_table(warehouse: Path | str, contract: Table) -> bool:
+    """Whether the table is there."""
+    return bool(DeltaTable.is_deltatable(table_path(warehouse, contract.name)))
+
+
+def _silence(row: dict[str, Any]) -> Silence:
+    matchers = {str(label): tuple(map(str, globs)) for label, globs in json.loads(row["matchers"]).items()}
+    return Silence(
+        row["silence_id"], matchers, row["owner"], row["reason"], epoch_ms(row["starts_at"]), epoch_ms(row["ends_at"])
+    )

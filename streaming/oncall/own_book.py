@@ -1,0 +1,77 @@
+"""Our own alerts, opened, updated and ended by what the relay sees of itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.oncall.outbox import Outbox
+from streaming.oncall.own_alerts import DELIVERY_FAILED, OWN_KINDS, OwnAlert, delivery_failed, more_alerts
+from streaming.oncall.transition import Transition
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """How many alerts of one cluster and kind the limit holds back now, and the worst severity among them."""
+
+    cluster: str
+    kind: str
+    number: int
+    limit: int
+    severity: str
+
+
+class OwnBook:
+    """Those that are open. `note` is told each of their rows, whoever wrote it."""
+
+    def __init__(self, resend_ms: int) -> None:
+        self._resend_ms = resend_ms
+        self._open: dict[str, Transition] = {}
+
+    def note(self, transition: Transition) -> None:
+        if transition.notice.kind in OWN_KINDS:
+            if transition.state == "RESOLVED":
+                self._open.pop(transition.notice.alert_id, None)
+            else:
+                self._open[transition.notice.alert_id] = transition
+
+    def rows(self, held_back: list[HeldBack], outboxes: Mapping[str, Outbox], now_ms: int) -> list[dict[str, Any]]:
+        """The rows that make them what they should be; the figure of an open one changes once a resend at most."""
+        wanted = {alert.alert_id: alert for alert in map(_more, held_back)}
+        for name, box in outboxes.items():
+            if (alert := self._trouble(name, box, now_ms)) is not None:
+                wanted[alert.alert_id] = alert
+        rows = [_ended(one, now_ms) for key, one in self._open.items() if key not in wanted]
+        for key, alert in wanted.items():
+            known = self._open.get(key)
+            if known is None:
+                rows.append(alert.row("FIRING", now_ms, now_ms))
+            elif now_ms >= known.at_ms + self._resend_ms and _says_other(known, alert):
+                rows.append(alert.row("FIRING", known.notice.started_at_ms, now_ms))
+        return rows
+
+    def _trouble(self, name: str, box: Outbox, now_ms: int) -> OwnAlert | None:
+        """What was open before a restart stays so until the receiver takes something again."""
+        trouble = box.trouble(now_ms)
+        if trouble is not None:
+            return delivery_failed(name, trouble, sum(1 for _ in box.owed()))
+        if box.has_delivered:
+            return None
+        open_ = (one.notice for one in self._open.values() if one.notice.kind == DELIVERY_FAILED)
+        known = next((notice for notice in open_ if notice.labels.get("receiver") == name), None)
+        return delivery_failed(name, known.cause, 0) if known is not None and known.cause else None
+
+
+def _says_other(known: Transition, alert: OwnAlert) -> bool:
+    return (known.notice.summary, known.notice.severity) != (alert.summary, alert.severity)
+
+
+def _more(held: HeldBack) -> OwnAlert:
+    return more_alerts(held.cluster, held.kind, held.number, held.limit, held.severity)
+
+
+def _ended(known: Transition, now_ms: int) -> dict[str, Any]:
+    notice = known.notice
+    alert = OwnAlert(
+        notice.kind, notice.severity, notice.cause or notice.kind, notice.labels, notice.summary, "", notice.evidence
+    )
+    return alert.row("RESOLVED", notice.started_at_ms, max(now_ms, known.at_ms + 1))

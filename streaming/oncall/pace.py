@@ -1,0 +1,75 @@
+"""When a receiver may be called again: its own limit, its Retry-After, our backoff."""
+
+import random
+from dataclasses import dataclass
+
+from streaming.oncall.receiver import Answer
+
+RETRY_AFTER_MOST_MS = 3_600_000
+"""A Retry-After beyond an hour is taken for a mistake: a page cannot wait for it."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The settings of `[oncall]` about time, in ms."""
+
+    resend_ms: int = 60_000
+    resolved_resend_ms: int = 900_000
+    backoff_min_ms: int = 1_000
+    backoff_max_ms: int = 60_000
+    bad_key_ms: int = 300_000
+    unreachable_ms: int = 600_000
+    digest_ms: int = 5_000
+
+
+class Patience:
+    """How one receiver has answered lately. A success forgets all failures."""
+
+    def __init__(self, pace: Pace, dice: random.Random) -> None:
+        self._pace, self._dice = pace, dice
+        self._failures = 0
+        self._failing_since_ms: int | None = None
+        self._is_key_bad = False
+        self.resumes_at_ms = 0
+
+    def answered(self, answer: Answer, now_ms: int, min_interval_ms: int) -> None:
+        """Note an answer. REFUSED is about what was sent: the receiver itself is well."""
+        if answer.verdict in ("DELIVERED", "REFUSED"):
+            self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
+            self.resumes_at_ms = now_ms + min_interval_ms
+            return
+        self._failures += 1
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
+        self._is_key_bad = answer.verdict == "BAD_KEY"
+        self.resumes_at_ms = now_ms + max(min_interval_ms, self._pause_ms(answer))
+
+    def backoff_ms(self, failures: int) -> int:
+        """Twice as long each time up to the most, and half of it by chance, so that receivers do not march in step."""
+        longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
+        return round(longest * self._dice.uniform(0.5, 1.0))
+
+    def trouble(self, now_ms: int) -> str | None:
+        """`bad_key`, or `unreachable` once it has failed for long enough to tell others."""
+        if self._is_key_bad:
+            return "bad_key"
+        since_ms = self._failing_since_ms
+        return "unreachable" if since_ms is not None and now_ms - since_ms >= self._pace.unreachable_ms else None
+
+    def trouble_at_ms(self) -> int | None:
+        """When it will have failed for long enough."""
+        return None if self._failing_since_ms is None else self._failing_since_ms + self._pace.unreachable_ms
+
+    def _pause_ms(self, answer: Answer) -> int:
+        if answer.verdict == "BAD_KEY":
+            return self._pace.bad_key_ms
+        if answer.retry_after_seconds is not None:
+            return min(round(answer.retry_after_seconds * 1000), RETRY_AFTER_MOST_MS)
+        if is_about_notice(answer):
+            return self.backoff_ms(1)
+        return self.backoff_ms(self._failures)
+
+
+def is_about_notice(answer: Answer) -> bool:
+    """A 5xx may be what was sent, not who was asked: others may go on, that one waits."""
+    return answer.verdict == "RETRY" and answer.retry_after_seconds is None and (answer.code or 0) >= 500

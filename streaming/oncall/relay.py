@@ -1,0 +1,216 @@
+"""The relay at work: rows in, calls out, answers in, and each step in the delivery log before the next.
+
+One thread decides; a thread a receiver calls. What is due is in the log before it is sent, and an answer before the
+receiver is called again, so a crash repeats at most the one call that was in flight at each receiver. When the log
+cannot be written, people are told all the same.
+"""
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import structlog
+from deltalake.exceptions import DeltaError
+
+from conf.oncall import OnCall
+from streaming.oncall.duty import Duty
+from streaming.oncall.ledger import Ledger, Words
+from streaming.oncall.notice import Notice
+from streaming.oncall.own_alerts import watchdog
+from streaming.oncall.receiver import Receiver
+from streaming.oncall.record import Record
+from streaming.oncall.restore import restore
+from streaming.oncall.switchboard import make_desk, make_routes
+from streaming.oncall.transition import Transition
+from streaming.oncall.worker import Reply, Worker
+from udfs.routing import pick_watchdog_receivers
+
+log = structlog.get_logger()
+
+LEAST_WAIT_SECONDS = 0.005
+DRAIN_SECONDS = 10.0
+"""How long a relay that stops waits for the calls in flight."""
+
+ProgressAge = Callable[[], float]
+"""Seconds since the queries last made progress."""
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Relay:
+    """Restores itself from the tables when made. `observe` may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: OnCall,
+        ledger: Ledger,
+        words: Words,
+        receivers: Mapping[str, Receiver],
+        *,
+        progress_age: ProgressAge | None = None,
+        now_ms: Callable[[], int] = clock_ms,
+    ) -> None:
+        self._settings, self._ledger, self._words, self._now_ms = settings, ledger, words, now_ms
+        self._progress_age = progress_age
+        self._started_at_ms = now_ms()
+        routes = make_routes(settings, receivers)
+        self._watchers = pick_watchdog_receivers(routes)
+        dice = random.Random()  # noqa: S311  # jitter
+        self.desk = make_desk(settings, receivers, routes, dice)
+        self._inbox: queue.SimpleQueue[list[Transition] | Reply] = queue.SimpleQueue()
+        self._unwritten: list[Record] = []
+        self._unwritten_alerts: list[dict[str, Any]] = []
+        self._receivers = receivers
+        self._workers: dict[str, Worker] = {}
+        self._read_at_ms = self._started_at_ms
+        self.version = self._restore()
+
+    def observe(self, transitions: Iterable[Transition]) -> None:
+        """Rows of the alerts table, new or not."""
+        self._inbox.put(list(transitions))
+
+    def run(self, stop: threading.Event, check: Callable[[], None] = lambda: None) -> None:
+        """Deliver until `stop` is set, then what is new once. `check` is asked each time, and ends it by raising."""
+        try:
+            while not stop.is_set():
+                check()
+                self.step()
+            self.finish(DRAIN_SECONDS)
+        finally:
+            self.close()
+
+    def finish(self, seconds: float) -> int:
+        """Go on until each notice that is due was tried, or the seconds are over; how many are still due."""
+        deadline = time.monotonic() + seconds
+        self.step(LEAST_WAIT_SECONDS)
+        while time.monotonic() < deadline and self._has_news():
+            self.step()
+        return sum(1 for _ in self.owed())
+
+    def _has_news(self) -> bool:
+        """Whether a call is in flight, or something is due that was never tried; an answer may bring that about."""
+        self.desk.advance(self._now_ms())
+        return self.is_busy() or any(not duty.attempts for duty in self.owed())
+
+    def owed(self) -> Iterator[Duty]:
+        """All that is due to anybody."""
+        return (duty for box in self.desk.outboxes.values() for duty in box.owed())
+
+    def step(self, wait_seconds: float | None = None) -> None:
+        """Decide, write, send; then wait for news, at most until something is due."""
+        now_ms = self._now_ms()
+        self._look(now_ms)
+        self._write()
+        self._send(now_ms)
+        self._take(self._wait_seconds(now_ms) if wait_seconds is None else wait_seconds)
+
+    def is_busy(self) -> bool:
+        """Whether a call is in flight."""
+        return any(box.is_flying() for box in self.desk.outboxes.values())
+
+    def close(self) -> None:
+        """End the workers; answers that come in time are written."""
+        for worker in self._workers.values():
+            worker.stop()
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self.is_busy() and time.monotonic() < deadline:
+            self._take(0.1)
+        self._write()
+
+    def _restore(self) -> int:
+        """The version of the alerts table that was read."""
+        now_ms = self._now_ms()
+        renewed_since_ms = now_ms - round(self._settings.resolved_resend_seconds * 1000)
+        history = self._ledger.read_history(self._receivers, renewed_since_ms)
+        for incident_id in history.settled:
+            self.desk.settle(incident_id)
+        self.desk.set_silences(self._words.read_silences() or [], now_ms)
+        restore(self.desk, history.stories, history.pasts, now_ms)
+        self.desk.acknowledge(self._words.read_acknowledgements() or [], now_ms)
+        self.desk.advance(now_ms)
+        return history.version
+
+    def _look(self, now_ms: int) -> None:
+        """Read what people said, every poll_seconds, and do what time brings."""
+        if now_ms >= self._read_at_ms + self._settings.poll_seconds * 1000:
+            self._read_at_ms = now_ms
+            self._read_words(now_ms)
+        self.desk.advance(now_ms)
+        for name in self._watchers:
+            if name in self.desk.outboxes:
+                self.desk.outboxes[name].watchdog = self._watchdog(now_ms)
+
+    def _read_words(self, now_ms: int) -> None:
+        silences = self._words.read_silences()
+        if silences is not None:
+            self.desk.set_silences(silences, now_ms)
+        words = self._words.read_acknowledgements()
+        if words is not None:
+            self.desk.acknowledge(words, now_ms)
+
+    def _watchdog(self, now_ms: int) -> Notice | None:
+        if self._progress_age is None:
+            return watchdog(self._started_at_ms, now_ms, "the relay works; it cannot say whether the queries do")
+        if self._progress_age() > self._settings.watchdog_seconds:
+            return None
+        return watchdog(self._started_at_ms, now_ms, "the queries make progress and the relay works")
+
+    def _write(self) -> None:
+        """Alerts of our own first: the log's rows are about them."""
+        self._unwritten_alerts += self.desk.own_rows
+        self._unwritten += self.desk.records
+        self.desk.own_rows, self.desk.records = [], []
+        try:
+            if self._unwritten_alerts:
+                self._ledger.append_alerts(self._unwritten_alerts)
+                self._unwritten_alerts = []
+            if self._unwritten:
+                self._ledger.append(self._unwritten)
+                self._unwritten = []
+        except (DeltaError, OSError) as error:
+            log.error("the delivery log cannot be written; people are told all the same", error=str(error)[:300])
+
+    def _send(self, now_ms: int) -> None:
+        for name, box in self.desk.outboxes.items():
+            send = box.pick(now_ms)
+            if send is not None:
+                if name not in self._workers:
+                    self._workers[name] = Worker(self._receivers[name], self._inbox.put, self._now_ms)
+                self._workers[name].call(send)
+
+    def _take(self, wait_seconds: float) -> None:
+        """Wait for the first news, then take all there is."""
+        try:
+            news = self._inbox.get(timeout=max(wait_seconds, LEAST_WAIT_SECONDS))
+            while True:
+                self._hear(news)
+                news = self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _hear(self, news: list[Transition] | Reply) -> None:
+        now_ms = self._now_ms()
+        if isinstance(news, Reply):
+            box = self.desk.outboxes[news.receiver]
+            records = box.settle(news.answer, now_ms, news.latency_ms)
+            self.desk.records += records
+            if news.answer.verdict != "DELIVERED":
+                log.warning(
+                    "not delivered",
+                    receiver=news.receiver,
+                    verdict=news.answer.verdict,
+                    code=news.answer.code,
+                    reason=news.answer.reason,
+                )
+        else:
+            self.desk.observe(news, now_ms)
+
+    def _wait_seconds(self, now_ms: int) -> float:
+        times = [at for box in self.desk.outboxes.values() if (at := box.wake_at_ms()) is not None]
+        until_ms = min(times, default=now_ms + 3_600_000) - now_ms
+        return min(self._settings.poll_seconds, max(0, until_ms) / 1000)

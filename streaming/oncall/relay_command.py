@@ -1,0 +1,103 @@
+"""`balancewatch relay`: the relay in a process of its own, once, or only shown."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from conf.settings import Settings
+from streaming.command import fail, guard, load
+from streaming.stopping import stop_on_signals
+
+ONCE_SECONDS = 120.0
+
+SMALL = {"master": "local[1]", "driver_memory": "512m", "shuffle_partitions": 1}
+"""Its Spark only reads one table."""
+
+
+def relay(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be told to whom now, and why; send and write nothing.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Deliver what is due and end; no JVM is started.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    format_: Annotated[str, typer.Option("--format", help="With --dry-run: table, json or csv.")] = "table",
+    warehouse: Annotated[
+        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
+    ] = None,
+) -> None:
+    """Tell people: every alert to the receivers its route names, until each has it. `run` does this itself.
+
+    Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
+    for `run`, or people hear everything twice. Its watchdog attests the relay alone.
+
+    Example: balancewatch relay --dry-run
+
+    Example: BALANCEWATCH_ONCALL__ENABLED=false balancewatch run & balancewatch relay
+
+    Example: balancewatch relay --once; echo $?   # 1 when a receiver could not be reached
+    """
+    from conf.settings import SettingsError
+
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    if dry_run and once:
+        fail("give --dry-run or --once, not both", code=2)
+    settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
+    try:
+        if dry_run:
+            _show(settings, format_)
+        elif once:
+            _deliver_once(settings)
+        else:
+            guard(_run, settings, seconds)
+    except SettingsError as error:
+        fail(str(error), code=2)
+
+
+def _run(settings: Settings, seconds: float | None) -> None:
+    from streaming.oncall.relay_thread import RelayThread
+    from streaming.session import start_spark
+
+    stop = stop_on_signals()
+    sessions: list[Any] = []
+    thread = RelayThread(settings, lambda: sessions[0])
+    small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
+    sessions.append(start_spark(small))
+    thread.start()
+    stop.wait(seconds)
+    thread.stop()
+    sessions[0].stop()
+
+
+def _deliver_once(settings: Settings) -> None:
+    from streaming.oncall.ledger import Ledger, Words
+    from streaming.oncall.relay import Relay
+    from streaming.oncall.switchboard import make_receivers
+
+    receivers = make_receivers(settings.oncall)
+    warehouse = settings.paths.warehouse
+    one = Relay(settings.oncall, Ledger(warehouse), Words(warehouse), receivers)
+    try:
+        one.finish(ONCE_SECONDS)
+    finally:
+        one.close()
+    late = sorted({name for name, box in one.desk.outboxes.items() if any(box.owed())})
+    if late:
+        due = sum(1 for _ in one.owed())
+        fail(f"{due} notices are still due to {', '.join(late)}; alert_deliveries says why, and they stay due")
+
+
+def _show(settings: Settings, format_: str) -> None:
+    from streaming.history.alerts import WarehouseError
+    from streaming.history.printing import print_rows
+    from streaming.oncall.plan import plan_rows
+
+    try:
+        rows = plan_rows(settings)
+    except WarehouseError as error:
+        fail(str(error))
+    print_rows(rows, format_, "Nothing is due to anybody.")  # type: ignore[arg-type]  # checked above

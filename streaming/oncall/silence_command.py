@@ -1,0 +1,196 @@
+"""`balancewatch silence`: keep alerts quiet for a while, in somebody's name and for a reason."""
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.command import fail, load
+
+if TYPE_CHECKING:
+    from udfs.pattern import Matchers
+    from udfs.silence import Silence
+
+MOST_MS = 366 * 86_400_000
+MOST_CHARACTERS = 1_000
+
+silence = typer.Typer(
+    help="Keep alerts quiet for a while. A silenced alert that still fires when the silence ends is told then.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
+Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
+
+
+@silence.command()
+def add(
+    owner: Annotated[str, typer.Option(help="Who answers for it.")],
+    reason: Annotated[str, typer.Option(help="Why.")],
+    match: Annotated[
+        list[str] | None,
+        typer.Option(help="LABEL=GLOB[,GLOB]; repeat for more, all must match. cluster, consumer_group, kind, ..."),
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="For how long: 90s, 45m, 2h, 1d.")] = None,
+    until: Annotated[str | None, typer.Option(help="Until when, ISO 8601; UTC where it names no zone.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the firing incidents it would cover.")] = False,
+    format_: Format = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Add a silence; prints it, and the firing incidents it covers.
+
+    Example: balancewatch silence add --match consumer_group=billing --for 2h --owner ada --reason "release 4.2"
+
+    Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
+    --owner ada --reason "load test" --dry-run
+    """
+    from streaming.history.printing import print_rows
+    from streaming.oncall.ledger import Words
+    from streaming.oncall.relay import clock_ms
+    from udfs.silence import Silence
+
+    _check_format(format_)
+    for flag, text in (("--owner", owner), ("--reason", reason)):
+        if not text.strip() or len(text) > MOST_CHARACTERS:
+            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    matchers = _matchers(match or [])
+    now_ms = clock_ms()
+    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, _end_ms(for_, until, now_ms))
+    settings = load(paths={"warehouse": warehouse})
+    covered = _covered(settings.paths.warehouse, made)
+    if dry_run:
+        print_rows(covered, format_, "It would cover no incident that fires now.")  # type: ignore[arg-type]  # checked
+        return
+    Words(settings.paths.warehouse).add_silence(made, now_ms)
+    print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")  # type: ignore[arg-type]  # checked
+
+
+@silence.command("list")
+def list_(
+    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    format_: Format = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Print the silences that are in force.
+
+    Example: balancewatch silence list --format json
+    """
+    from streaming.history.printing import print_rows
+    from streaming.oncall.relay import clock_ms
+
+    _check_format(format_)
+    settings = load(paths={"warehouse": warehouse})
+    now_ms = clock_ms()
+    found = sorted(_silences(settings.paths.warehouse), key=lambda one: one.ends_at_ms)
+    rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
+    print_rows(rows, format_, "No silence is in force.")  # type: ignore[arg-type]  # checked above
+
+
+@silence.command()
+def end(
+    silence_id: Annotated[str, typer.Argument(help="As `silence list` prints it.")],
+    warehouse: Warehouse = None,
+) -> None:
+    """End a silence now: what it covered and still fires is told within seconds.
+
+    Example: balancewatch silence end 3f9a01bc
+    """
+    from dataclasses import replace
+
+    from streaming.oncall.ledger import Words
+    from streaming.oncall.relay import clock_ms
+
+    settings = load(paths={"warehouse": warehouse})
+    now_ms = clock_ms()
+    found = next((one for one in _silences(settings.paths.warehouse) if one.silence_id == silence_id), None)
+    if found is None:
+        fail(f"SILENCE_ID {silence_id!r} is not known; `balancewatch silence list` has them", code=2)
+    if found.ends_at_ms <= now_ms:
+        fail(f"silence {silence_id} is over since {_iso(found.ends_at_ms)}")
+    Words(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    print(f"silence {silence_id} of {found.owner} is over")
+
+
+def _silences(warehouse: Path) -> "list[Silence]":
+    from streaming.oncall.ledger import Words
+
+    return Words(warehouse, may_write=False).read_silences() or []
+
+
+def _covered(warehouse: Path, made: "Silence") -> list[dict[str, Any]]:
+    """Incidents that fire now and that it would keep quiet; none where there is no alerts table yet."""
+    from streaming.history.alerts import Filter, WarehouseError, read_alerts
+    from udfs.pattern import is_match
+
+    try:
+        rows = read_alerts(warehouse, Filter(state="FIRING"), current=True)
+    except WarehouseError:
+        return []
+    columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
+    return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
+
+
+def _matchers(texts: list[str]) -> "Matchers":
+    from udfs.pattern import LABELS, MOST_CHARACTERS
+
+    if not texts:
+        fail("give at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
+    matchers: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        label, _, globs = text.partition("=")
+        if label not in LABELS:
+            fail(f"--match {text!r}: {label!r} is no label; choose {', '.join(LABELS)}", code=2)
+        patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
+        if not patterns or len(globs) > MOST_CHARACTERS:
+            fail(f"--match {text[:50]!r}: give a pattern of up to {MOST_CHARACTERS} characters after {label}=", code=2)
+        if label in matchers:
+            fail(f"--match {text!r}: {label} is given twice; write {label}=GLOB,GLOB", code=2)
+        matchers[label] = patterns
+    return matchers
+
+
+def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
+    from streaming.history.moments import parse_moment, parse_span
+
+    if (for_ is None) == (until is None):
+        fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
+    if for_ is not None:
+        span_ms = parse_span(for_)
+        if not span_ms:
+            fail(f"--for {for_!r} is no span such as 90s, 45m, 2h or 1d", code=2)
+        end_ms = now_ms + span_ms
+    else:
+        try:
+            end_ms = parse_moment(str(until), now_ms)
+        except ValueError as error:
+            fail(f"--until {error}", code=2)
+    if not now_ms < end_ms <= now_ms + MOST_MS:
+        given = f"--for {for_}" if for_ is not None else f"--until {until}"
+        fail(f"{given}: must end within the next 366 days", code=2)
+    return end_ms
+
+
+def _row(one: "Silence", now_ms: int) -> dict[str, Any]:
+    from udfs.pattern import describe_matchers
+
+    return {
+        "silence_id": one.silence_id,
+        "state": "active" if one.is_active(now_ms) else "over" if one.ends_at_ms <= now_ms else "to come",
+        "match": describe_matchers(one.matchers),
+        "owner": one.owner,
+        "reason": one.reason,
+        "starts_at": _iso(one.starts_at_ms),
+        "ends_at": _iso(one.ends_at_ms),
+    }
+
+
+def _check_format(format_: str) -> None:
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

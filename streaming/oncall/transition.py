@@ -1,0 +1,87 @@
+"""One row of the alerts table as the relay reads it: which step of the incident it is, and what there is to tell."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streaming.oncall.notice import Notice
+from udfs.pattern import LABELS
+
+RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
+"""The order of steps that one moment made."""
+
+IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """`state` as in the table. `suppressed_by` is the incident that explains this one: then nobody is told."""
+
+    state: str
+    suppressed_by: str | None
+    notice: Notice
+
+    @property
+    def incident_id(self) -> str:
+        return self.notice.incident_id
+
+    @property
+    def at_ms(self) -> int:
+        return self.notice.changed_at_ms
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Rows of an incident are in this order; one that is not after the newest has been seen before."""
+        return self.at_ms, RANKS.get(self.state, 0)
+
+
+def read_transition(row: Mapping[str, Any]) -> Transition:
+    """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null."""
+    queues = row.get("queues")
+    notice = Notice(
+        alert_id=row["alert_id"],
+        incident_id=row["incident_id"],
+        kind=row["kind"],
+        severity=row["severity"],
+        status="resolved" if row["state"] == "RESOLVED" else "firing",
+        cause=row.get("cause"),
+        reason=row.get("reason"),
+        labels=_labels(row),
+        cluster=row["cluster"],
+        consumer_group=row.get("consumer_group"),
+        topic=row.get("topic"),
+        broker_name=row.get("broker_name"),
+        client_id=row.get("client_id"),
+        queues=tuple(queues) if queues is not None else (),
+        summary=row["summary"],
+        advice=row["advice"],
+        started_at_ms=epoch_ms(row["started_at"]),
+        changed_at_ms=epoch_ms(row["changed_at"]),
+        evidence=_object(row.get("evidence")),
+    )
+    return Transition(row["state"], row.get("suppressed_by"), notice)
+
+
+def match_labels(notice: Notice) -> dict[str, str | None]:
+    """What routes and silences look at."""
+    return {name: getattr(notice, name) for name in LABELS}
+
+
+def epoch_ms(time: datetime | int) -> int:
+    return time if isinstance(time, int) else round(time.timestamp() * 1000)
+
+
+def _labels(row: Mapping[str, Any]) -> dict[str, str]:
+    """The identity labels; of an older release's row those of its columns that are set."""
+    labels = _object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
+    return {str(name): str(value) for name, value in labels.items()}
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

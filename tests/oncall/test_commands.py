@@ -1,0 +1,214 @@
+"""relay, silence and ack as commands: what they print, write and refuse; no JVM, no network."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streaming.cli import app
+from streaming.oncall.ledger import Words
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.oncall.stage import START_MS, alert_row
+from tests.oncall.vendors import ROUTING_KEY, FakePagerDuty
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    rows = [
+        alert_row("open", "FIRING", START_MS),
+        alert_row("mild", "FIRING", START_MS, severity="info", consumer_group="orders"),
+        alert_row("explained", "FIRING", START_MS, suppressed_by="open-1"),
+        alert_row("over", "FIRING", START_MS),
+        alert_row("over", "RESOLVED", START_MS + 5),
+    ]
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": rows}, "app", 0)
+    return tmp_path
+
+
+@pytest.fixture
+def pager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakePagerDuty]:
+    """PagerDuty takes what is critical, the log the rest."""
+    with FakePagerDuty() as vendor:
+        config = tmp_path / "site.toml"
+        config.write_text(
+            f"""
+            [[oncall.receivers]]
+            name = "pager"
+            type = "pagerduty"
+            routing_key_env = "PD_KEY"
+            url = "{vendor.url}"
+            [[oncall.receivers]]
+            name = "log"
+            type = "log"
+            [[oncall.routes]]
+            name = "bad"
+            match = {{ severity = "critical" }}
+            receivers = ["pager"]
+            [[oncall.routes]]
+            name = "rest"
+            receivers = ["log"]
+            """
+        )
+        monkeypatch.setenv("BALANCEWATCH_CONFIG", str(config))
+        monkeypatch.setenv("PD_KEY", ROUTING_KEY)
+        yield vendor
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def rows_of(*arguments: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(run(*arguments, "--format", "json").stdout)
+    return rows
+
+
+def add_silence(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
+    return rows_of("silence", "add", "--warehouse", str(warehouse), "--owner", "ada", "--reason", "release", *arguments)
+
+
+def test_a_dry_run_says_who_would_be_told_what_and_why_and_sends_and_writes_nothing(
+    warehouse: Path, pager: FakePagerDuty
+) -> None:
+    before = sorted(warehouse.rglob("*"))
+    rows = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
+    assert [(row["incident_id"].split("-")[0], row["receiver"], row["route"], row["why"]) for row in rows] == [
+        ("open", "pager", "bad", "due"),
+        ("mild", "log", "info is only logged", "due"),
+        ("explained", "*", "", "not told: open-1 explains it"),
+    ]
+    assert sorted(warehouse.rglob("*")) == before
+    assert pager.received == []
+
+
+def test_a_dry_run_works_on_a_warehouse_that_no_relay_has_seen(tmp_path: Path, pager: FakePagerDuty) -> None:
+    writer = DeltalakeWriter(tmp_path / "full")
+    append_rows(writer, {"alerts": [alert_row("open", "FIRING", START_MS)]}, "app", 0)
+    (tmp_path / "full" / "alerts").rename(tmp_path / "alerts")
+    rows = rows_of("relay", "--dry-run", "--warehouse", str(tmp_path))
+    assert [row["receiver"] for row in rows] == ["pager"]
+    assert not (tmp_path / "alert_deliveries").exists()
+
+
+def test_once_delivers_what_is_due_and_a_second_time_nothing(warehouse: Path, pager: FakePagerDuty) -> None:
+    for _ in range(2):
+        run("relay", "--once", "--warehouse", str(warehouse))
+    assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
+    assert rows_of("relay", "--dry-run", "--warehouse", str(warehouse)) == []
+
+
+def test_once_ends_with_1_and_a_sentence_when_a_receiver_is_not_reached(warehouse: Path, pager: FakePagerDuty) -> None:
+    pager.close()
+    result = run("relay", "--once", "--warehouse", str(warehouse), code=1)
+    assert "1 notices are still due to pager" in result.stderr
+
+
+def test_an_acknowledgement_reaches_pagerduty(warehouse: Path, pager: FakePagerDuty) -> None:
+    run("relay", "--once", "--warehouse", str(warehouse))
+    said = run("ack", f"open-{START_MS}", "--owner", "ada", "--note", "on it", "--warehouse", str(warehouse))
+    assert said.stdout.startswith(f"open-{START_MS} acknowledged by ada: Nobody consumes open.")
+    for _ in range(2):
+        run("relay", "--once", "--warehouse", str(warehouse))
+    assert [call.fields["event_action"] for call in pager.received] == ["trigger", "acknowledge"]
+
+
+def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: FakePagerDuty) -> None:
+    (added,) = add_silence(warehouse, "--match", "consumer_group=bill*", "--for", "2h")
+    assert (added["state"], added["match"], added["covers_now"]) == ("active", "consumer_group=bill*", 2)
+    listed = rows_of("silence", "list", "--warehouse", str(warehouse))
+    assert [(row["silence_id"], row["owner"], row["reason"]) for row in listed] == [
+        (added["silence_id"], "ada", "release")
+    ]
+    run("relay", "--once", "--warehouse", str(warehouse))
+    assert pager.received == []
+    planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
+    assert planned == []
+    run("silence", "end", added["silence_id"], "--warehouse", str(warehouse))
+    assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
+    assert [row["state"] for row in rows_of("silence", "list", "--all", "--warehouse", str(warehouse))] == ["over"]
+    run("relay", "--once", "--warehouse", str(warehouse))
+    assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
+
+
+def test_a_dry_run_of_a_silence_lists_what_it_would_cover_and_adds_nothing(warehouse: Path) -> None:
+    covered = add_silence(warehouse, "--match", "severity=critical,error", "--for", "1h", "--dry-run")
+    assert {row["incident_id"].split("-")[0] for row in covered} == {"open", "explained"}
+    assert Words(warehouse).read_silences() == []
+
+
+def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
+    until = datetime.now(UTC).replace(microsecond=0, year=datetime.now(UTC).year).timestamp() + 3600
+    text = datetime.fromtimestamp(until, UTC).isoformat()
+    (added,) = add_silence(warehouse, "--match", "cluster=*", "--until", text)
+    assert added["ends_at"] == text.replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["silence", "add", "--owner", "a", "--reason", "b", "--for", "2h"], 2, "give at least one --match"),
+        (["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*"], 2, "give either --for"),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*", "--for", "2 hours"],
+            2,
+            "--for '2 hours' is no span",
+        ),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*", "--until", "2020-01-01"],
+            2,
+            "--until 2020-01-01: must end within the next 366 days",
+        ),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--match", "clutser=*", "--for", "2h"],
+            2,
+            "--match 'clutser=*': 'clutser' is no label; choose kind, severity",
+        ),
+        (
+            ["silence", "add", "--owner", " ", "--reason", "b", "--match", "cluster=*", "--for", "2h"],
+            2,
+            "--owner ' ': give 1 to 1000 characters",
+        ),
+        (["silence", "end", "nope"], 2, "SILENCE_ID 'nope' is not known"),
+        (["ack", "nope", "--owner", "a", "--note", "b"], 2, "INCIDENT 'nope' is not known"),
+        (["ack", f"over-{START_MS}", "--owner", "a", "--note", "b"], 1, "is over since"),
+        (["relay", "--dry-run", "--format", "yaml"], 2, "--format 'yaml': choose table, json or csv"),
+        (["relay", "--dry-run", "--once"], 2, "give --dry-run or --once, not both"),
+    ],
+    ids=range(11),
+)
+def test_what_cannot_work_ends_in_a_sentence(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, sentence: str
+) -> None:
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(warehouse))
+    result = run(*arguments, code=code)
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("missing", ["--owner", "--reason"])
+def test_a_silence_without_owner_or_reason_is_wrong_usage(warehouse: Path, missing: str) -> None:
+    given = {"--owner": "ada", "--reason": "release", "--match": "cluster=*", "--for": "2h"}
+    del given[missing]
+    result = run("silence", "add", *(word for pair in given.items() for word in pair), code=2)
+    assert missing in result.stderr
+
+
+@pytest.mark.parametrize("command", [["relay", "--dry-run"], ["relay", "--once"], ["relay"], ["run"]], ids=" ".join)
+def test_a_missing_secret_stops_the_start(
+    warehouse: Path, pager: FakePagerDuty, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("PD_KEY")
+    monkeypatch.setenv("BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    result = run(*command, "--warehouse", str(warehouse), code=2)
+    assert "oncall.receivers[0].routing_key_env = 'PD_KEY': the environment has no variable PD_KEY" in result.stderr
+
+
+def test_a_warehouse_without_alerts_is_told_by_its_setting(tmp_path: Path, pager: FakePagerDuty) -> None:
+    result = run("relay", "--dry-run", "--warehouse", str(tmp_path / "none"), code=1)
+    assert "no alerts table there" in result.stderr

@@ -1,0 +1,37 @@
+"""The log takes everything, one line a notice."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from conf.settings import Log
+from streaming.logs import set_up_logs
+from streaming.oncall.log_receiver import LogReceiver
+from tests.oncall.notices import NOW_MS, notice
+
+
+@pytest.fixture(autouse=True)
+def _json_logs() -> None:
+    set_up_logs(Log(level="INFO", format="json"))
+
+
+def test_each_notice_is_a_line_with_its_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = notice(2, status="resolved", summary="a\nb", labels={"event": "x", "client_id": "\ud83d"})
+    answer = LogReceiver().send([notice(1), odd], NOW_MS)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert answer.verdict == "DELIVERED"
+    assert [(line["event"], line["level"]) for line in lines] == [
+        ("alert firing", "warning"),
+        ("alert resolved", "info"),
+    ]
+    assert lines[0]["topic"] == "orders-1"
+    assert lines[1]["summary"] == "a b"
+
+
+def test_a_closed_stderr_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = io.StringIO()
+    gone.close()
+    monkeypatch.setattr(sys, "stderr", gone)
+    assert LogReceiver().send([notice()], NOW_MS).verdict == "DELIVERED"

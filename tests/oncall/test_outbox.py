@@ -1,0 +1,230 @@
+"""One receiver at a time, in virtual time: dead for an hour, slow, refusing, leased, or without a good key."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from streaming.oncall.duty import Send
+from streaming.oncall.outbox import Traits
+from streaming.oncall.pace import Pace
+from streaming.oncall.receiver import Answer
+from tests.oncall.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Scripted, Stage, alert_row
+
+
+def times_of(receiver: Scripted) -> list[float]:
+    return [(at_ms - START_MS) / 1000 for at_ms, _, _ in receiver.calls]
+
+
+def down_until(seconds: float, answer: Answer = DOWN) -> Scripted:
+    return Scripted(behaviour=lambda _send, now_ms: answer if now_ms < START_MS + seconds * 1000 else DELIVERED)
+
+
+@pytest.mark.parametrize("answer", [DOWN, BUSY, BAD_KEY, Answer("RETRY", 429, "slowly")], ids=lambda one: str(one.code))
+def test_an_hour_of_a_dead_receiver_delays_everything_and_loses_nothing(answer: Answer) -> None:
+    dead = down_until(3600, answer)
+    stage = Stage({"dead": dead})
+    for number in range(30):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(100)
+        stage.write(alert_row(f"m{number}", "RESOLVED", stage.now_ms))
+    assert dead.told() == []
+    stage.run(1800)
+    assert len(dead.told()) == 60
+    for number in range(30):
+        of_one = [one for one in dead.told() if one.startswith(f"m{number} ")]
+        assert of_one == [f"m{number} firing", f"m{number} resolved"]
+    assert max(at_ms for at_ms, _ in dead.took()) <= START_MS + 3_600_000 + 300_000 + 60_000
+
+
+def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not() -> None:
+    dead = Scripted(behaviour=lambda _send, _now_ms: DOWN, latency_ms=1)
+    stage = Stage({"dead": dead}, pace=Pace(backoff_min_ms=1_000, backoff_max_ms=60_000))
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(3600)
+    times = times_of(dead)
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] <= 1.1
+    assert all(0.5 <= pause <= 60.1 for pause in pauses)
+    assert all(pause >= 30 for pause in pauses[8:])
+    assert times[-1] > 3500
+
+
+def test_a_retry_after_is_kept_to_whatever_is_due() -> None:
+    limited = Scripted(
+        behaviour=lambda _send, now_ms: Answer("RETRY", 429, "", 90.0) if now_ms < START_MS + 1_000 else DELIVERED
+    )
+    stage = Stage({"limited": limited})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(30)
+    stage.write(alert_row("n", "FIRING", stage.now_ms))
+    stage.run(120)
+    assert limited.told() == ["m firing", "n firing"]
+    assert len(limited.calls) == 3
+    assert times_of(limited)[1] >= 90
+
+
+def test_what_one_receiver_chokes_on_does_not_hold_up_the_rest() -> None:
+    def choke(send: Send, _now_ms: int) -> Answer:
+        return BUSY if any(notice.alert_id == "poison" for notice in send.notices) else DELIVERED
+
+    picky = Scripted(behaviour=choke)
+    stage = Stage({"picky": picky})
+    stage.write(alert_row("poison", "FIRING", stage.now_ms))
+    delays = []
+    for number in range(20):
+        stage.run(30)
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        written_ms = stage.now_ms
+        stage.run(30)
+        delays += [at_ms - written_ms for at_ms, notice in picky.took() if notice.alert_id == f"m{number}"]
+    assert len(delays) == 20
+    assert max(delays) <= 1_500
+
+
+def test_what_is_refused_is_given_up_and_recorded_and_the_next_transition_is_tried() -> None:
+    fussy = Scripted(behaviour=lambda send, _now_ms: REFUSED if send.notices[0].status == "firing" else DELIVERED)
+    stage = Stage({"fussy": fussy})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(600)
+    assert len(fussy.calls) == 1
+    assert [(row["code"], row["reason"]) for row in stage.outcomes("REFUSED")] == [(400, "no")]
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+    stage.run(600)
+    assert fussy.told() == ["m resolved"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_of_a_batch_only_the_refused_ones_are_given_up(is_named: bool) -> None:
+    """Named by the receiver, or found by sending each alone."""
+
+    def judge(send: Send, _now_ms: int) -> Answer:
+        bad = tuple(notice.key for notice in send.notices if notice.alert_id == "m1")
+        if not bad:
+            return DELIVERED
+        return Answer("DELIVERED", 400, "", refused=bad) if is_named else REFUSED
+
+    batcher = Scripted(Traits(at_most=10), judge)
+    stage = Stage({"batcher": batcher})
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(4)))
+    stage.run(30)
+    assert sorted(batcher.told()) == ["m0 firing", "m2 firing", "m3 firing"]
+    assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == [f"m1-{START_MS}"]
+
+
+def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_and_of_its_end() -> None:
+    locked = down_until(1_000, BAD_KEY)
+    others = {"chat": Scripted(), "pager": Scripted()}
+    stage = Stage({"locked": locked, **others})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(900)
+    assert [round(at) for at in times_of(locked)] == [0, 300, 600]
+    for one in others.values():
+        assert [notice.kind for _, notice in one.took()] == ["starved_queue", "delivery_failed"]
+    stage.run(900)
+    assert locked.told() == ["m firing"]
+    for one in others.values():
+        own = [notice for _, notice in one.took() if notice.kind == "delivery_failed"]
+        assert [notice.status for notice in own] == ["firing", "resolved"]
+        assert own[0].labels == {"cluster": "balancewatch", "receiver": "locked"}
+    states = [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"]
+    assert states == ["FIRING", "RESOLVED"]
+
+
+def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
+    locked, chat = down_until(5_000, BAD_KEY), Scripted()
+    stage = Stage({"locked": locked, "chat": chat})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    for _ in range(4):
+        stage.run(500)
+        stage.crash()
+        stage.restart()
+    assert [notice.kind for _, notice in chat.took()] == ["starved_queue", "delivery_failed"]
+    stage.run(5_000)
+    assert [notice.status for _, notice in chat.took()] == ["firing", "firing", "resolved"]
+
+
+def test_a_receiver_that_is_dead_for_ten_minutes_is_told_to_the_others() -> None:
+    dead, chat = Scripted(behaviour=lambda _send, _now_ms: DOWN), Scripted()
+    stage = Stage({"dead": dead, "chat": chat})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(590)
+    assert len(chat.told()) == 1
+    stage.run(80)
+    assert [(notice.kind, notice.cause) for _, notice in chat.took()][1:] == [("delivery_failed", "unreachable")]
+
+
+def test_open_alerts_are_renewed_and_an_empty_alertmanager_learns_all_within_one_resend() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(250)))
+    stage.limit = 1000
+    stage.run(300)
+    rows = len(stage.log)
+    seen_ms: dict[str, list[int]] = {}
+    for at_ms, send, _ in manager.calls:
+        for notice in send.notices:
+            seen_ms.setdefault(notice.alert_id, []).append(at_ms)
+    told = {name: times for name, times in seen_ms.items() if name.startswith("m")}
+    assert len(told) == 100
+    for times in told.values():
+        assert all(after - before <= 61_000 for before, after in itertools.pairwise(times))
+        assert times[-1] >= stage.now_ms - 61_000
+    stage.run(3600)
+    assert len(stage.log) == rows
+
+
+def test_what_is_over_is_told_again_for_fifteen_minutes_and_then_forgotten() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 1))
+    stage.run(3600)
+    resolved = [at_ms for at_ms, send, _ in manager.calls if send.notices[0].status == "resolved"]
+    assert 15 <= len(resolved) <= 17
+    assert resolved[-1] <= START_MS + 900_000 + 61_000
+    assert stage.desk.outboxes["am[0]"].wake_at_ms() is None
+
+
+def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.crash()
+    stage.run(3600)
+    stage.restart()
+    stage.run(1)
+    assert len(manager.calls) == 2
+    assert manager.calls[1][1].is_renewal
+    assert manager.calls[1][1].notices[0].status == "firing"
+
+
+def test_a_chat_gets_a_storm_in_few_messages() -> None:
+    chat = Scripted(Traits(at_most=30, min_interval_ms=3_500))
+    stage = Stage({"chat": chat})
+    for number in range(60):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(0.05)
+    stage.run(60)
+    assert len(chat.told()) == 60
+    assert [len(send.notices) for _, send, _ in chat.calls] == [30, 30]
+    assert times_of(chat)[1] - times_of(chat)[0] >= 3.5
+
+
+def test_the_worst_go_first() -> None:
+    slow = Scripted(latency_ms=1_000)
+    stage = Stage({"slow": slow})
+    stage.write(*(alert_row(name, "FIRING", stage.now_ms, severity="warning") for name in "abc"))
+    stage.write(alert_row("z", "FIRING", stage.now_ms, severity="critical"))
+    stage.run(10)
+    assert slow.told()[0] == "z firing"
+
+
+def test_pages_do_not_differ_in_key_however_often_they_are_tried() -> None:
+    shaky = down_until(100)
+    stage = Stage({"shaky": shaky})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(300)
+    keys = {notice.key for _, send, _ in shaky.calls for notice in send.notices}
+    assert keys == {f"m-{START_MS}:firing:{START_MS}"}
+    assert dataclasses.replace(shaky.took()[0][1]).is_first
