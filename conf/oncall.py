@@ -16,6 +16,10 @@ from conf.section import Section, SettingsError
 
 Seconds = Annotated[float, Field(gt=0, le=604_800)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][\w.\-]*$")]
+
+CANARY = "canary"
+"""The receiver of our own that takes the modelled twins."""
+
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
@@ -59,6 +63,13 @@ class Route(Section):
     continue_: bool = Field(default=False, alias="continue")
 
 
+class Canary(Section):
+    """The modelled twin that proves the way from Kafka to a receiver. `interval_seconds` 0 injects none."""
+
+    interval_seconds: Annotated[float, Field(ge=0, le=86_400)]
+    slo_seconds: Seconds
+
+
 class OnCall(Section):
     """All of `[oncall]`."""
 
@@ -89,6 +100,8 @@ class OnCall(Section):
     def _are_usable(cls, receivers: tuple[Receiver, ...]) -> tuple[Receiver, ...]:
         _refuse_twins("receivers", [receiver.name for receiver in receivers])
         for number, receiver in enumerate(receivers):
+            if receiver.name == CANARY:
+                raise _error(f"receivers[{number}].name = {CANARY!r} is the modelled twins' own; take another")
             _check(f"receivers[{number}]", receiver)
         return receivers
 

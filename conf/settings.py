@@ -17,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from conf.oncall import OnCall
+from conf.oncall import Canary, OnCall
 from conf.rules import Rules, merge_rules, read_rules_file
 from conf.section import Milliseconds, Section, SettingsError
 
@@ -98,6 +98,7 @@ class Settings(BaseSettings):
     rules: Rules
     collector: Collector
     oncall: OnCall
+    canary: Canary
     log: Log
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 

@@ -12,6 +12,7 @@ from streaming.history.check_command import check
 from streaming.history.replay_command import replay
 from streaming.history.whatif_command import whatif
 from streaming.oncall.ack_command import ack
+from streaming.oncall.canary_command import canary
 from streaming.oncall.relay_command import relay
 from streaming.oncall.silence_command import silence
 from streaming.stopping import stop_on_signals
@@ -266,6 +267,7 @@ def alerts(
 
 app.command()(whatif)
 app.command()(relay)
+app.command()(canary)
 app.command()(ack)
 app.add_typer(silence, name="silence")
 app.command()(replay)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from schemas.tables import ALERTS
+from streaming.oncall.own_alerts import CANARY_CLUSTER
 from streaming.queries.warehouse import table_path
 
 
@@ -33,6 +34,8 @@ class Filter:
 def read_alerts(warehouse: Path, asked: Filter, *, current: bool = False) -> list[dict[str, Any]]:
     """Rows of the alerts table by changed_at; with `current` the newest of each incident.
 
+    The canary's are left out unless its cluster is asked for.
+
     Raises WarehouseError when there is no alerts table.
     """
     path = table_path(warehouse, ALERTS.name)
@@ -46,6 +49,8 @@ def read_alerts(warehouse: Path, asked: Filter, *, current: bool = False) -> lis
     for column, value in asked.__dict__.items():
         if value is not None and column != "state":
             rows = rows.filter(pc.equal(rows[column], value))
+    if asked.cluster is None:
+        rows = rows.filter(pc.not_equal(rows["cluster"], CANARY_CLUSTER))
     ordered = sorted(_records(rows), key=lambda row: (row["changed_at"], row["batch_id"], row["incident_id"]))
     if current:
         ordered = list({row["incident_id"]: row for row in ordered}.values())

@@ -12,7 +12,7 @@ from typing import Any
 from streaming.oncall.duty import Acknowledgement, Duty
 from streaming.oncall.notice import Notice
 from streaming.oncall.outbox import Outbox
-from streaming.oncall.own_alerts import DELIVERY_FAILED, OWN_KINDS
+from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER, DELIVERY_FAILED, OWN_KINDS
 from streaming.oncall.own_book import HeldBack, OwnBook
 from streaming.oncall.record import Outcome, Record, record_of
 from streaming.oncall.story import Hold, Story, content
@@ -42,8 +42,9 @@ class Desk:
         limit: int,
         resend_ms: int,
         quiet: Sequence[str] = (),
+        lost_after_ms: int | None = None,
     ) -> None:
-        """`quiet` are the receivers that get the info alerts no route takes."""
+        """`quiet` are the receivers that get the info alerts no route takes; `lost_after_ms` is OwnBook's."""
         self._routes, self._quiet = tuple(routes), tuple(quiet)
         self.outboxes = outboxes
         self._limit = limit
@@ -56,7 +57,7 @@ class Desk:
         self._silenced: dict[str, Story] = {}
         self._held_back: dict[Scope, dict[str, Story]] = {}
         self._told: dict[Scope, set[str]] = {}
-        self._own = OwnBook(resend_ms)
+        self._own = OwnBook(resend_ms, lost_after_ms)
         self._acknowledged: set[tuple[str, str]] = set()
 
     def observe(self, transitions: Iterable[Transition], now_ms: int) -> None:
@@ -222,7 +223,13 @@ class Desk:
         else:
             story.hold = Hold("HELD_BACK", self._limit_reason(), now_ms)
 
+    def hear_canary(self, now_ms: int) -> None:
+        """The canary has arrived."""
+        self._own.hear_canary(now_ms)
+
     def _receivers_of(self, notice: Notice) -> dict[str, str]:
+        if notice.cluster == CANARY_CLUSTER:
+            return {CANARY: CANARY} if CANARY in self.outboxes else {}
         if notice.kind == DELIVERY_FAILED:
             return {name: DELIVERY_FAILED for name in self.outboxes if name != notice.labels.get("receiver")}
         if notice.kind == MORE_ALERTS:

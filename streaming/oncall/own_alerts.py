@@ -14,7 +14,12 @@ from udfs.routing import WATCHDOG
 
 OWN_CLUSTER = "balancewatch"
 DELIVERY_FAILED = "delivery_failed"
-OWN_KINDS = frozenset({DELIVERY_FAILED, MORE_ALERTS})
+CANARY = "canary"
+"""The receiver of the modelled twins, its route, and their group, topic and broker."""
+
+CANARY_CLUSTER = "balancewatch_canary"
+CANARY_LOST = "canary_lost"
+OWN_KINDS = frozenset({DELIVERY_FAILED, MORE_ALERTS, CANARY_LOST})
 
 _TROUBLES = {
     "bad_key": ("refuses our key", "Mend the key in its environment variable and start the relay again"),
@@ -83,6 +88,18 @@ def more_alerts(cluster: str, kind: str, held_back: int, limit: int, severity: s
     summary, advice = describe_more(kind, cluster, held_back, limit)
     labels = {"cluster": cluster, "limited_kind": kind}
     return OwnAlert(MORE_ALERTS, severity, "limit", labels, summary, advice, {"held_back": held_back, "limit": limit})
+
+
+def canary_lost() -> OwnAlert:
+    """The modelled twins do not arrive: what is real may not either."""
+    return OwnAlert(
+        CANARY_LOST,
+        "critical",
+        CANARY_LOST,
+        {"cluster": OWN_CLUSTER},
+        "The canary does not arrive: alerts of real trouble may be late, or lost on the way from Kafka to here.",
+        "Look at `balancewatch run` (log, progress) and at Kafka; `balancewatch canary` shows the last that came.",
+    )
 
 
 def watchdog(started_at_ms: int, now_ms: int, attests: str) -> Notice:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.oncall.outbox import Outbox
-from streaming.oncall.own_alerts import DELIVERY_FAILED, OWN_KINDS, OwnAlert, delivery_failed, more_alerts
+from streaming.oncall.own_alerts import (
+    CANARY_LOST,
+    DELIVERY_FAILED,
+    OWN_KINDS,
+    OwnAlert,
+    canary_lost,
+    delivery_failed,
+    more_alerts,
+)
 from streaming.oncall.transition import Transition
 
 
@@ -21,11 +29,20 @@ class HeldBack:
 
 
 class OwnBook:
-    """Those that are open. `note` is told each of their rows, whoever wrote it."""
+    """Those that are open. `note` is told each of their rows, whoever wrote it.
 
-    def __init__(self, resend_ms: int) -> None:
-        self._resend_ms = resend_ms
+    A canary that has not arrived for `lost_after_ms` is lost; None expects none.
+    """
+
+    def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
+        self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._open: dict[str, Transition] = {}
+        self._canary_at_ms: int | None = None
+        self._has_canary = False
+
+    def hear_canary(self, now_ms: int) -> None:
+        """It arrived."""
+        self._canary_at_ms, self._has_canary = now_ms, True
 
     def note(self, transition: Transition) -> None:
         if transition.notice.kind in OWN_KINDS:
@@ -40,6 +57,8 @@ class OwnBook:
         for name, box in outboxes.items():
             if (alert := self._trouble(name, box, now_ms)) is not None:
                 wanted[alert.alert_id] = alert
+        if self._is_canary_lost(now_ms):
+            wanted[canary_lost().alert_id] = canary_lost()
         rows = [_ended(one, now_ms) for key, one in self._open.items() if key not in wanted]
         for key, alert in wanted.items():
             known = self._open.get(key)
@@ -59,6 +78,15 @@ class OwnBook:
         open_ = (one.notice for one in self._open.values() if one.notice.kind == DELIVERY_FAILED)
         known = next((notice for notice in open_ if notice.labels.get("receiver") == name), None)
         return delivery_failed(name, known.cause, 0) if known is not None and known.cause else None
+
+    def _is_canary_lost(self, now_ms: int) -> bool:
+        """What was lost before a restart stays so until one arrives."""
+        if self._lost_after_ms is None:
+            return False
+        if self._canary_at_ms is None:
+            self._canary_at_ms = now_ms
+        was_lost = any(one.notice.kind == CANARY_LOST for one in self._open.values())
+        return now_ms >= self._canary_at_ms + self._lost_after_ms or (was_lost and not self._has_canary)
 
 
 def _says_other(known: Transition, alert: OwnAlert) -> bool:

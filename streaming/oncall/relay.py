@@ -19,7 +19,7 @@ from conf.oncall import OnCall
 from streaming.oncall.duty import Duty
 from streaming.oncall.ledger import Ledger, Words
 from streaming.oncall.notice import Notice
-from streaming.oncall.own_alerts import watchdog
+from streaming.oncall.own_alerts import CANARY, watchdog
 from streaming.oncall.receiver import Receiver
 from streaming.oncall.record import Record
 from streaming.oncall.restore import restore
@@ -53,6 +53,7 @@ class Relay:
         receivers: Mapping[str, Receiver],
         *,
         progress_age: ProgressAge | None = None,
+        lost_after_ms: int | None = None,
         now_ms: Callable[[], int] = clock_ms,
     ) -> None:
         self._settings, self._ledger, self._words, self._now_ms = settings, ledger, words, now_ms
@@ -61,7 +62,7 @@ class Relay:
         routes = make_routes(settings, receivers)
         self._watchers = pick_watchdog_receivers(routes)
         dice = random.Random()  # noqa: S311  # jitter
-        self.desk = make_desk(settings, receivers, routes, dice)
+        self.desk = make_desk(settings, receivers, routes, dice, lost_after_ms)
         self._inbox: queue.SimpleQueue[list[Transition] | Reply] = queue.SimpleQueue()
         self._unwritten: list[Record] = []
         self._unwritten_alerts: list[dict[str, Any]] = []
@@ -199,6 +200,8 @@ class Relay:
             box = self.desk.outboxes[news.receiver]
             records = box.settle(news.answer, now_ms, news.latency_ms)
             self.desk.records += records
+            if news.receiver == CANARY and any(record.status == "firing" for record in records):
+                self.desk.hear_canary(now_ms)
             if news.answer.verdict != "DELIVERED":
                 log.warning(
                     "not delivered",

@@ -8,7 +8,9 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.oncall.alert_stream import AlertStream
+from streaming.oncall.canary import CanaryReceiver, lost_after_ms
 from streaming.oncall.ledger import Ledger, Words
+from streaming.oncall.own_alerts import CANARY
 from streaming.oncall.relay import ProgressAge, Relay
 from streaming.oncall.switchboard import make_receivers
 
@@ -61,7 +63,17 @@ class RelayThread:
         settings = self._settings
         warehouse = settings.paths.warehouse
         receivers = make_receivers(settings.oncall)
-        relay = Relay(settings.oncall, Ledger(warehouse), Words(warehouse), receivers, progress_age=self._progress_age)
+        has_canary = settings.canary.interval_seconds > 0
+        if has_canary:
+            receivers[CANARY] = CanaryReceiver()
+        relay = Relay(
+            settings.oncall,
+            Ledger(warehouse),
+            Words(warehouse),
+            receivers,
+            progress_age=self._progress_age,
+            lost_after_ms=lost_after_ms(settings) if has_canary else None,
+        )
         self._stream = stream = AlertStream(self._spark(), settings, relay.version, relay.observe)
         try:
             relay.run(self._stop, stream.check)

@@ -63,12 +63,18 @@ def make_pace(settings: OnCall) -> Pace:
     )
 
 
-def make_desk(settings: OnCall, receivers: Mapping[str, Receiver], routes: list[Route], dice: random.Random) -> Desk:
+def make_desk(
+    settings: OnCall,
+    receivers: Mapping[str, Receiver],
+    routes: list[Route],
+    dice: random.Random,
+    lost_after_ms: int | None = None,
+) -> Desk:
     """A desk that knows nothing yet, with an empty outbox for each receiver."""
     pace = make_pace(settings)
     quiet = [name for name, receiver in receivers.items() if isinstance(receiver, LogReceiver)]
     boxes = {name: Outbox(name, traits_of(receiver), pace, dice) for name, receiver in receivers.items()}
-    return Desk(routes, boxes, limit=settings.limit, resend_ms=pace.resend_ms, quiet=quiet)
+    return Desk(routes, boxes, limit=settings.limit, resend_ms=pace.resend_ms, quiet=quiet, lost_after_ms=lost_after_ms)
 
 
 def _make(key: str, one: ReceiverSettings, settings: OnCall) -> list[Receiver]:

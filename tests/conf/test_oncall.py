@@ -54,6 +54,10 @@ def test_a_route_takes_one_glob_or_several() -> None:
             "oncall.receivers: receivers[1].name = 'pager' is taken already",
         ),
         (
+            {"receivers": [{"name": "canary", "type": "log"}], "routes": [REST]},
+            "oncall.receivers: receivers[0].name = 'canary' is the modelled twins' own; take another",
+        ),
+        (
             {"receivers": [{"name": "p", "type": "pagerduty"}]},
             "receivers[0].routing_key_env is missing; name the variable",
         ),

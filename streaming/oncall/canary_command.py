@@ -1,0 +1,57 @@
+"""`balancewatch canary`: how long the modelled twins took from injection to delivery, and whether they still come."""
+
+import time
+from pathlib import Path
+from statistics import quantiles
+from typing import Annotated, Any
+
+import typer
+
+from streaming.command import fail, load
+
+
+def canary(
+    last: Annotated[int, typer.Option(help="How many of the newest to show.", min=1, max=10_000)] = 20,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    warehouse: Annotated[
+        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+    ] = None,
+) -> None:
+    """Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.
+
+    Ends with 1 when none has arrived for longer than two intervals and a minute.
+
+    Example: balancewatch canary
+
+    Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
+    """
+    from streaming.history.alerts import WarehouseError
+    from streaming.history.printing import print_rows
+    from streaming.oncall.canary import lost_after_ms
+    from streaming.oncall.canary_log import read_canaries
+
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    settings = load(paths={"warehouse": warehouse})
+    if not settings.canary.interval_seconds:
+        fail("canary.interval_seconds = 0: no canary is injected; set it to some minutes", code=2)
+    try:
+        arrived = read_canaries(settings.paths.warehouse, last)
+    except WarehouseError as error:
+        fail(str(error))
+    print_rows([one.row() for one in arrived], format_, "No canary has arrived yet.")  # type: ignore[arg-type]  # checked above
+    if arrived and format_ == "table":
+        print(_summary([one.seconds for one in arrived], settings.canary.slo_seconds))
+    age_ms = time.time_ns() // 1_000_000 - arrived[-1].delivered_at_ms if arrived else None
+    if age_ms is None or age_ms > lost_after_ms(settings):
+        newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
+        fail(f"the canary is lost: {newest}, one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
+
+
+def _summary(seconds: list[float], slo_seconds: float) -> str:
+    kept = sum(one <= slo_seconds for one in seconds) / len(seconds)
+    cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
+    return (
+        f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
+        f"{kept:.1%} within canary.slo_seconds = {slo_seconds:g}"
+    )
