@@ -82,7 +82,7 @@ def test_a_route_takes_one_glob_or_several() -> None:
         ),
         ({"recievers": []}, "oncall.recievers is not a setting"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_what_cannot_work_is_told_with_its_key_and_value(oncall: dict[str, Any], sentence: str) -> None:
     error = error_of(**oncall)
