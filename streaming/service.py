@@ -4,17 +4,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
+from schemas.tables import TABLES
 from streaming.clock_keeper import ClockKeeper
 from streaming.data_loss import DataLoss, refuse_losses
 from streaming.failure import full_disk, is_full_disk, reason
 from streaming.ingest.topics import create_topics
+from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows
@@ -74,8 +75,11 @@ class Service:
         self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
-        if self._relay is not None:
-            self._relay.start()
+        has_canary = tells_people and not available_now and settings.canary.interval_seconds > 0
+        self._canary = CanaryThread(settings) if has_canary else None
+        for part in (self._relay, self._canary):
+            if part is not None:
+                part.start()
 
     @property
     def queries(self) -> list[StreamingQuery]:
@@ -145,8 +149,9 @@ class Service:
             thread.join(seconds)
 
     def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.stop()
+        for part in (self._keeper, self._canary):
+            if part is not None:
+                part.stop()
         self._stop_queries()
         if self._relay is not None:
             self._relay.stop()
@@ -163,7 +168,7 @@ def progress_logger() -> Callable[[str, int, Rows], None]:
     """An `on_rows` that logs what each batch wrote."""
 
     def report(name: str, batch_id: int, rows: Rows) -> None:
-        written: dict[str, Any] = {table: len(of_table) for table, of_table in sorted(rows.items()) if of_table}
+        written = {table: len(of_table) for table, of_table in sorted(rows.items()) if of_table and table in TABLES}
         if written:
             log.info("batch", query=name, batch_id=batch_id, **written)
 

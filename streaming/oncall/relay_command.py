@@ -100,4 +100,23 @@ def _show(settings: Settings, format_: str) -> None:
         rows = plan_rows(settings)
     except WarehouseError as error:
         fail(str(error))
-    print_rows(rows, format_, "Nothing is due to anybody.")  # type: ignore[arg-type]  # checked above
+    if format_ == "table" and rows:
+        _print_table(rows)
+    else:
+        print_rows(rows, format_, "Nothing is due to anybody.")  # type: ignore[arg-type]  # checked above
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    """Whom and why beside what: eight columns fit no terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_lines=True)
+    table.add_column("to whom, and why", overflow="fold", max_width=36)
+    table.add_column("what", overflow="fold")
+    for row in rows:
+        whom = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
+        what = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
+        table.add_row(Text(whom), Text(what))
+    Console().print(table)

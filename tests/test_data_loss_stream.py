@@ -1,0 +1,139 @@
+"""Lost messages under the real queries: Spark goes on with what is left, and nothing of that is skipped."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaAdminClient, TopicPartition
+
+from conf.settings import Settings
+from schemas.events import CLOCKS, PULLS
+from streaming.data_loss import DataLossError
+from streaming.ingest.consumer import open_consumer, read_spans
+from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.ingest.publisher import Publisher
+from streaming.ingest.simulator import load_scenario, simulate
+from streaming.ingest.simulator.play import play
+from streaming.queries.rows import Rows
+from streaming.service import Service, ServiceError
+from tests.conftest import settings_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.real]
+
+START_MS = 1_750_000_000_000
+
+Log = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def thirds() -> tuple[Log, Log, Log]:
+    """A short run in three parts, each of which ends with a clock event."""
+    log = list(simulate(load_scenario("twins"), 3, START_MS, 240_000))
+    ticks = [number for number, (topic, _) in enumerate(log) if topic == CLOCKS]
+    first, second = ticks[len(ticks) // 3] + 1, ticks[2 * len(ticks) // 3] + 1
+    return log[:first], log[first:second], log[second:]
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedKafka]:
+    with scratch_kafka(Settings.load().paths.jars) as kafka:
+        yield kafka
+
+
+def publish(settings: Settings, log: Log) -> None:
+    with Publisher(settings.kafka) as publisher:
+        play(log, publisher, speed=None, stop=threading.Event())
+
+
+def pulls_in(log: Log) -> int:
+    return sum(topic == PULLS for topic, _ in log)
+
+
+def end_of_pulls(settings: Settings) -> int:
+    consumer = open_consumer(settings.kafka)
+    try:
+        return read_spans(consumer, [PULLS])[PULLS, 0].end
+    finally:
+        consumer.close()
+
+
+def delete_pulls(settings: Settings, before: int) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
+    admin.delete_records({TopicPartition(PULLS, 0): before})
+    admin.close()
+
+
+def make_pulls_again(settings: Settings, root: Path, broker: EmbeddedKafka) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
+    admin.delete_topics([PULLS])
+    deadline = time.monotonic() + 30
+    while PULLS in admin.list_topics():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    admin.close()
+    settings_for(broker, root)
+
+
+def run(settings: Settings) -> int:
+    """How many rows the assignments query read, clock events among them."""
+    with Service(settings, available_now=True) as service:
+        service.wait(threading.Event())
+        (query,) = [query for query in service.queries if query.name == "assignments"]
+        return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def test_both_queries_go_on_with_what_is_left_and_tell_it_once(
+    broker: EmbeddedKafka, tmp_path: Path, thirds: tuple[Log, Log, Log]
+) -> None:
+    first, second, third = thirds
+    strict = settings_for(broker, tmp_path, queries={"fail_on_data_loss": True})
+    lenient = settings_for(broker, tmp_path, queries={"fail_on_data_loss": False})
+    publish(strict, first)
+    assert run(strict)
+
+    publish(strict, second)
+    delete_pulls(strict, pulls_in(first) + 5)
+    with pytest.raises(DataLossError, match=f"assignments wants {PULLS}-0 .* 5 messages gone; set queries.fail_on"):
+        run(strict)
+    of_assignments = sum(topic != "rocketmq.send_latencies" for topic, _ in second)
+    assert run(lenient) == of_assignments - 5
+
+    make_pulls_again(strict, tmp_path, broker)
+    publish(strict, third)
+    assert end_of_pulls(strict) < pulls_in(first) + pulls_in(second)
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        run(strict)
+    assert run(lenient) == sum(topic != "rocketmq.send_latencies" for topic, _ in third)
+    assert run(strict) == 0
+
+    alerts = DeltaTable(str(lenient.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
+    losses = [row for row in alerts if row["kind"] == "data_loss"]
+    assert [row["state"] for row in losses] == ["FIRING", "FIRING"]  # of one incident, written again
+    assert len({row["incident_id"] for row in losses}) == 1
+
+
+def test_retention_that_overtakes_a_running_query_ends_it_with_the_same_sentence(
+    broker: EmbeddedKafka, tmp_path: Path, thirds: tuple[Log, Log, Log]
+) -> None:
+    first, second, _ = thirds
+    settings = settings_for(broker, tmp_path, queries={"fail_on_data_loss": True})
+    publish(settings, first)
+    overtaken = threading.Event()
+
+    def overtake(name: str, batch_id: int, rows: Rows) -> None:
+        """While the batch is held: more arrives, and is gone before the next one reads."""
+        if name == "assignments" and not overtaken.is_set():
+            overtaken.set()
+            publish(settings, second)
+            delete_pulls(settings, end_of_pulls(settings))
+
+    with (
+        pytest.raises(ServiceError, match=rf"assignments wants {PULLS}-0 .* {pulls_in(second)} messages gone"),
+        Service(settings, on_rows=overtake) as service,
+    ):
+        service.wait(threading.Event(), 120)
+    assert overtaken.is_set()
