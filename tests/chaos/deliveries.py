@@ -1,0 +1,134 @@
+"""The relay killed around its calls: nothing is left untold, and only a call in flight is made twice.
+
+No JVM and no Kafka: the alerts of a modelled log are put into Delta, and `balancewatch relay --once` tells a webhook.
+"""
+
+import contextlib
+import itertools
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from conf.settings import Settings
+from schemas.tables import ALERTS
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.chaos.history import Comparison
+from tests.chaos.kills import Say
+from tests.chaos.modelled_log import modelled_log
+from tests.chaos.outcome import Outcome
+from tests.chaos.place import ChaosError
+from tests.chaos.victim import Victim
+from tests.replay import Stream
+
+TELL = ("relay", "--once")
+
+CONFIG = """\
+[[oncall.receivers]]
+name = "hook"
+type = "webhook"
+url = "{url}"
+
+[[oncall.routes]]
+name = "all"
+match = {{ severity = "*" }}
+receivers = ["hook"]
+
+[[oncall.routes]]
+name = "rest"
+receivers = ["hook"]
+"""
+
+
+class Hook:
+    """A webhook that answers 200 and keeps the key of each request, in order."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        keys = self.keys
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # http.server's name
+                self.rfile.read(int(self.headers["Content-Length"]))
+                keys.append(self.headers["Idempotency-Key"])
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # http.server's name
+                """Nothing on stderr."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def _relay(folder: Path, log_seconds: int, seed: int) -> Iterator[tuple[Settings, Hook, dict[str, str]]]:
+    """A warehouse with the alerts of a log, a hook, and the environment that sends the first to the second."""
+    settings = Settings.load(paths={"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"})
+    folder.mkdir(parents=True)
+    hook = Hook()
+    try:
+        config = folder / "oncall.toml"
+        config.write_text(CONFIG.format(url=hook.url))
+        extra = {"BALANCEWATCH_CONFIG": str(config)}
+        first = Victim(settings, folder / "relay.log", TELL, extra=extra)  # what is over before it is left alone
+        if code := first.wait():
+            raise ChaosError(f"the relay ended with {code}: {first.printed()[-600:]}")
+        rows = {ALERTS.name: Stream().feed(modelled_log(log_seconds, seed))[ALERTS.name]}
+        append_rows(DeltalakeWriter(settings.paths.warehouse), rows, "chaos", 0)
+        yield settings, hook, extra
+    finally:
+        hook.close()
+
+
+def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: Say, log_seconds: int = 900) -> Outcome:
+    """One relay, killed at each pass in turn, against one that is left alone."""
+    began = time.monotonic()
+    with _relay(folder / f"{point}_reference", log_seconds, seed) as (settings, hook, extra):
+        _tell(settings, folder, extra)
+        reference = list(hook.keys)
+    with _relay(folder / point, log_seconds, seed) as (settings, hook, extra):
+        for number, nth in enumerate(passes, 1):
+            victim = Victim(settings, folder / point / "relay.log", TELL, trap=(point, nth), extra=extra)
+            if (code := victim.wait()) != -signal.SIGKILL:
+                raise ChaosError(f"pass {nth} of {point} was not met, the relay ended with {code}")
+            say(f"{point}: kill {number} of {len(passes)}, {len(hook.keys)} of {len(reference)} told")
+        _tell(settings, folder, extra)
+        told = list(hook.keys)
+    allowed = len(passes) if point == "after_post" else 0
+    twice = Counter(told) - Counter(set(told))
+    lost, extra_keys = Counter(reference) - Counter(told), Counter(set(told) - set(reference))
+    remark = "" if twice.total() <= allowed else f"{twice.total()} told twice, {allowed} were in flight"
+    if _order(told) != _order(reference):
+        remark = f"{remark} an incident's notices came in another order".strip()
+    comparison = Comparison(len(told), lost, extra_keys)
+    seconds = time.monotonic() - began
+    return Outcome(point, len(passes), len(passes), comparison, seconds, remark, min(twice.total(), allowed))
+
+
+def _tell(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
+    victim = Victim(settings, folder / "relay.log", TELL, extra=extra)
+    if code := victim.wait():
+        raise ChaosError(f"the relay ended with {code}: {' '.join(victim.errors())}")
+
+
+def _order(keys: Sequence[str]) -> dict[str, list[str]]:
+    """Each incident's keys in the order they came first."""
+    first = dict.fromkeys(keys)
+    by_incident = sorted(first, key=_incident)
+    return {incident: list(of) for incident, of in itertools.groupby(by_incident, key=_incident)}
+
+
+def _incident(key: str) -> str:
+    return key.split(":", maxsplit=1)[0]

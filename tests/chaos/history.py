@@ -1,0 +1,53 @@
+"""What a run has written, as multisets of rows, and how two runs differ."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health", "quarantine")
+
+History = dict[str, Counter[str]]
+"""Table to its rows, as JSON of all columns but batch_id, and how often each is there."""
+
+
+def read_history(warehouse: Path) -> History:
+    return {table: _rows(warehouse / table) for table in TABLES}
+
+
+def _rows(path: Path) -> Counter[str]:
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return Counter(
+        json.dumps({name: value for name, value in row.items() if name != "batch_id"}, sort_keys=True, default=repr)
+        for row in rows
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`lost` rows of the reference are not there, or fewer times; `extra` ones are there and should not be."""
+
+    rows: int
+    lost: Counter[str]
+    extra: Counter[str]
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.lost and not self.extra
+
+    def describe(self, at_most: int = 3) -> str:
+        """A few of the rows that differ, for people."""
+        lines = [f"lost {row}" for row in list(self.lost)[:at_most]]
+        lines += [f"extra {row}" for row in list(self.extra)[:at_most]]
+        return "\n".join(lines)
+
+
+def compare(reference: History, history: History) -> Comparison:
+    lost: Counter[str] = Counter()
+    extra: Counter[str] = Counter()
+    for table, rows in reference.items():
+        lost += Counter({f"{table} {row}": count for row, count in (rows - history[table]).items()})
+        extra += Counter({f"{table} {row}": count for row, count in (history[table] - rows).items()})
+    return Comparison(sum(rows.total() for rows in history.values()), lost, extra)

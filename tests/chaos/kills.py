@@ -1,0 +1,80 @@
+"""Lives that end by SIGKILL: at a named point of a batch, or at random while the service works."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from tests.chaos.history import History
+from tests.chaos.outcome import Outcome
+from tests.chaos.place import DRAIN, STARTS, ChaosError, Place
+from tests.chaos.victim import LIFE_SECONDS, Victim
+
+Say = Callable[[str], None]
+
+AT_START_SHARE = 0.2
+"""Of the random kills, those that hit a service which is still starting."""
+
+
+def at_points(place: Place, run: str, traps: Sequence[tuple[str, int]], say: Say) -> int:
+    """Lives that end at each trap in turn; how many starts that took. Each trap must be met."""
+    starts = 0
+    for number, trap in enumerate(traps, 1):
+        starts += _die_at(place, run, trap, say)
+        say(f"{run}: kill {number} of {len(traps)}, at pass {trap[1]} of {trap[0]}")
+    return starts
+
+
+def killed_at(place: Place, point: str, passes: Sequence[int], reference: History, say: Say) -> Outcome:
+    """One run, killed at several passes of a point, then worked to its end."""
+    began = time.monotonic()
+    starts = at_points(place, point, [(point, nth) for nth in passes], say)
+    comparison = place.finish(point, reference)
+    return Outcome(point, len(passes), starts, comparison, time.monotonic() - began)
+
+
+def _die_at(place: Place, run: str, trap: tuple[str, int], say: Say) -> int:
+    """Live until the trap is met; how many starts it took, for one that ends with a sentence is started again."""
+    for starts in range(1, STARTS + 1):
+        victim = place.live(run, DRAIN, trap)
+        code, errors = victim.wait(), victim.errors()
+        if code == -signal.SIGKILL:
+            return starts
+        if code == 0 or not errors:
+            break
+        say(f"{run}: it ended: {errors[-1]}")
+    raise ChaosError(f"{run}: {trap} was not met, the victim ended with {code}: {victim.printed()[-600:]}")
+
+
+def at_random(
+    place: Place, run: str, count: int, dice: random.Random, say: Say, arguments: tuple[str, ...] = DRAIN
+) -> int:
+    """Lives ended at a random moment, most within a few batches, some while they start. How many were.
+
+    Fewer than `count` when a run that drains has nothing left to do.
+    """
+    kills = by_itself = 0
+    while kills < count:
+        victim = place.live(run, arguments)
+        is_early = dice.random() < AT_START_SHARE
+        _wait_for_work(victim, dice.uniform(0, 12) if is_early else LIFE_SECONDS)
+        time.sleep(0 if is_early else dice.uniform(0, 3))
+        if victim.is_alive():
+            victim.kill()
+            kills += 1
+            say(f"{run}: kill {kills} of {count}, {'while it started' if is_early else 'at work'}")
+            continue
+        if (code := victim.wait()) == 0:
+            return kills
+        by_itself += 1
+        say(f"{run}: it ended: {' '.join(victim.errors())}")
+        if by_itself > STARTS or not victim.errors():
+            raise ChaosError(f"{run}: ended by itself with {code}: {victim.printed()[-600:]}")
+    return kills
+
+
+def _wait_for_work(victim: Victim, seconds: float) -> None:
+    """Until it has finished a batch, or `seconds` have passed."""
+    deadline = time.monotonic() + seconds
+    while victim.is_alive() and not victim.has_written() and time.monotonic() < deadline:
+        time.sleep(0.02)

@@ -1,0 +1,60 @@
+"""Where a scenario runs: a Kafka that holds the log, a folder for each run, and the history of an uninterrupted one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from conf.settings import Settings
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from tests.chaos.history import Comparison, History, compare, read_history
+from tests.chaos.victim import Victim
+
+DRAIN = ("run", "--available-now")
+SERVE = ("run",)
+
+BATCH = 1_000
+"""Messages a batch reads at the most: small, so that a log is many batches."""
+
+STARTS = 3
+"""How often a service that ends with a sentence is started again, as systemd would."""
+
+
+class ChaosError(RuntimeError):
+    """A run ended otherwise than it had to."""
+
+
+@dataclass
+class Place:
+    """`folder` holds all runs. `kafka` may be replaced by another process on the same port and data."""
+
+    kafka: EmbeddedKafka
+    folder: Path
+
+    def settings(self, run: str) -> Settings:
+        """Tables and checkpoints of its own for each `run`."""
+        root = self.folder / run
+        return Settings.load(
+            kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
+            paths={"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"},
+            queries={"max_offsets_per_trigger": BATCH},
+        )
+
+    def log_of(self, run: str) -> Path:
+        """What the run's victims print."""
+        return self.folder / run / "victim.log"
+
+    def live(self, run: str, arguments: tuple[str, ...] = DRAIN, trap: tuple[str, int] | None = None) -> Victim:
+        """One more life of a run."""
+        return Victim(self.settings(run), self.log_of(run), arguments, trap=trap)
+
+    def drain(self, run: str) -> History:
+        """Let the run work through all that is in Kafka, undisturbed. Raises ChaosError when it cannot."""
+        for _ in range(STARTS):
+            victim = self.live(run)
+            code = victim.wait()
+            if code == 0:
+                return read_history(self.settings(run).paths.warehouse)
+        raise ChaosError(f"{run} ended with {code}: {' '.join(victim.errors()) or victim.printed()[-600:]}")
+
+    def finish(self, run: str, reference: History) -> Comparison:
+        """Drain what is left of the run and hold it against the reference."""
+        return compare(reference, self.drain(run))

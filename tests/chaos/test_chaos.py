@@ -1,0 +1,67 @@
+"""The short form of `make chaos`: a few kills at named points and at random, and the relay's."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Settings
+from streaming.ingest.embedded_kafka import scratch_kafka
+from streaming.ingest.topics import create_topics
+from tests.chaos.deliveries import deliveries
+from tests.chaos.full_disk import CannotMountError, full_disk
+from tests.chaos.kill_points import RELAY_POINTS
+from tests.chaos.kills import at_points, at_random
+from tests.chaos.modelled_log import modelled_log, publish_all
+from tests.chaos.place import Place
+
+LOG_SECONDS = 300
+SCENARIOS = ("twins", "slow_broker")
+RANDOM_KILLS = 3
+
+
+@pytest.mark.spark
+@pytest.mark.real
+def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(tmp_path: Path) -> None:
+    """With part of a batch in Delta, with none of it, with all of it and not yet marked as done, and at random.
+
+    Every row of every table is the same, once: no incident is lost, none is told twice, no pending time is counted
+    while nobody looked.
+    """
+    with scratch_kafka(Settings.load().paths.jars) as kafka:
+        place = Place(kafka, tmp_path)
+        settings = place.settings("reference")
+        create_topics(settings.kafka)
+        publish_all(settings, modelled_log(LOG_SECONDS, 1, SCENARIOS))
+        reference = place.drain("reference")
+        assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
+            table for table, rows in reference.items() if rows
+        }
+        at_points(place, "killed", [("between_tables", 1), ("after_action", 1), ("after_tables", 1)], print)
+        at_random(place, "killed", RANDOM_KILLS, random.Random(1), print)
+        comparison = place.finish("killed", reference)
+        assert comparison.is_equal, comparison.describe()
+
+
+@pytest.mark.spark
+@pytest.mark.real
+def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(tmp_path: Path) -> None:
+    with scratch_kafka(Settings.load().paths.jars) as kafka:
+        place = Place(kafka, tmp_path)
+        settings = place.settings("reference")
+        create_topics(settings.kafka)
+        publish_all(settings, modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
+        reference = place.drain("reference")
+        try:
+            filled = full_disk(place, "warehouse", reference, print)
+        except CannotMountError as error:
+            pytest.skip(f"no small disk can be mounted: {error}")
+        assert filled.is_good, f"{filled.remark}\n{filled.comparison.describe()}"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("point", RELAY_POINTS)
+def test_a_relay_killed_around_a_call_leaves_nothing_untold(tmp_path: Path, point: str) -> None:
+    """Only the call that was in flight may be made twice, and each incident is told in its order."""
+    told = deliveries(tmp_path, point, (1, 2), 1, print, LOG_SECONDS)
+    assert told.is_good, f"{told.remark}\n{told.comparison.describe()}"
