@@ -15,6 +15,7 @@ from streaming.oncall.outbox import Outbox
 from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER, DELIVERY_FAILED, OWN_KINDS
 from streaming.oncall.own_book import HeldBack, OwnBook
 from streaming.oncall.record import Outcome, Record, record_of
+from streaming.oncall.same_trouble import SameTrouble
 from streaming.oncall.story import Hold, Story, content
 from streaming.oncall.transition import Transition, match_labels, read_transition
 from udfs.page_limit import MORE_ALERTS, pick_told, rank_of
@@ -57,6 +58,7 @@ class Desk:
         self._silenced: dict[str, Story] = {}
         self._held_back: dict[Scope, dict[str, Story]] = {}
         self._told: dict[Scope, set[str]] = {}
+        self._same = SameTrouble()
         self._own = OwnBook(resend_ms, lost_after_ms)
         self._acknowledged: set[tuple[str, str]] = set()
 
@@ -107,6 +109,7 @@ class Desk:
         """An incident that was told before a restart and is not over."""
         story.newest = newest
         self.stories[newest.incident_id] = story
+        self._same.hold(newest.notice)
         self._told.setdefault(_scope(newest.notice), set()).add(newest.incident_id)
         self._own.note(newest)
 
@@ -165,6 +168,10 @@ class Desk:
             if story.told is None:
                 self._hold(story, notice, "SUPPRESSED", transition.suppressed_by, now_ms)
             return
+        if story.told is None and (holder := self._same.holder(notice)) is not None:
+            self._same.wait(notice.incident_id, story)
+            self._hold(story, notice, "SUPPRESSED", holder, now_ms)
+            return
         if story.fired_at_ms is None:
             story.fired_at_ms = transition.at_ms
         story.last_firing = notice
@@ -191,6 +198,7 @@ class Desk:
 
     def _tell(self, story: Story, notice: Notice, now_ms: int) -> None:
         story.told, story.hold = notice, None
+        self._same.hold(notice)
         self._told.setdefault(_scope(notice), set()).add(notice.incident_id)
         story.receivers = {**self._receivers_of(notice), **story.receivers}
         for receiver, route in story.receivers.items():
@@ -209,6 +217,8 @@ class Desk:
         told = self._told.get(_scope(transition.notice), set())
         told.discard(transition.incident_id)
         self._admit(_scope(transition.notice), now_ms)
+        for waiting in self._same.release(transition.incident_id):
+            self._consider(waiting, now_ms)
 
     def _tell_if_silence_left_a_gap(self, story: Story, end: Transition, now_ms: int) -> None:
         """It fired on after its silence ended, while nobody looked: then it should have been told, and is."""
@@ -262,6 +272,7 @@ class Desk:
 
     def _unqueue(self, transition: Transition) -> None:
         self._silenced.pop(transition.incident_id, None)
+        self._same.leave(transition.incident_id)
         self._held_back.get(_scope(transition.notice), {}).pop(transition.incident_id, None)
 
     def _record(self, notice: Notice, outcome: Outcome, now_ms: int, **fields: Any) -> None:

@@ -321,3 +321,41 @@ def test_the_watchdog_comes_each_minute_to_whoever_asked_and_only_while_there_is
     stage.watch_age_ms = 0
     stage.run(61)
     assert len(receivers["snitch"].calls) >= 7
+
+
+def gone(name: str, state: str, at_ms: int, kind: str, **columns: str) -> Row:
+    return alert_row(name, state, at_ms, kind=kind, broker_name="broker-b", consumer_group=None, queues=[], **columns)
+
+
+def test_a_dead_broker_is_one_page_whichever_query_tells_it_first() -> None:
+    """Producers fail at it after 30 s, consumers' heartbeats are missed after 120 s."""
+    stage, pager = stage_of()
+    stage.write(gone("sends", "FIRING", stage.now_ms, "broker_isolated", cause="failing_broker"))
+    stage.run(60)
+    stage.write(gone("beats", "FIRING", stage.now_ms, "unheard_broker", cause="not_answering"))
+    stage.write(gone("other", "FIRING", stage.now_ms, "unheard_broker", cause="not_answering", cluster="test"))
+    stage.run(60)
+    assert pager.told() == ["sends firing", "other firing"]
+    assert [row["reason"] for row in stage.outcomes("SUPPRESSED")] == [f"sends-{START_MS}"]
+
+
+def test_what_waited_under_another_page_is_told_when_that_is_over_and_it_is_not() -> None:
+    stage, pager = stage_of()
+    stage.write(gone("sends", "FIRING", stage.now_ms, "broker_isolated", cause="failing_broker"))
+    stage.write(gone("beats", "FIRING", stage.now_ms + 1, "unheard_broker"))
+    stage.run(60)
+    stage.crash()
+    stage.restart()
+    stage.run(60)
+    assert pager.told() == ["sends firing"]
+    stage.write(gone("sends", "RESOLVED", stage.now_ms, "broker_isolated"))
+    stage.run(60)
+    assert sorted(pager.told()) == ["beats firing", "sends firing", "sends resolved"]
+
+
+def test_a_slow_broker_pages_beside_one_that_is_not_heard() -> None:
+    stage, pager = stage_of()
+    stage.write(gone("sends", "FIRING", stage.now_ms, "broker_isolated", cause="slow_broker"))
+    stage.write(gone("beats", "FIRING", stage.now_ms, "unheard_broker"))
+    stage.run(60)
+    assert sorted(pager.told()) == ["beats firing", "sends firing"]
