@@ -42,7 +42,7 @@ ALERTS = _table(
     "One row a transition of an incident; the newest row of an incident_id is its state.",
     ("incident_id",),
     _column("alert_id", STRING, "hash of the identity labels: kind, cluster, group, topic, ...", required=True),
-    _column("incident_id", STRING, "alert_id and started_at: one page", required=True),
+    _column("incident_id", STRING, "alert_id and the tick that opened it, in ms: one page", required=True),
     _column("kind", STRING, "what is wrong: starved_queue, duplicate_client_id, broker_isolated, ...", required=True),
     _column("severity", STRING, "critical, error, warning or info", required=True),
     _column("state", STRING, "PENDING, FIRING, RECOVERING, RESOLVED, or UNKNOWN: the data is missing", required=True),

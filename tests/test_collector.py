@@ -112,7 +112,15 @@ def test_a_group_is_deleted_when(reason: str, then: list[tuple[str, ...]], delet
     second = replace(reading(*views), brokers_asked=first.brokers_asked)
     assert clock_event(second, NOW + 1_000, memory.groups)[1].get("deleted_groups") == deleted, reason
     _, memory = compute_round(memory, second, NOW + 1_000)
-    assert ("gone" in memory.groups) == (deleted is None)
+    assert any("gone" in names for names in memory.groups.values()) == (deleted is None)
+
+
+def test_a_broker_that_is_gone_for_good_has_deleted_no_group() -> None:
+    first = reading(with_groups(view(BROKER_A), "g"), with_groups(view(BROKER_B), "on_b_only"))
+    _, memory = compute_round(Memory(), first, NOW)
+    without = reading(with_groups(view(BROKER_A), "g"))
+    assert without.brokers_asked == ("broker-a",)
+    assert "deleted_groups" not in clock_event(without, NOW + 1_000, memory.groups)[1]
 
 
 def test_each_channel_of_each_broker_has_a_heartbeat_at_its_true_time() -> None:

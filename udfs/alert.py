@@ -15,7 +15,8 @@ class Finding:
 
     `labels` are its identity. `text` is (summary, advice). `is_ready` says that the rule's own hold is over.
     `suppressed_by` is the incident id of the cause that explains it. `is_missing` says that it tells of data that is
-    missing, not of what the data show. `figures` are what may be told again while nothing else changes.
+    missing, not of what the data show. `figures` are what may be told again while nothing else changes. `under` are the
+    brokers it stands under where neither its queues nor its own broker tell.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Finding:
     is_ready: bool = True
     is_missing: bool = False
     figures: str = ""
+    under: tuple[str, ...] = ()
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Incident:
     `state` is never RESOLVED: what is over is not kept. `looks` and `held_ms` count how often, and for how long, the
     finding was seen to hold before it fired; `calm_ms` for how long it has stayed away since it last held. Time in
     which nobody looked counts for neither. `flaps` is how often it came back. `written_ms` is its newest row.
+    `alone_ms` is since when nothing explains it that was explained, while it is neither sure nor gone.
     """
 
     alert_id: str
@@ -68,6 +71,7 @@ class Incident:
     fired_at_ms: int | None = None
     flaps: int = 0
     is_flapping: bool = False
+    alone_ms: int | None = None
 
     @property
     def has_fired(self) -> bool:
@@ -99,11 +103,11 @@ def alert_id(kind: str, labels: dict[str, str]) -> str:
 
 
 def opened(finding: Finding, state: str, now_ms: int) -> Incident:
-    """The incident that a finding begins."""
+    """The incident that a finding begins. Its id names the look that opened it: one before may have the same start."""
     identity = alert_id(finding.kind, finding.labels)
     return Incident(
         alert_id=identity,
-        incident_id=f"{identity}-{finding.since_ms}",
+        incident_id=f"{identity}-{now_ms}",
         kind=finding.kind,
         cause=finding.cause,
         severity=finding.severity,

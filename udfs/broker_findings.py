@@ -5,10 +5,11 @@ for a short while, is an Episode of the fleet.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import ceil
 
 from udfs import broker_prose
-from udfs.alert import Finding, Transition, brokers_of
+from udfs.alert import Finding, Incident, Transition, brokers_of
 from udfs.attempts import QUIET_MS
 from udfs.broker_prose import Avoided, Stranded
 from udfs.fault import rules_of
@@ -28,11 +29,20 @@ SILENT_MS = 300_000
 
 
 def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition]:
-    """The alerts' transitions at `fleet.judged_ms`. What holds nowhere is a fact of arithmetic: all of it is seen."""
-    look = Look(fleet.judged_ms, fleet.completeness(rules.fault_item_idle_ms, SILENT_MS))
+    """The alerts' transitions at `fleet.judged_ms`.
+
+    An absence ends by arithmetic, heard or not; an eviction ends only by a send that is heard.
+    """
+    completeness = fleet.completeness(rules.fault_item_idle_ms, SILENT_MS)
     for kind, find in FINDERS:
-        findings = find(fleet, cluster, rules)
-        yield from step(fleet.incidents, fleet.windows, kind, findings, lambda _: look, rules)
+        is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
+        look = Look(fleet.judged_ms, completeness, is_seen)
+        yield from step(fleet.incidents, fleet.windows, kind, find(fleet, cluster, rules), partial(_same, look), rules)
+
+
+def _same(look: Look, _: Incident | None) -> Look:
+    """All incidents of a kind are seen alike."""
+    return look
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from udfs.alert import Finding, Transition, brokers_of
+from udfs.diagnosis import ORDER_LOCK
 from udfs.findings import FINDERS
-from udfs.findings.brokers import REMEMBERED_MS
+from udfs.findings.brokers import ORDER_AT_RISK, REMEMBERED_MS, SLAVE_READ
 from udfs.hearing import Hearing
 from udfs.life import Look, Reason, end, is_waiting, step
 from udfs.membership import Change
+from udfs.ownership import NOT_JUDGED
 from udfs.replan import replan
 from udfs.route import Route
 from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
@@ -39,6 +41,9 @@ class Outcome:
     completeness: float = 1.0
 
 
+NEED_A_MASTER = (SLAVE_READ, ORDER_AT_RISK)
+"""Kinds that a missing master brings about; beside them only queues whose locks nobody grants."""
+
 NO_EFFECTS = ("duplicate_client_id", "client_id_at_risk", "inconsistent_subscription")
 """Kinds that no broker's trouble brings about."""
 
@@ -62,11 +67,22 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     transitions: list[Transition] = []
     for kind, find in FINDERS:
         findings = find(scene)
-        if findings and (hearing.explained or hearing.cluster_id):
+        if findings and hearing.explains_anything():
             findings = {key: _explained(finding, hearing) for key, finding in findings.items()}
         transitions += step(state.incidents, state.windows, kind, findings, sight.look, rules)
-    due_ms = now_ms + 1 if is_waiting(state.incidents) else _due_ms(state, now_ms, rules)
+    due_ms = now_ms + 1 if is_waiting(state.incidents, rules) else _due_ms(state, now_ms, rules)
     return Outcome(changes, ownership, transitions, due_ms, sight.completeness)
+
+
+def close_queues(state: GroupState, now_ms: int, topic: str | None = None) -> list[OwnershipRow]:
+    """The last rows of the group's queues, or of one topic's: nobody owns what is deleted."""
+    return [
+        OwnershipRow(name, queue, None, [], NOT_JUDGED, now_ms)
+        for name, watched in sorted(state.topics.items())
+        if topic in (None, name)
+        for queue, watch in watched.queues.items()
+        if watch.reported is not None and watch.reported[2] != NOT_JUDGED
+    ]
 
 
 def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> list[Transition]:
@@ -74,6 +90,7 @@ def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = 
     ended = [key for key, one in sorted(state.incidents.items()) if topic is None or one.labels.get("topic") == topic]
     if topic is not None:
         state.topics.pop(topic, None)
+        state.conditions = {name: ms for name, ms in state.conditions.items() if not name.endswith(f" {topic}")}
     return [end(state.incidents.pop(key), reason, Look(now_ms)) for key in ended]
 
 
@@ -93,7 +110,9 @@ def _explained(finding: Finding, hearing: Hearing) -> Finding:
     """The finding, suppressed by its broker's own incident where that explains it and nothing else does."""
     if finding.suppressed_by or finding.kind in NO_EFFECTS:
         return finding
-    return replace(finding, suppressed_by=hearing.explains(brokers_of(finding)))
+    brokers = brokers_of(finding) or set(finding.under)
+    needs_master = finding.kind in NEED_A_MASTER or finding.cause == ORDER_LOCK
+    return replace(finding, suppressed_by=hearing.explains(brokers, needs_master=needs_master))
 
 
 def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:

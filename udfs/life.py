@@ -56,25 +56,22 @@ class Look:
 Step = tuple[Incident | None, Transition | None]
 
 
-def advance(incident: Incident | None, finding: Finding | None, look: Look, rules: KindRules, blind_ms: int) -> Step:
-    """The incident after this look, and the row to write, if any.
-
-    `blind_ms` is the longest gap between two looks in which we were there.
-    """
-    if finding is not None and rules.severity:
-        finding = replace(finding, severity=rules.severity)
+def advance(incident: Incident | None, finding: Finding | None, look: Look, kind: KindRules, rules: Rules) -> Step:
+    """The incident after this look, and the row to write, if any. `kind` is how alerts of this kind live."""
+    if finding is not None and kind.severity:
+        finding = replace(finding, severity=kind.severity)
     if incident is None:
-        return (None, None) if finding is None else _begin(finding, look, rules)
+        return (None, None) if finding is None else _begin(finding, look, kind)
     passed_ms = look.now_ms - incident.seen_ms
-    passed_ms = passed_ms if 0 <= passed_ms <= blind_ms else 0
+    passed_ms = passed_ms if 0 <= passed_ms <= rules.blind_ms else 0
     incident = replace(incident, seen_ms=max(look.now_ms, incident.seen_ms))
     if finding is None:
-        return _stay_away(incident, look, rules, passed_ms) if look.is_seen else (incident, None)
+        return _stay_away(incident, look, kind, passed_ms) if look.is_seen else (incident, None)
     if not incident.has_fired:
-        return _hold(incident, finding, look, rules, passed_ms)
+        return _hold(incident, finding, look, kind, passed_ms)
     if not finding.is_ready:
-        return replace(incident, calm_ms=0), None
-    return _go_on(replace(incident, calm_ms=0), finding, look)
+        return _linger(replace(incident, calm_ms=0), finding, look, rules.settle_ms)
+    return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, look)
 
 
 def end(incident: Incident, reason: Reason, look: Look) -> Transition:
@@ -111,6 +108,16 @@ def _go_on(incident: Incident, finding: Finding, look: Look) -> Step:
         return _row(back, FIRING, Reason.CAME_BACK, look)
     reason = _what_changed(incident, finding, look)
     return (incident, None) if reason is None else _row(told(incident, finding), FIRING, reason, look)
+
+
+def _linger(incident: Incident, finding: Finding, look: Look, settle_ms: int) -> Step:
+    """It is neither sure nor gone. When what explained it has been over for so long, it pages as it was told."""
+    if incident.state != FIRING or not incident.suppressed_by or finding.suppressed_by:
+        return replace(incident, alone_ms=None), None
+    alone_ms = look.now_ms if incident.alone_ms is None else incident.alone_ms
+    if look.now_ms < alone_ms + settle_ms:
+        return replace(incident, alone_ms=alone_ms), None
+    return _row(replace(incident, alone_ms=None, suppressed_by=None), FIRING, Reason.CAUSE_ENDED, look)
 
 
 def _what_changed(incident: Incident, finding: Finding, look: Look) -> Reason | None:
@@ -173,7 +180,7 @@ def step(
     for key in sorted(known | findings.keys()):
         incident, window = incidents.pop(key, None), windows.get(key)
         look = look_at(incident)
-        incident, transition = advance(incident, findings.get(key), look, of_kind, rules.blind_ms)
+        incident, transition = advance(incident, findings.get(key), look, of_kind, rules)
         is_on = incident is not None and incident.state == FIRING
         if window is None and is_on:
             window = windows[key] = Window()
@@ -191,6 +198,14 @@ def step(
             yield transition
 
 
-def is_waiting(incidents: Mapping[str, Incident]) -> bool:
+def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
     """Whether time alone may move one of them on."""
-    return any(incident.state != FIRING for incident in incidents.values())
+    return any(
+        incident.alone_ms is not None if incident.state == FIRING else _is_moving(incident, rules)
+        for incident in incidents.values()
+    )
+
+
+def _is_moving(incident: Incident, rules: Rules) -> bool:
+    """A kind that is off stays PENDING until its condition goes, which something other than time brings about."""
+    return incident.has_fired or rules.of_kind(incident.kind).is_enabled

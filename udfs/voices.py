@@ -26,14 +26,20 @@ def rank(client_id: str) -> tuple[int, str]:
 
 @dataclass
 class Voices:
-    """`heard_ms`: broker → ClientId → its newest heartbeat there, for the clients of the sample."""
+    """`heard_ms`: broker → ClientId → its newest heartbeat there, for the clients of the sample.
+
+    `newest_ms`: ClientId → its newest heartbeat anywhere, for all that are in some sample.
+    """
 
     heard_ms: dict[str, dict[str, int]] = field(default_factory=dict)
+    newest_ms: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._last: dict[str, str] = {}  # broker → who ranks last of a full sample; not kept
 
     def note(self, broker_name: str, client_id: str, time_ms: int) -> None:
+        if client_id in self.newest_ms:
+            self.newest_ms[client_id] = max(time_ms, self.newest_ms[client_id])
         of_broker = self.heard_ms.setdefault(broker_name, {})
         known_ms = of_broker.get(client_id)
         if known_ms is None and len(of_broker) >= SAMPLE:
@@ -43,48 +49,47 @@ class Voices:
                 return
             del of_broker[last], self._last[broker_name]
         of_broker[client_id] = max(time_ms, known_ms or 0)
+        self.newest_ms.setdefault(client_id, time_ms)
 
     def leave(self, broker_name: str, client_id: str) -> None:
         """It said that it leaves: its silence tells nothing."""
         self.heard_ms.get(broker_name, {}).pop(client_id, None)
         self._last.pop(broker_name, None)
 
+    def drop(self, broker_name: str) -> None:
+        """A topic left the broker, and its clients with it, without a word; who is still there speaks again."""
+        self.heard_ms.pop(broker_name, None)
+        self._last.pop(broker_name, None)
+
+    def at(self, broker_name: str) -> int | None:
+        """The newest heartbeat there."""
+        return max(self.heard_ms.get(broker_name, {}).values(), default=None)
+
     def silent(self, late_ms: int) -> dict[str, int]:
         """Brokers where nobody spoke after `late_ms`, though their clients do elsewhere → the newest heartbeat."""
         found = {}
         for broker_name, of_broker in self.heard_ms.items():
-            newest_ms = max(of_broker.values(), default=None)
-            if newest_ms is not None and newest_ms <= late_ms and self._witnesses(broker_name, late_ms) >= WITNESSES:
+            newest_ms = self.at(broker_name)
+            if newest_ms is None or newest_ms > late_ms:
+                continue
+            if sum(self.newest_ms.get(client_id, 0) > late_ms for client_id in of_broker) >= WITNESSES:
                 found[broker_name] = newest_ms
         return found
 
     def all_silent(self, late_ms: int) -> int | None:
         """The newest heartbeat of all, when there were several clients and none was heard after `late_ms`."""
-        newest: dict[str, int] = {}
-        for of_broker in self.heard_ms.values():
-            for client_id, time_ms in of_broker.items():
-                newest[client_id] = max(time_ms, newest.get(client_id, 0))
-        is_silent = len(newest) >= WITNESSES and max(newest.values()) <= late_ms
-        return max(newest.values()) if is_silent else None
+        newest_ms = max(self.newest_ms.values(), default=0)
+        return newest_ms if len(self.newest_ms) >= WITNESSES and newest_ms <= late_ms else None
 
-    def forget(self, now_ms: int) -> None:
+    def forget(self) -> None:
+        """Drop who was not heard for FORGET_MS before the newest heartbeat of all; while nobody speaks, nobody."""
         self._last.clear()
-        alive = {
-            client_id
-            for of_broker in self.heard_ms.values()
-            for client_id, time_ms in of_broker.items()
-            if time_ms + FORGET_MS > now_ms
-        }
+        limit_ms = max(self.newest_ms.values(), default=0) - FORGET_MS
+        alive = {client_id for client_id, time_ms in self.newest_ms.items() if time_ms > limit_ms}
         self.heard_ms = {
             broker_name: kept
             for broker_name, of_broker in self.heard_ms.items()
             if (kept := {client_id: time_ms for client_id, time_ms in of_broker.items() if client_id in alive})
         }
-
-    def _witnesses(self, broker_name: str, late_ms: int) -> int:
-        """How many of the broker's clients were heard at another broker after `late_ms`."""
-        others = [of_other for name, of_other in self.heard_ms.items() if name != broker_name]
-        return sum(
-            any(of_other.get(client_id, late_ms) > late_ms for of_other in others)
-            for client_id in self.heard_ms[broker_name]
-        )
+        sampled = {client_id for of_broker in self.heard_ms.values() for client_id in of_broker}
+        self.newest_ms = {one: time_ms for one, time_ms in self.newest_ms.items() if one in sampled}

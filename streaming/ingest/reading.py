@@ -194,13 +194,9 @@ def find_members(views: Iterable[BrokerReading]) -> dict[tuple[str, str], list[s
     return {member: sorted(names) for member, names in found.items()}
 
 
-def find_group_names(reading: Reading) -> frozenset[str] | None:
-    """The groups that some broker has a configuration of; None when not every broker told its groups."""
-    told = [view.group_names for view in reading.brokers.values()]
-    is_complete = set(reading.brokers) >= set(reading.brokers_asked)
-    if not is_complete or any(names is None for names in told):
-        return None
-    return frozenset().union(*(names for names in told if names is not None))
+def find_group_names(reading: Reading) -> dict[str, frozenset[str]]:
+    """Broker → the groups it has a configuration of, for the brokers that told."""
+    return {name: view.group_names for name, view in reading.brokers.items() if view.group_names is not None}
 
 
 def update_profiles(profiles: Mapping[tuple[str, str], Profile], reading: Reading) -> dict[tuple[str, str], Profile]:

@@ -42,7 +42,7 @@ class Memory:
     channels: Mapping[ChannelKey, tuple[Channel, int | None]] = field(default_factory=dict)
     pulls: Mapping[tuple[str, str, QueueKey], int] = field(default_factory=dict)  # (group, client_id, queue): when
     routes: Mapping[str, tuple[TopicRoute, int]] = field(default_factory=dict)  # topic: route, when published
-    groups: frozenset[str] = frozenset()  # those that brokers had a configuration of
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)  # broker: those it had a configuration of
 
 
 def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple[list[Event], Memory]:
@@ -52,18 +52,22 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
     pulls, pulled = select_pulls(memory.pulls, reading, round_time_ms)
     routes, routed = select_routes(memory.routes, reading, round_time_ms)
     latencies = [latency_event(reading.cluster, latency, round_time_ms) for latency in reading.latencies]
-    groups = find_group_names(reading)
-    known = memory.groups if groups is None else groups
-    return [*routes, *heartbeats, *pulls, *latencies], Memory(profiles, channels, pulled, routed, known)
+    groups = {**memory.groups, **find_group_names(reading)}
+    return [*routes, *heartbeats, *pulls, *latencies], Memory(profiles, channels, pulled, routed, groups)
 
 
-def clock_event(reading: Reading, round_time_ms: int, known_groups: frozenset[str] = frozenset()) -> Event:
-    """The event that ends a round: how complete it was, and which of the groups known before are deleted.
+def clock_event(
+    reading: Reading, round_time_ms: int, known_groups: Mapping[str, frozenset[str]] | None = None
+) -> Event:
+    """The event that ends a round: how complete it was, and which groups are deleted, by what was known before.
 
-    A group is deleted when no broker has its configuration any more (mqadmin deleteSubGroup), and all were asked.
+    A group is deleted when each broker that had its configuration has answered and has it no more (mqadmin
+    deleteSubGroup), and no other has it. A broker that is gone has deleted nothing.
     """
-    groups = find_group_names(reading)
-    deleted = [] if groups is None else sorted(known_groups - groups)
+    known = known_groups or {}
+    before = frozenset().union(*known.values())
+    now = frozenset().union(*{**known, **find_group_names(reading)}.values())
+    deleted = sorted(before - now)
     return CLOCKS, {
         "cluster": reading.cluster,
         "source": "collector",

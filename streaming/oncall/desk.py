@@ -168,7 +168,7 @@ class Desk:
             if story.told is None:
                 self._hold(story, notice, "SUPPRESSED", transition.suppressed_by, now_ms)
             return
-        if story.told is None and (holder := self._same.holder(notice)) is not None:
+        if story.told is None and (holder := self._holder_of(notice)) is not None:
             self._same.wait(notice.incident_id, story)
             self._hold(story, notice, "SUPPRESSED", holder, now_ms)
             return
@@ -186,6 +186,12 @@ class Desk:
             self._admit(_scope(notice), now_ms)
             if story.told is None:
                 self._hold(story, notice, "HELD_BACK", self._limit_reason(), now_ms)
+
+    def _holder_of(self, notice: Notice) -> str | None:
+        """Another incident that tells everybody whom this one concerns of the same trouble already."""
+        holder = self._same.holder(notice)
+        told = self.stories.get(holder or "", Story()).receivers.keys()
+        return holder if holder is not None and self._receivers_of(notice).keys() <= told else None
 
     def _admit(self, scope: Scope, now_ms: int) -> None:
         """Tell as many of those held back as the limit leaves room for."""

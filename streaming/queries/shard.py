@@ -16,10 +16,10 @@ from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, clocks
 from streaming.queries.shard_events import VOICES, Event, events_of, pack
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row, quarantine_row
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
-from udfs.group import end_all, tick
+from udfs.group import close_queues, end_all, tick
 from udfs.hearing import Hearing
 from udfs.life import Reason
-from udfs.membership import CHANGED, JOINED, Change
+from udfs.membership import CHANGED, JOINED, LEFT, Change
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
 from udfs.watch import GroupState
@@ -117,13 +117,13 @@ class Shard:
         else:
             cluster.is_run_clock = True
         self._heard[clock.cluster] = clock
+        for name in clock.deleted_groups or ():
+            self._delete_group(clock.cluster, name, clock.event_time_ms)
         heard = hear(cluster, clock, self._rules.of(clock.cluster))
         if heard is None:
             return
         if shard_of(clock.cluster, "", self._shards) == self._number:  # all shards conclude it, one writes it
             self._put("alerts", (alert_row(transition) for transition in heard.transitions))
-        for name in clock.deleted_groups or ():
-            self._delete_group(clock.cluster, name, clock.event_time_ms)
         for name in sorted(heard.due | self._dirty.pop(clock.cluster, set())):
             self._look_at(clock.cluster, name, clock.event_time_ms, heard.hearing)
 
@@ -132,8 +132,8 @@ class Shard:
         if shard_of(cluster, name, self._shards) != self._number:
             return
         group = self._group(cluster, name, now_ms)
-        ended = end_all(group, Reason.GROUP_DELETED, now_ms)
-        self._put("alerts", (alert_row(transition) for transition in ended))
+        self._put_changes(group, [Change(broker, one, LEFT, now_ms) for broker, one in group.membership.members()])
+        self._end(group, Reason.GROUP_DELETED, now_ms)
         self._groups[_key(cluster, name)] = None
         self._cluster(cluster).groups.pop(name, None)
         self._dirty.get(cluster, set()).discard(name)
@@ -175,8 +175,14 @@ class Shard:
                 group = self._touch(event.cluster, name, event.event_time_ms)
                 group.is_stale = True
                 if not queues:
-                    ended = end_all(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
-                    self._put("alerts", (alert_row(transition) for transition in ended))
+                    self._end(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
+
+    def _end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> None:
+        """What was open of the group, or of one topic of it, ends; nobody is meant to own its queues any more."""
+        closed = close_queues(group, now_ms, topic)
+        self._put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
+        ended = end_all(group, reason, now_ms, topic)
+        self._put("alerts", (alert_row(transition) for transition in ended))
 
     def _hear(self, heartbeat: Any) -> None:
         if heartbeat.broker_id:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_store import ClusterEntry
+from streaming.queries.shard_store import Above, ClusterEntry
 from udfs.alert import Transition
 from udfs.cluster import Tick, look_over
 from udfs.hearing import Hearing
@@ -36,32 +36,44 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     if clock.event_time_ms <= entry.now_ms:
         return None
     now_ms, before_ms = clock.event_time_ms, entry.now_ms
-    gap_ms = now_ms - before_ms if before_ms and now_ms - before_ms > rules.blind_ms else 0
     entry.now_ms = now_ms
-    is_own = clock.source == RUN
-    tick = Tick(now_ms, frozenset(clock.brokers_asked), frozenset(clock.brokers_answered), is_own)
+    tick = _tick_of(clock, entry)
     overview = look_over(entry.watch, clock.cluster, tick, rules)
-    missed = set(clock.brokers_answered) if gap_ms else set(entry.unheard)
+    absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > rules.blind_ms else 0
+    gap_ms = max(absent_ms, overview.gap_ms)
+    missed = tick.answered if gap_ms else set(entry.unheard)
     heard = tick.answered - overview.unheard
     entry.heard_since_ms = {
         name: now_ms if name in missed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
     }
     due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
-    above = (sorted(overview.unheard), overview.explained, overview.cluster_id)
-    if gap_ms or above != (entry.unheard, entry.explained, entry.cluster_id):
+    above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
+    if gap_ms or above != entry.above:
         due = set(entry.groups)
-    entry.unheard, entry.explained, entry.cluster_id = above
+    entry.unheard, entry.above = above.unheard, above
     hearing = Hearing(
         overview.unheard,
         {name: since for name, since in entry.heard_since_ms.items() if since},
-        frozenset() if is_own else heard,  # `run` asks nobody
+        frozenset() if tick.is_own else heard,  # `run` asks nobody
         entry.pulled_ms,
         overview.silent,
         gap_ms,
         overview.explained,
         overview.cluster_id,
+        overview.masterless,
     )
     return Heard(hearing, due, overview.transitions)
+
+
+def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
+    """The tick; one of `run` speaks for all brokers that are known here, for after a restart it knows none itself."""
+    asked, answered = frozenset(clock.brokers_asked), frozenset(clock.brokers_answered)
+    is_own = clock.source == RUN
+    if is_own:
+        known = entry.watch.voices.heard_ms.keys() & entry.watch.topics.keys()
+        is_dead_collector = bool(asked) and not answered
+        asked, answered = asked | known, answered if is_dead_collector else answered | known
+    return Tick(clock.event_time_ms, asked, answered, is_own)
 
 
 def clocks_wanted(chunks: list[Chunk], foreign_ms: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -23,11 +23,20 @@ class GroupEntry(msgspec.Struct, array_like=True):
     topics: list[str]
 
 
+class Above(msgspec.Struct):
+    """Which brokers are not heard, and which incidents stand above groups (Hearing)."""
+
+    unheard: list[str]
+    explained: dict[str, str]
+    masterless: dict[str, str]
+    cluster_id: str | None
+
+
 class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
-    `explained` and `cluster_id` are what the groups were last told of the open incidents above them.
+    `above` is what the groups were last told of the incidents above them.
     """
 
     now_ms: int = 0
@@ -38,8 +47,7 @@ class ClusterEntry(msgspec.Struct):
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
     watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
-    explained: dict[str, str] = {}
-    cluster_id: str | None = None
+    above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
 
 
 class Agenda(msgspec.Struct):

@@ -359,3 +359,15 @@ def test_a_slow_broker_pages_beside_one_that_is_not_heard() -> None:
     stage.write(gone("beats", "FIRING", stage.now_ms, "unheard_broker"))
     stage.run(60)
     assert sorted(pager.told()) == ["beats firing", "sends firing"]
+
+
+def test_whom_the_first_page_did_not_reach_is_told_by_the_second() -> None:
+    """The first is an error for the chat, the second critical for the pager."""
+    chat, pager = Scripted(), Scripted()
+    routes = [Route("bad", ("pager",), {"severity": ("critical",)}), Route("rest", ("chat",))]
+    stage = Stage({"chat": chat, "pager": pager}, routes=routes)
+    stage.write(gone("sends", "FIRING", stage.now_ms, "broker_isolated", cause="failing_broker", severity="error"))
+    stage.run(60)
+    stage.write(gone("beats", "FIRING", stage.now_ms, "unheard_broker", severity="critical"))
+    stage.run(60)
+    assert (chat.told(), pager.told()) == (["sends firing"], ["beats firing"])

@@ -225,7 +225,7 @@ def test_a_log_gives_the_same_alert_rows_however_it_is_cut(scenario: str) -> Non
     ],
 )
 def test_a_modelled_cluster_gives_the_alerts_it_should(scenario: str, kinds: set[str]) -> None:
-    alerts = stream([log_of(scenario, 15)])["alerts"]
+    alerts = [row for row in stream([log_of(scenario, 15)])["alerts"] if row["fired_at"] is not None]
     assert {row["kind"] for row in alerts} == kinds
     for row in alerts:
         assert row["cluster"] == "modelled"

@@ -270,3 +270,72 @@ def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
 
 def batch_of(events: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(messages_of(events))
+
+
+def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """12 groups of two clients on two brokers, heartbeats spread over 30 s, told by agents; then broker-b is gone.
+
+    With `everywhere` nothing at all arrives from then on.
+    """
+    events: list[tuple[str, dict[str, Any]]] = [route(0, 2, f"t{group}", "broker-b") for group in range(12)]
+    for second in range(0, until, 10):
+        brokers = ("broker-a", "broker-b") if second < dead_at else () if everywhere else ("broker-a",)
+        for group in range(12):
+            subscribed = {"topic": f"t{group}", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+            for number, broker in enumerate(brokers):
+                for client in "AB":
+                    beat_at = second + group % 3 * 3 + (client == "B")
+                    topic, event = beat(beat_at, f"{client}{group}", f"{client}{group}:1", broker_name=broker)
+                    one = {**event["consumers"][0], "consumer_group": f"g{group}", "subscriptions": [subscribed]}
+                    if second // 10 % 3 == group % 3:
+                        events.append((topic, {**event, "consumers": [one]}))
+                for queue_id in range(2):
+                    about = {"consumer_group": f"g{group}", "topic": f"t{group}", "broker_name": broker}
+                    who = {"client_id": f"{'AB'[number]}{group}", "client_addr": f"{'AB'[number]}{group}:1"}
+                    events.append((PULLS, {**pull(second, queue_id)[1], **about, **who}))
+        events += [clock(second + tick, source="run", brokers_asked=[], brokers_answered=[]) for tick in (4, 9)]
+    return sorted(events, key=lambda one: one[1]["event_time_ms"])
+
+
+def test_a_dead_broker_is_one_page_however_its_clients_heartbeats_are_spread() -> None:
+    """The clock is `run`'s, restarted: it knows no broker by itself."""
+    rows = replay([messages_of(groups_of_two(600, 200))])
+    assert {row["kind"] for row in alerts(rows) if row["suppressed_by"] is None} == {"unheard_broker"}
+    assert {row["kind"] for row in alerts(rows)} >= {"unheard_broker", "starved_queue"}
+
+
+def test_agents_that_are_all_silent_are_one_page_and_no_group_is_blamed() -> None:
+    rows = replay([messages_of(groups_of_two(1500, 200, everywhere=True))])
+    assert {row["kind"] for row in alerts(rows) if row["suppressed_by"] is None} == {"unheard_cluster"}
+    assert "RESOLVED" not in {row["state"] for row in alerts(rows)}
+    assert "EXPIRED" not in {row["change"] for row in rows["memberships"]}
+
+
+def test_a_frozen_client_pages_at_a_broker_whose_slaves_still_serve() -> None:
+    topic, event = route(0)
+    slaves_only = {**event, "brokers": [{"broker_name": "broker-a", "broker_ids": [1]}]}
+    rows = replay([messages_of([(topic, slaves_only), *frozen(115)[1:]])])
+    fired = {row["kind"]: row["suppressed_by"] for row in alerts(rows)}
+    assert fired == {"masterless_broker": None, "starved_queue": None}
+
+
+def test_a_group_that_goes_offline_twice_is_two_incidents() -> None:
+    """Its last pull, and so its start, is the same both times."""
+    leave = {"leaving": True}
+    events = [route(0), beat(0, "A", "h1:1"), *(pull(40, queue_id) for queue_id in range(8))]
+    events += [beat(30, "A", "h1:1"), beat(60, "A", "h1:1", **leave)]
+    events += [beat(100, "B", "h2:1"), beat(110, "B", "h2:1", **leave)]
+    events += [clock(second) for second in range(5, 400, 5)]
+    rows = replay([messages_of(sorted(events, key=lambda one: one[1]["event_time_ms"]))])
+    offline = [row for row in rows["alerts"] if row["kind"] == "group_offline"]
+    assert [row["state"] for row in offline] == ["PENDING", "RESOLVED", "PENDING", "FIRING"]
+    assert offline[0]["incident_id"] != offline[3]["incident_id"]
+
+
+def test_a_deletion_that_a_later_clock_overtakes_is_not_lost() -> None:
+    events = [*frozen(100), clock(108, source="run"), clock(105, deleted_groups=["g"])]
+    rows = replay([[message] for message in messages_of(events)])
+    assert steps(rows, "starved_queue")[-1][1:] == ("RESOLVED", "group_deleted")
+    assert [row["change"] for row in rows["memberships"]][-1] == "LEFT"
+    newest = {row["queue_id"]: row["verdict"] for row in rows["assignments"]}
+    assert set(newest.values()) == {"NOT_JUDGED"}

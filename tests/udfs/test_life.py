@@ -65,7 +65,7 @@ def test_an_alert_lives_from_its_first_sign_to_its_end_as_one_incident() -> None
         (45, RECOVERING, "condition_gone"),
         (105, RESOLVED, "recovered"),
     ]
-    assert {row.incident.incident_id for row in alert.rows} == {f"{alert_id('starved_queue', LABELS)}-1000"}
+    assert {row.incident.incident_id for row in alert.rows} == {f"{alert_id('starved_queue', LABELS)}-0"}
     assert {row.incident.started_at_ms for row in alert.rows} == {1000}
     assert [row.incident.fired_at_ms for row in alert.rows] == [None, 20_000, 20_000, 20_000]
     assert alert.incidents == {}
@@ -123,6 +123,7 @@ def test_what_comes_back_after_its_end_is_another_incident() -> None:
     alert.looks(90, 110, replace(FOUND, since_ms=90_000))
     assert [state for _, state, _ in alert.told()] == [RECOVERING, RESOLVED, PENDING, FIRING]
     assert alert.incident.incident_id.endswith("-90000")
+    assert alert.incident.started_at_ms == 90_000
     assert alert.rows[0].incident.alert_id == alert.incident.alert_id
 
 
@@ -217,6 +218,34 @@ def test_an_effect_pages_when_its_cause_has_ended_and_it_has_not() -> None:
     assert alert.rows[0].incident.suppressed_by is None
 
 
+def test_what_began_long_ago_and_comes_anew_is_another_incident_though_it_has_the_same_start() -> None:
+    alert = Alert()
+    for begin in (0, 100):
+        alert.looks(begin, begin + 20, FOUND)
+        alert.looks(begin + 25, begin + 95, GONE)
+    assert len({row.incident.incident_id for row in alert.rows}) == 2
+    assert {row.incident.started_at_ms for row in alert.rows} == {1000}
+
+
+def test_an_effect_that_is_neither_sure_nor_gone_pages_when_its_cause_has_been_over_for_long() -> None:
+    """80 s is what members and routes need to settle."""
+    alert = fired(suppressed_by="cause-1")
+    alert.looks(25, 60, replace(HELD, suppressed_by="cause-1"))
+    alert.looks(65, 140, HELD)
+    assert alert.told() == []
+    assert is_waiting(alert.incidents, alert.rules)
+    alert.looks(145, 200, HELD)
+    assert alert.told() == [(145, FIRING, "cause_ended")]
+    assert alert.incident.suppressed_by is None
+
+
+def test_an_effect_that_goes_while_its_cause_has_just_ended_does_not_page() -> None:
+    alert = fired(suppressed_by="cause-1")
+    alert.looks(25, 60, HELD)
+    alert.looks(65, 200, GONE)
+    assert [state for _, state, _ in alert.told()] == [RECOVERING, RESOLVED]
+
+
 def test_a_severity_in_the_rules_wins() -> None:
     alert = Alert(Rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, severity="info")}))
     alert.looks(0, 40, FOUND)
@@ -246,10 +275,12 @@ def test_every_row_says_how_much_was_heard() -> None:
 
 def test_time_alone_moves_what_does_not_fire() -> None:
     alert = Alert()
-    assert not is_waiting(alert.incidents)
+    assert not is_waiting(alert.incidents, alert.rules)
     alert.look(0, FOUND)
-    assert is_waiting(alert.incidents)
-    assert not is_waiting(fired().incidents)
+    assert is_waiting(alert.incidents, alert.rules)
+    assert not is_waiting(fired().incidents, alert.rules)
+    off = Rules(kinds={"*": replace(OF_KIND, is_enabled=False)})
+    assert not is_waiting(alert.incidents, off)
 
 
 def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_count() -> None:
@@ -283,7 +314,8 @@ def test_the_same_labels_give_the_same_alert_in_any_order_and_at_any_time() -> N
     assert alert_id("k", {"a": "1", "b": "2"}) == alert_id("k", {"b": "2", "a": "1"})
     again = fired(since_ms=999_000, queues=("b:7",), client_id="other").incident
     assert again.alert_id == fired().incident.alert_id
-    assert again.incident_id == f"{again.alert_id}-999000"
+    assert again.incident_id == f"{again.alert_id}-0"
+    assert again.started_at_ms == 999_000
 
 
 def test_another_kind_or_label_is_another_alert() -> None:

@@ -33,32 +33,67 @@ def heard(text: str) -> dict[str, dict[str, int]]:
     return {name.strip(): {word[0]: AGES[word[1]] for word in words.split()} for name, words in brokers}
 
 
+def voices_of(heard: dict[str, dict[str, int]]) -> Voices:
+    voices = Voices()
+    for broker_name, of_broker in heard.items():
+        for client_id, time_ms in of_broker.items():
+            voices.note(broker_name, client_id, time_ms)
+    return voices
+
+
 @pytest.mark.parametrize(("reason", "text", "silent"), CASES, ids=[case[0] for case in CASES])
 def test_a_broker_is_silent_when(reason: str, text: str, silent: str) -> None:
-    assert Voices(heard(text)).silent(LATE).keys() == set(silent), reason
+    assert voices_of(heard(text)).silent(LATE).keys() == set(silent), reason
 
 
 def test_it_is_silent_since_its_newest_heartbeat() -> None:
-    voices = Voices({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD - 9}})
+    voices = voices_of({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD - 9}})
     assert voices.silent(LATE) == {"b": OLD}
 
 
 def test_all_are_silent_when_several_clients_are_heard_nowhere() -> None:
-    assert Voices({"a": {"x": OLD}, "b": {"y": OLD - 1}}).all_silent(LATE) == OLD
-    assert Voices({"a": {"x": OLD}, "b": {"y": FRESH}}).all_silent(LATE) is None
-    assert Voices({"a": {"x": OLD}, "b": {"x": OLD}}).all_silent(LATE) is None
+    assert voices_of({"a": {"x": OLD}, "b": {"y": OLD - 1}}).all_silent(LATE) == OLD
+    assert voices_of({"a": {"x": OLD}, "b": {"y": FRESH}}).all_silent(LATE) is None
+    assert voices_of({"a": {"x": OLD}, "b": {"x": OLD}}).all_silent(LATE) is None
 
 
 def test_who_said_goodbye_is_no_witness() -> None:
-    voices = Voices({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD}})
+    voices = voices_of({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD}})
     voices.leave("b", "x")
     assert voices.silent(LATE) == {}
 
 
 def test_who_was_heard_nowhere_for_long_is_forgotten_and_who_speaks_elsewhere_is_not() -> None:
-    voices = Voices({"a": {"x": NOW}, "b": {"x": NOW - FORGET_MS, "y": NOW - FORGET_MS}})
-    voices.forget(NOW)
+    voices = voices_of({"a": {"x": NOW}, "b": {"x": NOW - FORGET_MS, "y": NOW - FORGET_MS}})
+    voices.forget()
     assert voices.heard_ms == {"a": {"x": NOW}, "b": {"x": NOW - FORGET_MS}}
+    assert voices.newest_ms == {"x": NOW}
+
+
+def test_while_nobody_speaks_nobody_is_forgotten() -> None:
+    voices = voices_of({"a": {"x": OLD, "y": OLD}})
+    for _ in range(3):
+        voices.forget()
+    assert voices.all_silent(NOW + FORGET_MS) == OLD
+
+
+def test_few_of_a_large_brokers_clients_are_witnesses_for_a_small_one() -> None:
+    """40 clients at both brokers, 460 more at a: the samples hardly overlap, where b's speak is known all the same."""
+    voices = Voices()
+    for number in range(500):
+        voices.note("a", f"c{number}", OLD)
+    for number in range(40):
+        voices.note("b", f"c{number}", OLD)
+    for number in range(500):
+        voices.note("a", f"c{number}", FRESH)
+    assert voices.silent(LATE) == {"b": OLD}
+
+
+def test_a_topic_that_leaves_a_broker_takes_its_clients_along() -> None:
+    voices = voices_of({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD}})
+    voices.drop("b")
+    assert voices.silent(LATE) == {}
+    assert voices.at("b") is None
 
 
 @given(client_ids=st.permutations([f"10.0.0.{host}@{host}" for host in range(40)]))

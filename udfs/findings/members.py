@@ -79,6 +79,7 @@ def find_group_offline(scene: Scene) -> Findings:
             topic=topics[0] if len(topics) == 1 else None,
             evidence={"topics": topics},
             is_ready=scene.is_settled(since_ms),
+            under=tuple(sorted({name for topic in topics for name in scene.routes[topic].broker_names()})),
         )
     }
 

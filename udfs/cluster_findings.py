@@ -1,0 +1,104 @@
+"""What is wrong with a cluster's brokers as a monitor sees them; each rule names its nearest innocent case."""
+
+from collections.abc import Iterator
+
+from udfs import cluster_prose
+from udfs.alert import Finding
+from udfs.cluster_watch import ClusterWatch, Tick
+from udfs.rules import Rules
+
+UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER = "unheard_cluster", "unheard_broker", "masterless_broker"
+
+NOT_ANSWERING, CLIENTS_SILENT = "not_answering", "clients_silent"
+COLLECTOR_SILENT, NOTHING_ARRIVES = "collector_silent", "nothing_arrives"
+NO_MASTER = "no_master"
+
+MASTERLESS_MS = 30_000
+"""Until every client has polled the route: a master that restarts is back sooner."""
+
+
+def find_unheard_cluster(
+    watch: ClusterWatch, cluster: str, tick: Tick, unheard: frozenset[str], rules: Rules
+) -> Iterator[tuple[str, Finding]]:
+    """Rule 1. A cluster is unheard when less than completeness_min of its brokers is heard for unheard_ms.
+
+    Not unheard: a cluster that lacks one broker of several, which is rule 2.
+    """
+    since_ms, now_ms = watch.below_ms, tick.now_ms
+    if since_ms is None or now_ms < since_ms + rules.unheard_ms:
+        return
+    cause = NOT_ANSWERING
+    if tick.is_own:
+        cause = NOTHING_ARRIVES if watch.nothing_ms is not None else COLLECTOR_SILENT
+    yield (
+        UNHEARD_CLUSTER,
+        Finding(
+            kind=UNHEARD_CLUSTER,
+            cause=cause,
+            severity="error",
+            since_ms=since_ms,
+            text=cluster_prose.tell_unheard_cluster(cluster, cause, sorted(unheard), len(tick.asked), since_ms),
+            labels={"cluster": cluster},
+            evidence={"asked": sorted(tick.asked), "unheard": sorted(unheard)},
+            is_missing=True,
+            is_ready=now_ms >= since_ms + rules.unheard_page_ms,
+        ),
+    )
+
+
+def find_unheard_brokers(
+    watch: ClusterWatch, cluster: str, cluster_id: str | None, now_ms: int, rules: Rules
+) -> Iterator[tuple[str, Finding]]:
+    """Rule 2. A broker is unheard when it does not answer, or no client reaches it while its clients speak elsewhere.
+
+    Not unheard: a broker whose only client has stopped; one that nobody asks and no route names, after a while.
+    """
+    for broker_name in sorted(watch.unheard_ms.keys() | watch.silent_ms.keys()):
+        starts = (watch.unheard_ms.get(broker_name), watch.silent_ms.get(broker_name))
+        since_ms = min(at for at in starts if at is not None)
+        if now_ms < since_ms + rules.unheard_ms:
+            continue
+        cause = NOT_ANSWERING if broker_name in watch.unheard_ms else CLIENTS_SILENT
+        topics = watch.topics.get(broker_name, 0)
+        yield (
+            f"{UNHEARD_BROKER} {broker_name}",
+            Finding(
+                kind=UNHEARD_BROKER,
+                cause=cause,
+                severity="critical",
+                since_ms=since_ms,
+                text=cluster_prose.tell_unheard_broker(cluster, broker_name, cause, topics, since_ms),
+                labels={"cluster": cluster, "broker_name": broker_name},
+                broker_name=broker_name,
+                evidence={"topics": topics},
+                suppressed_by=cluster_id,
+                is_missing=True,
+                is_ready=now_ms >= since_ms + rules.unheard_page_ms,
+            ),
+        )
+
+
+def find_masterless(watch: ClusterWatch, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
+    """Rule 3. A broker is masterless when routes name only slaves of it. Not: a master that restarts."""
+    for broker_name, since_ms in sorted(watch.masterless_ms.items()):
+        yield (
+            f"{MASTERLESS_BROKER} {broker_name}",
+            Finding(
+                kind=MASTERLESS_BROKER,
+                cause=NO_MASTER,
+                severity="error",
+                since_ms=since_ms,
+                text=cluster_prose.tell_masterless(cluster, broker_name, watch.topics.get(broker_name, 0), since_ms),
+                labels={"cluster": cluster, "broker_name": broker_name},
+                broker_name=broker_name,
+                evidence={"topics": watch.topics.get(broker_name, 0)},
+                suppressed_by=open_id(watch, f"{UNHEARD_BROKER} {broker_name}", rules),
+                is_ready=now_ms >= since_ms + MASTERLESS_MS,
+            ),
+        )
+
+
+def open_id(watch: ClusterWatch, key: str, rules: Rules) -> str | None:
+    """The incident's id, if it may ever fire: what is off explains nothing."""
+    incident = watch.incidents.get(key)
+    return incident.incident_id if incident and rules.of_kind(incident.kind).is_enabled else None
