@@ -4,6 +4,7 @@ What is secret stands in the environment; the settings name the variable, and on
 """
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -38,6 +39,9 @@ ALLOWED: dict[ReceiverType, frozenset[str]] = {
     "log": frozenset(),
 }
 """The keys that mean something for a type; another one is a mistake, not a habit."""
+
+
+_NAME = re.compile(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}")
 
 
 class Receiver(Section):
@@ -126,8 +130,13 @@ class OnCall(Section):
 
 
 def read_secret(key: str, variable: str) -> str:
-    """The environment's value. Raises SettingsError with the key and the variable when there is none."""
+    """The environment's value. Raises SettingsError with the key and the variable when there is none.
+
+    What does not look like a variable's name may be the secret itself, and is not shown.
+    """
     value = os.environ.get(variable, "").strip()
+    if not value and not _NAME.fullmatch(variable):
+        raise SettingsError(f"{key} names no variable of the environment; give the NAME of one that holds the secret")
     if not value:
         raise SettingsError(f"{key} = {variable!r}: the environment has no variable {variable}; set it")
     return value

@@ -25,7 +25,7 @@ __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
 DEFAULTS = Path(__file__).with_name("balancewatch.toml")
 
-_HIDDEN = re.compile(r"secret|access_key|options|url|oncall\.(receivers|routes)(\[\d+\])?$")
+_HIDDEN = re.compile(r"secret|access_key|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
 
 

@@ -18,6 +18,11 @@ MOST_REMEMBERED = 100_000
 
 EVERY = "*"
 
+CANARY_CLUSTER = "balancewatch_canary"
+"""The modelled twins' cluster: what people quiet or slow down is not what the way is measured by."""
+
+_PLAIN = Rules()
+
 
 @dataclass(frozen=True)
 class Override:
@@ -53,7 +58,12 @@ class Rulebook:
             self._combine((number,))
 
     def of(self, cluster: str, consumer_group: str | None = None) -> Rules:
-        """The rules of a group, or without one those of the cluster's brokers. The same object each time."""
+        """The rules of a group, or without one those of the cluster's brokers. The same object each time.
+
+        The canary's are always the defaults.
+        """
+        if cluster == CANARY_CLUSTER:
+            return _PLAIN
         if not self.overrides:
             return self.base
         key = (cluster, consumer_group)

@@ -84,8 +84,13 @@ def _subject_of(row: dict[str, Any]) -> "Subject":
 
 
 def _known_kind(kind: str) -> str:
+    from streaming.oncall.own_alerts import OWN_KINDS
     from udfs.kinds import KIND_FACTS
 
+    if kind in OWN_KINDS:
+        fail(
+            f"kind = {kind!r}: balancewatch tells of itself by it; no rule decides it, and a route only whom it reaches"
+        )
     if kind not in KIND_FACTS:
         fail(f"kind = {kind!r}: the rules have no such kind; they have {', '.join(sorted(KIND_FACTS))}", code=2)
     return kind

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from schemas.tables import ALERTS
+from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
 from streaming.queries.warehouse import table_path
 from udfs.kinds import KIND_FACTS
+from udfs.rulebook import CANARY_CLUSTER
 
 NEEDED = (
     "alert_id",
@@ -88,7 +91,10 @@ class Pages:
 
 
 def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group: str | None) -> list[Page]:
-    """What was really told until then, by the alerts table. Raises WarehouseError when there is none."""
+    """What was really told until then, by alerts and the delivery log. Raises WarehouseError without alerts.
+
+    Where the log says that nobody was told (a silence, the limit, no route), nobody was.
+    """
     try:
         table = DeltaTable(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
@@ -96,6 +102,8 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
             f"paths.warehouse = {str(warehouse)!r}: no alerts table there; has `run` written it?"
         ) from None
     condition = ds.field("kind").isin(sorted(KIND_FACTS))  # the relay tells of its own receivers there too
+    if cluster is None:
+        condition = condition & (ds.field("cluster") != CANARY_CLUSTER)
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
         if value is not None:
             condition = condition & (ds.field(name) == value)
@@ -105,7 +113,20 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
         times = {name: to_ms(row[name]) for name in ("started_at", "changed_at")}
         if times["changed_at"] < to_ms_:
             pages.add({**row, **times})
-    return pages.paged()
+    untold = _read_untold(warehouse)
+    return [page for page in pages.paged() if page.incident_id not in untold]
+
+
+def _read_untold(warehouse: Path) -> set[str]:
+    """Incidents that the delivery log knows, and that were due to nobody."""
+    try:
+        table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))
+    except TableNotFoundError:
+        return set()
+    rows = table.to_pyarrow_table(columns=["incident_id", "outcome"])
+    is_told = pc.is_in(rows["outcome"], pa.array(["DUE", "DELIVERED", "RETRYING", "REFUSED"]))
+    told = set(rows.filter(is_told)["incident_id"].to_pylist())
+    return set(rows["incident_id"].to_pylist()) - told
 
 
 @dataclass(frozen=True)

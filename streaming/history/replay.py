@@ -7,7 +7,7 @@ from typing import Any
 from streaming.history.pages import Page, Pages
 from streaming.history.recorded import Slice
 from streaming.history.stream import Stream
-from udfs.rulebook import Rulebook
+from udfs.rulebook import CANARY_CLUSTER, Rulebook
 
 WARM_UP_MS = 900_000
 """Events before the span asked for that are worked through too. Heartbeats and routes come every 30 s, and the longest
@@ -31,6 +31,8 @@ class Asked:
         return self.from_ms - WARM_UP_MS
 
     def is_for(self, row: dict[str, Any]) -> bool:
+        if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
+            return False
         return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
 
 

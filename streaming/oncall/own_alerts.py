@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.oncall.notice import Notice
+from udfs import rulebook
 from udfs.alert import alert_id
 from udfs.page_limit import MORE_ALERTS, describe_more
 from udfs.routing import WATCHDOG
 
 OWN_CLUSTER = "balancewatch"
 DELIVERY_FAILED = "delivery_failed"
+CANARY_CLUSTER = rulebook.CANARY_CLUSTER
 CANARY = "canary"
 """The receiver of the modelled twins, its route, and their group, topic and broker."""
 
-CANARY_CLUSTER = "balancewatch_canary"
 CANARY_LOST = "canary_lost"
 OWN_KINDS = frozenset({DELIVERY_FAILED, MORE_ALERTS, CANARY_LOST})
 

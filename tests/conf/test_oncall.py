@@ -114,6 +114,18 @@ def test_the_settings_do_not_show_an_address_either() -> None:
     assert SECRET not in repr(settings) + str(settings.oncall)
 
 
+@pytest.mark.parametrize(
+    "secret", ["e93facc04764012d7bfb002500d5d1a6", "SECabcdef", "E93FACC04764012D7BFB002500D5D1A6"]
+)
+def test_a_secret_in_the_place_of_a_variables_name_is_not_shown(secret: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_secret("oncall.receivers[0].routing_key_env", secret)
+    assert secret not in str(error.value)
+    assert "oncall.receivers[0].routing_key_env names no variable" in str(error.value)
+    pasted = {"name": "p", "type": "pagerduty", "routing_key_env": f"{secret}-"}
+    assert secret not in error_of(receivers=[pasted], routes=[REST])
+
+
 def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PD_KEY", f" {SECRET}\n")
     assert read_secret("key", "PD_KEY") == SECRET

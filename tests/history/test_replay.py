@@ -17,6 +17,7 @@ from streaming.history.stream import Stream
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator.play import play
+from streaming.oncall.record import Record
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
 from tests.ingest.modelled import MINUTE, START, Events, run
@@ -277,3 +278,22 @@ def test_pages_are_read_from_the_table_up_to_the_end_of_the_span(warehouse: Path
     (still_open,) = read_pages(warehouse, told.paged_ms + 1, told.cluster, told.consumer_group)
     assert still_open.ended_ms is None
     assert read_pages(warehouse, told.paged_ms, None, None) == []
+
+
+def test_what_nobody_was_told_is_no_page_that_was_sent(night: Path, tmp_path: Path) -> None:
+    alerts = alerts_of(night)
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": alerts}, "app", 0)
+    (told,) = read_pages(tmp_path, START + 60 * MINUTE, None, None)
+    fields: tuple[Any, ...] = (told.incident_id, "k", told.kind, "firing")
+    silenced = Record(*fields, "SILENCED", START, START).row()
+    append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [silenced]}, "app", 1)
+    assert read_pages(tmp_path, START + 60 * MINUTE, None, None) == []
+    due = Record(*fields, "DUE", START, START, "pager").row()
+    append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [due]}, "app", 2)
+    assert len(read_pages(tmp_path, START + 60 * MINUTE, None, None)) == 1
+
+
+def test_the_canary_is_listed_only_where_its_cluster_is_asked_for() -> None:
+    row = {"cluster": "balancewatch_canary", "consumer_group": "canary"}
+    assert not EVERYTHING.is_for(row)
+    assert Asked(START, START + MINUTE, cluster="balancewatch_canary").is_for(row)

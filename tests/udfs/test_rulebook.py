@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs import rulebook as module
-from udfs.rulebook import Override, Rulebook
+from udfs.rulebook import CANARY_CLUSTER, Override, Rulebook
 from udfs.rules import OF_ALL, STRUCTURAL, KindRules, Rules
 
 names = st.text("abc-%", min_size=1, max_size=6)
@@ -146,3 +146,9 @@ def test_what_is_set_for_one_kind_wins_over_what_is_set_later_for_all() -> None:
 def test_a_key_that_is_none_is_refused_when_the_book_is_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="no_key"):
         book(Override("o", "never", "never", **wrong))
+
+
+def test_the_canary_lives_by_the_defaults_whatever_people_set() -> None:
+    quiet = Rules(kinds={"*": KindRules(is_enabled=False)})
+    book = Rulebook(quiet, [Override("all", thresholds={"settle_ms": 1})])
+    assert book.of(CANARY_CLUSTER, "canary") == book.of(CANARY_CLUSTER) == Rules()
