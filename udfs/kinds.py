@@ -7,7 +7,10 @@ against them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ABOVE_GROUPS = ("unheard_cluster", "unheard_broker", "masterless_broker")
+NO_MASTER = ("masterless_broker",)
+"""Explains only what needs a master: slaves still serve reads."""
+
+ABOVE_GROUPS = ("unheard_cluster", "unheard_broker")
 """What is wrong with a broker, or with all of them, explains most of what goes wrong in the groups."""
 
 
@@ -35,7 +38,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         "for 120 s",
         ("pull_silence_ms", "settle_ms", "heartbeat_late_ms", "channel_expired_ms", "allocate_message_queue_strategy"),
         ("critical", "warning"),
-        ("duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS),
+        ("duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS, *NO_MASTER),
     ),
     "duplicate_client_id": KindFacts(
         "two channels carry one ClientId and each has sent a heartbeat after the other appeared",
@@ -76,7 +79,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         "a slave has served pulls for 30 s; a warning where the master is down",
         (),
         ("warning", "info"),
-        ABOVE_GROUPS,
+        (*ABOVE_GROUPS, *NO_MASTER),
     ),
     "offset_regression": KindFacts(
         "committed offsets fell back; a warning from offset_regression_messages on",
@@ -88,7 +91,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         "an ordered topic has lacked a broker, a master or queues for 30 s",
         (),
         ("warning",),
-        ABOVE_GROUPS,
+        (*ABOVE_GROUPS, *NO_MASTER),
     ),
     "client_id_at_risk": KindFacts(
         "ClientIds have differed by luck only for settle_ms",
