@@ -161,7 +161,7 @@ ALERT_DELIVERIES = _table(
     _column("kind", STRING, "the alert's kind"),
     _column("status", STRING, "firing, resolved or acknowledged"),
     _column("changed_at", TIMESTAMP, "event time of the transition that is told"),
-    _column("outcome", STRING, "DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED or HELD_BACK"),
+    _column("outcome", STRING, "DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED, HELD_BACK or UNROUTED"),
     _column("reason", STRING, "the receiver's answer; or the silence, the incident or the limit that kept it back"),
     _column("route", STRING, "the route that named the receiver"),
 )

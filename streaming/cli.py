@@ -100,6 +100,7 @@ def run(
             available_now=available_now,
             on_rows=progress_logger(),
             tells_people=settings.oncall.enabled,
+            with_canary=True,
         ) as service:
             service.wait(stop, seconds)
 

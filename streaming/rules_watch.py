@@ -1,4 +1,4 @@
-"""Whether the files of the settings have changed, and which rules with them; what is wrong is said once.
+"""Whether the files of the settings have changed, and with them rules or whom to tell; what is wrong is said once.
 
 A file that is being written is left alone until it was the same at two looks. `look` never raises.
 """
@@ -21,6 +21,9 @@ MOST_BYTES = 4 << 20
 
 _SCOPE = set(Scope.model_fields)
 
+_WHOM = ("limit", "receivers", "routes")
+"""The keys of `[oncall]` that are taken while it runs."""
+
 log = structlog.get_logger()
 
 
@@ -42,7 +45,7 @@ class RulesWatch:
         self._looked = time.monotonic()
 
     def look(self) -> Settings | None:
-        """Settings that differ from the last ones in their rules at least; None while there are none."""
+        """Settings that differ from the last ones in their rules or in whom to tell; None while there are none."""
         digests = _digests(self._settings.files())
         is_settled, self._next = digests == self._next, digests
         if not is_settled or digests == self._seen:
@@ -53,18 +56,18 @@ class RulesWatch:
         except SettingsError as error:
             log.error("rules not taken, the old ones stay", reason=str(error))
             return None
-        waiting = sorted(
-            name for name in type(settings).model_fields if getattr(settings, name) != getattr(self._settings, name)
-        )
-        if elsewhere := [name for name in waiting if name != "rules"]:
-            log.warning("settings changed that need a restart", sections=elsewhere)
-        changes = list_changes(self._settings, settings)
+        before, taken = self._settings, _take(self._settings, settings)
+        waiting = [name for name in type(settings).model_fields if getattr(settings, name) != getattr(taken, name)]
+        if waiting:
+            log.warning("settings changed that need a restart", sections=sorted(waiting))
+        changes = list_changes(before, taken)
         for change in changes:
             log.info("rule changed", key=change.key, before=change.before, after=change.after)
-        if not changes:
-            return None
-        self._settings = self._settings.model_copy(update={"rules": settings.rules})
-        return self._settings
+        whom = [f"oncall.{name}" for name in _WHOM if getattr(before.oncall, name) != getattr(taken.oncall, name)]
+        if whom:
+            log.info("whom to tell changed", keys=whom)  # no values: they may hold secrets
+        self._settings = taken
+        return taken if changes or whom else None
 
     def look_now_and_then(self) -> Settings | None:
         """As `look`, once in LOOK_SECONDS; None in between."""
@@ -82,6 +85,12 @@ def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
     ]
+
+
+def _take(before: Settings, after: Settings) -> Settings:
+    """All of `rules`, the file's name too, which is watched from now on."""
+    oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _WHOM})
+    return before.model_copy(update={"rules": after.rules, "oncall": oncall})
 
 
 def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:

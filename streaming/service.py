@@ -44,15 +44,21 @@ class Service:
         on_rows: OnRows | None = None,
         jvm_log: Path | None = None,
         tells_people: bool = False,
+        with_canary: bool = False,
     ) -> None:
-        """Start everything; with `tells_people` the relay too.
+        """Start everything; with `tells_people` the relay too, and `with_canary` what shows that a relay hears us.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
         lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
         """
         self._settings = settings
         self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
-        self._relay = RelayThread(settings, lambda: self.spark, self.progress_age) if tells_people else None
+        has_canary = with_canary and not available_now
+        self._relay = (
+            RelayThread(settings, lambda: self.spark, self.progress_age, expects_canary=has_canary)
+            if tells_people
+            else None
+        )
         self._on_rows = on_rows
         create_topics(settings.kafka)
         refuse_losses([query.NAME for query in QUERIES], settings)
@@ -75,8 +81,7 @@ class Service:
         self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
-        has_canary = tells_people and not available_now and settings.canary.interval_seconds > 0
-        self._canary = CanaryThread(settings) if has_canary else None
+        self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
         for part in (self._relay, self._canary):
             if part is not None:
                 part.start()
@@ -100,12 +105,20 @@ class Service:
         ]
 
     def _take_changed_rules(self) -> None:
-        """Start the queries again by other rules when the files have some; between two batches, their state kept."""
+        """Start the queries again by other rules when the files have some; between two batches, their state kept.
+
+        The relay goes on from the tables when whom to tell has changed.
+        """
         settings = self._watch.look_now_and_then() if self._watch is not None else None
-        if settings is not None:
+        if settings is None:
+            return
+        before, self._settings = self._settings, settings
+        if settings.rules != before.rules:
             self._stop_queries()
             self._running = self._start_queries(settings)
             log.info("the changed rules are in force")
+        if self._relay is not None and settings.oncall != before.oncall:
+            self._relay.renew(settings)
 
     def _stop_queries(self) -> None:
         for running in self._running:

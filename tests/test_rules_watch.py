@@ -121,6 +121,42 @@ def test_what_needs_a_restart_is_named_without_its_values(
     assert "hunter2" not in str(logs)
 
 
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    site = tmp_path / "site.toml"
+    site.write_text("")
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
+    return site
+
+
+def test_whom_to_tell_is_taken_and_the_keys_are_named_without_their_values(site: Path, logs: Logs) -> None:
+    watch = RulesWatch(Settings.load())
+    receiver = '{name = "hook", type = "webhook", url = "http://h/hunter2"}'
+    route = '{name = "all", receivers = ["hook"]}'
+    site.write_text(f"[oncall]\nlimit = 7\nresend_seconds = 61\nreceivers = [{receiver}]\nroutes = [{route}]\n")
+    settings = look_twice(watch)
+    assert settings is not None
+    assert (settings.oncall.limit, settings.oncall.routes[0].receivers) == (7, ("hook",))
+    assert settings.oncall.resend_seconds == Settings.load().oncall.resend_seconds - 1
+    assert [(line["event"], line.get("keys") or line.get("sections")) for line in logs] == [
+        ("settings changed that need a restart", ["oncall"]),
+        ("whom to tell changed", ["oncall.limit", "oncall.receivers", "oncall.routes"]),
+    ]
+    assert "hunter2" not in str(logs)
+    assert look_twice(watch) is None
+
+
+def test_a_rules_file_that_is_named_later_is_watched_though_nothing_differed_at_first(site: Path, file: Path) -> None:
+    site.write_text("[rules]\nsettle_ms = 1\n")
+    watch = RulesWatch(Settings.load())
+    site.write_text(f'[rules]\nsettle_ms = 1\nfile = "{file}"\n')
+    assert look_twice(watch) is None
+    file.write_text("settle_ms = 3\n")
+    taken = look_twice(watch)
+    assert taken is not None
+    assert taken.rules.settle_ms == 3
+
+
 def test_looks_are_seconds_apart(watch: RulesWatch, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([LOOK_SECONDS / 2, LOOK_SECONDS, LOOK_SECONDS, LOOK_SECONDS * 1.5, LOOK_SECONDS * 3])
     looked: list[None] = []

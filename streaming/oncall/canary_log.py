@@ -14,7 +14,10 @@ from streaming.history.alerts import WarehouseError, iso
 from streaming.oncall.own_alerts import CANARY
 from streaming.queries.warehouse import table_path
 
-COLUMNS = ["receiver", "outcome", "status", "changed_at", "delivered_at", "incident_id"]
+COLUMNS = ["receiver", "outcome", "status", "changed_at", "delivered_at", "incident_id", "route", "kind"]
+
+KIND = "duplicate_client_id"
+"""What the modelled twins are."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ def read_canaries(warehouse: Path, last: int) -> list[Arrival]:
         raise WarehouseError(
             f"paths.warehouse = {str(warehouse)!r}: no alert_deliveries table there; has `run` written it?"
         ) from None
-    mine = (pc.field("receiver") == CANARY) & (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
+    is_canary = (pc.field("route") == CANARY) | (pc.field("kind") == KIND)
+    is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
+    mine = (pc.field("receiver") == CANARY) & is_canary & is_arrival
     rows = table.to_pyarrow_table(columns=COLUMNS, filters=mine).to_pylist()
     arrivals = [Arrival(row["incident_id"], _ms(row["changed_at"]), _ms(row["delivered_at"])) for row in rows]
     return sorted(arrivals, key=lambda one: one.delivered_at_ms)[-last:]

@@ -9,21 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from streaming.oncall.acknowledged import Acknowledged
+from streaming.oncall.address_book import AddressBook
 from streaming.oncall.duty import Acknowledgement, Duty
+from streaming.oncall.effects import Effects
 from streaming.oncall.notice import Notice
 from streaming.oncall.outbox import Outbox
-from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER, DELIVERY_FAILED, OWN_KINDS
-from streaming.oncall.own_book import HeldBack, OwnBook
+from streaming.oncall.own_alerts import OWN_KINDS
+from streaming.oncall.own_book import OwnBook
+from streaming.oncall.quota import Quota
 from streaming.oncall.record import Outcome, Record, record_of
 from streaming.oncall.same_trouble import SameTrouble
-from streaming.oncall.story import Hold, Story, content
-from streaming.oncall.transition import Transition, match_labels, read_transition
-from udfs.page_limit import MORE_ALERTS, pick_told, rank_of
-from udfs.routing import Route, pick_receivers
-from udfs.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+from streaming.oncall.silences import Silences
+from streaming.oncall.story import Hold, Story, content, fired_until_ms
+from streaming.oncall.transition import Transition, read_transition
+from udfs.routing import Route
+from udfs.silence import Silence
 
-Scope = tuple[str, str]
-"""Cluster and kind: what the limit counts by."""
+NO_ROUTE = "no route takes it"
+"""The reason of a row UNROUTED."""
 
 MOST_SETTLED = 100_000
 """Incidents that are over and are still known by name, so that a row read twice tells nobody twice."""
@@ -46,21 +50,19 @@ class Desk:
         lost_after_ms: int | None = None,
     ) -> None:
         """`quiet` are the receivers that get the info alerts no route takes; `lost_after_ms` is OwnBook's."""
-        self._routes, self._quiet = tuple(routes), tuple(quiet)
         self.outboxes = outboxes
-        self._limit = limit
         self.stories: dict[str, Story] = {}
         self.settled: dict[str, None] = {}
         self.records: list[Record] = []
         self.own_rows: list[dict[str, Any]] = []
-        self._silences: tuple[Silence, ...] = ()
-        self._silences_change_at_ms: int | None = None
+        self._silences = Silences()
         self._silenced: dict[str, Story] = {}
-        self._held_back: dict[Scope, dict[str, Story]] = {}
-        self._told: dict[Scope, set[str]] = {}
+        self._quota = Quota(limit)
+        self._addresses = AddressBook(routes, quiet, outboxes.keys(), self._quota)
         self._same = SameTrouble()
+        self._effects = Effects()
         self._own = OwnBook(resend_ms, lost_after_ms)
-        self._acknowledged: set[tuple[str, str]] = set()
+        self._acknowledged = Acknowledged(outboxes)
 
     def observe(self, transitions: Iterable[Transition], now_ms: int) -> None:
         """Rows of the alerts table, seen before or not, in any order."""
@@ -71,51 +73,46 @@ class Desk:
             if incident_id in self.settled or self._was_silent_throughout(incident_id, rows, now_ms):
                 continue
             new.extend(rows)
-        for transition in sorted(new, key=lambda one: (one.position, one.incident_id)):
+        for transition in sorted(new, key=_chronology):
             self._take(transition, now_ms)
 
     def set_silences(self, silences: Iterable[Silence], now_ms: int) -> None:
-        self._silences = tuple(silences)
-        self._silences_change_at_ms = now_ms
+        self._silences.replace(silences, now_ms)
 
     def acknowledge(self, words: Iterable[Acknowledgement], now_ms: int) -> None:
-        """Somebody is at it: told to those receivers of the incident that can note it, once."""
+        """Somebody is at it: told to those receivers of the incident that can note it, once, when they know of it."""
         for word in words:
-            story = self.stories.get(word.incident_id)
-            if story is None or story.told is None:
-                continue
-            for receiver in story.receivers:
-                key = f"{word.incident_id}:acknowledged:{word.at_ms}", receiver
-                box = self.outboxes.get(receiver)
-                if key not in self._acknowledged and box and box.owe_acknowledgement(word, story.told, now_ms):
-                    self._acknowledged.add(key)
+            if word.incident_id not in self.settled:
+                self._acknowledged.hear(word)
+                self._acknowledged.tell(word.incident_id, self.stories.get(word.incident_id, Story()), now_ms)
 
     def remember_acknowledged(self, delivery_key: str, receiver: str) -> None:
         """This receiver has it already, from before a restart."""
-        self._acknowledged.add((delivery_key, receiver))
+        self._acknowledged.remember(delivery_key, receiver)
 
     def advance(self, now_ms: int) -> None:
-        """Do what only time brings: silences that begin and end, our own alerts."""
-        if self._silences_change_at_ms is not None and now_ms >= self._silences_change_at_ms:
-            self._silences_change_at_ms = next_change_ms(self._silences, now_ms)
-            held_back = [story for scope in self._held_back.values() for story in scope.values()]
-            for story in [*self._silenced.values(), *held_back]:
+        """Do what only time brings: silences that begin and end, our own alerts, ends that came too late."""
+        if self._silences.has_changed(now_ms):
+            for story in [*self._silenced.values(), *self._quota.waiting()]:
                 self._consider(story, now_ms)
-        for row in self._own.rows(self._count_held_back(), self.outboxes, now_ms):
+        for row in self._own.rows(self._quota.counted(), self.outboxes, now_ms):
             self.own_rows.append(row)
             self._take(read_transition(row), now_ms)
+        for box in self.outboxes.values():
+            self.records += box.give_up(now_ms)
 
     def resume(self, story: Story, newest: Transition) -> None:
         """An incident that was told before a restart and is not over."""
         story.newest = newest
         self.stories[newest.incident_id] = story
         self._same.hold(newest.notice)
-        self._told.setdefault(_scope(newest.notice), set()).add(newest.incident_id)
+        self._quota.take(newest.notice)
         self._own.note(newest)
 
     def settle(self, incident_id: str) -> None:
         """Nothing more will be decided about it."""
         self.stories.pop(incident_id, None)
+        self._acknowledged.forget(incident_id)
         self.settled[incident_id] = None
         while len(self.settled) > MOST_SETTLED:
             del self.settled[next(iter(self.settled))]
@@ -124,7 +121,7 @@ class Desk:
         """An open incident is told to receivers that the routes name since a restart, too."""
         for story in self.stories.values():
             if story.told is not None:
-                for receiver, route in self._receivers_of(story.told).items():
+                for receiver, route in self._addresses.receivers_of(story.told).items():
                     if receiver not in story.receivers:
                         story.receivers[receiver] = route
                         self._owe(story.told, receiver, route, now_ms)
@@ -138,7 +135,7 @@ class Desk:
         if first is None:
             return False
         from_ms = max(first.at_ms, story.hold.at_ms) if story.hold is not None else first.at_ms
-        silence = pick_silence_throughout(self._silences, match_labels(first.notice), from_ms, rows[-1].at_ms)
+        silence = self._silences.pick_throughout(first.notice, from_ms, fired_until_ms(rows))
         if silence is None:
             return False
         self._record(rows[-1].notice, "SILENCED", now_ms, reason=silence.silence_id)
@@ -149,7 +146,7 @@ class Desk:
         story = self.stories.setdefault(transition.incident_id, Story())
         if story.newest is not None and transition.position <= story.newest.position:
             return
-        story.newest = transition
+        story.follow(transition)
         self._own.note(transition)
         if transition.state == "RESOLVED":
             self._end(story, transition, now_ms)
@@ -164,9 +161,16 @@ class Desk:
         notice = transition.notice
         if transition.state != "FIRING" or (story.told is not None and content(notice) == content(story.told)):
             return
-        if transition.suppressed_by is not None:
+        receivers = self._addresses.receivers_of(notice)
+        cause_id = transition.suppressed_by
+        if cause_id is not None and self._effects.is_explained(receivers, self.stories.get(cause_id)):
             if story.told is None:
-                self._hold(story, notice, "SUPPRESSED", transition.suppressed_by, now_ms)
+                self._effects.wait(notice.incident_id, story, cause_id)
+                self._hold(story, notice, "SUPPRESSED", cause_id, now_ms)
+            return
+        if story.told is None and not receivers:
+            self._hold(story, notice, "UNROUTED", NO_ROUTE, now_ms)
+            self._free_effects(notice.incident_id, now_ms)
             return
         if story.told is None and (holder := self._holder_of(notice)) is not None:
             self._same.wait(notice.incident_id, story)
@@ -175,40 +179,44 @@ class Desk:
         if story.fired_at_ms is None:
             story.fired_at_ms = transition.at_ms
         story.last_firing = notice
-        silence = pick_silence(self._silences, match_labels(notice), now_ms)
+        silence = self._silences.pick(notice, now_ms)
         if silence is not None:
             self._silenced[notice.incident_id] = story
             self._hold(story, notice, "SILENCED", silence.silence_id, now_ms)
         elif story.told is not None or notice.kind in OWN_KINDS:
             self._tell(story, notice, now_ms)
         else:
-            self._held_back.setdefault(_scope(notice), {})[notice.incident_id] = story
-            self._admit(_scope(notice), now_ms)
+            self._quota.wait(notice, story)
+            self._admit(notice, now_ms)
             if story.told is None:
-                self._hold(story, notice, "HELD_BACK", self._limit_reason(), now_ms)
+                self._hold(story, notice, "HELD_BACK", self._quota.reason, now_ms)
 
     def _holder_of(self, notice: Notice) -> str | None:
         """Another incident that tells everybody whom this one concerns of the same trouble already."""
         holder = self._same.holder(notice)
         told = self.stories.get(holder or "", Story()).receivers.keys()
-        return holder if holder is not None and self._receivers_of(notice).keys() <= told else None
+        return holder if holder is not None and self._addresses.receivers_of(notice).keys() <= told else None
 
-    def _admit(self, scope: Scope, now_ms: int) -> None:
+    def _admit(self, like: Notice, now_ms: int) -> None:
         """Tell as many of those held back as the limit leaves room for."""
-        told, waiting = len(self._told.get(scope, ())), self._held_back.get(scope, {})
-        if waiting and told < self._limit:
-            for incident_id in pick_told(told, [story.waiting() for story in waiting.values()], self._limit):
-                story = waiting.pop(incident_id)
-                if story.newest is not None:
-                    self._tell(story, story.newest.notice, now_ms)
+        for story, notice in self._quota.admit(like):
+            self._tell(story, notice, now_ms)
 
     def _tell(self, story: Story, notice: Notice, now_ms: int) -> None:
         story.told, story.hold = notice, None
         self._same.hold(notice)
-        self._told.setdefault(_scope(notice), set()).add(notice.incident_id)
-        story.receivers = {**self._receivers_of(notice), **story.receivers}
+        self._quota.take(notice)
+        story.receivers = {**self._addresses.receivers_of(notice), **story.receivers}
         for receiver, route in story.receivers.items():
             self._owe(notice, receiver, route, now_ms)
+        self._acknowledged.tell(notice.incident_id, story, now_ms)
+        if not story.is_heard():
+            self._free_effects(notice.incident_id, now_ms)
+
+    def _free_effects(self, cause_id: str, now_ms: int) -> None:
+        """Nobody hears of the cause: whoever hears of its effects must."""
+        for effect in self._effects.release(cause_id):
+            self._consider(effect, now_ms)
 
     def _end(self, story: Story, transition: Transition, now_ms: int) -> None:
         self._unqueue(transition)
@@ -220,9 +228,8 @@ class Desk:
         elif story.hold is not None:
             self._record(transition.notice, story.hold.outcome, now_ms, reason=story.hold.reason)
         self.settle(transition.incident_id)
-        told = self._told.get(_scope(transition.notice), set())
-        told.discard(transition.incident_id)
-        self._admit(_scope(transition.notice), now_ms)
+        self._quota.free(transition.notice)
+        self._admit(transition.notice, now_ms)
         for waiting in self._same.release(transition.incident_id):
             self._consider(waiting, now_ms)
 
@@ -231,59 +238,39 @@ class Desk:
         if story.hold is None or story.last_firing is None or story.fired_at_ms is None:
             return
         from_ms = max(story.hold.at_ms, story.fired_at_ms)
-        labels = match_labels(end.notice)
-        if from_ms >= end.at_ms or pick_silence_throughout(self._silences, labels, from_ms, end.at_ms):
+        until_ms = end.at_ms if story.stopped_at_ms is None else story.stopped_at_ms
+        if from_ms >= until_ms or self._silences.pick_throughout(end.notice, from_ms, until_ms):
             return
-        if len(self._told.get(_scope(end.notice), ())) < self._limit:
+        if self._quota.has_room(end.notice):
             self._tell(story, story.last_firing, now_ms)
         else:
-            story.hold = Hold("HELD_BACK", self._limit_reason(), now_ms)
+            story.hold = Hold("HELD_BACK", self._quota.reason, now_ms)
 
     def hear_canary(self, now_ms: int) -> None:
         """The canary has arrived."""
         self._own.hear_canary(now_ms)
 
-    def _receivers_of(self, notice: Notice) -> dict[str, str]:
-        if notice.cluster == CANARY_CLUSTER:
-            return {CANARY: CANARY} if CANARY in self.outboxes else {}
-        if notice.kind == DELIVERY_FAILED:
-            return {name: DELIVERY_FAILED for name in self.outboxes if name != notice.labels.get("receiver")}
-        if notice.kind == MORE_ALERTS:
-            held_back = self._held_back.get((notice.cluster, notice.labels.get("limited_kind", "")), {})
-            newest = [story.newest.notice for story in held_back.values() if story.newest is not None]
-            return {name: MORE_ALERTS for one in newest for name in self._receivers_of(one)}
-        picked = pick_receivers(self._routes, match_labels(notice), self._quiet)
-        return {name: route for name, route in picked.items() if name in self.outboxes}
-
     def _owe(self, notice: Notice, receiver: str, route: str, now_ms: int) -> None:
+        """Also where the receiver is not configured now: the log tells the relay that finds it again."""
         if (box := self.outboxes.get(receiver)) is not None:
             box.owe(Duty(notice, route, now_ms))
-            self._record(notice, "DUE", now_ms, receiver=receiver, route=route)
-
-    def _count_held_back(self) -> list[HeldBack]:
-        counted = []
-        for (cluster, kind), stories in self._held_back.items():
-            severities = [story.newest.notice.severity for story in stories.values() if story.newest is not None]
-            if severities:
-                counted.append(HeldBack(cluster, kind, len(stories), self._limit, min(severities, key=rank_of)))
-        return counted
+        self._record(notice, "DUE", now_ms, receiver=receiver, route=route)
 
     def _hold(self, story: Story, notice: Notice, outcome: Outcome, reason: str, now_ms: int) -> None:
         if story.hold is None or (story.hold.outcome, story.hold.reason) != (outcome, reason):
             story.hold = Hold(outcome, reason, now_ms)
             self._record(notice, outcome, now_ms, reason=reason)
 
-    def _limit_reason(self) -> str:
-        return f"{self._limit} of this kind and cluster are told"
-
     def _unqueue(self, transition: Transition) -> None:
         self._silenced.pop(transition.incident_id, None)
         self._same.leave(transition.incident_id)
-        self._held_back.get(_scope(transition.notice), {}).pop(transition.incident_id, None)
+        self._effects.leave(transition.incident_id)
+        self._quota.leave(transition.notice)
 
     def _record(self, notice: Notice, outcome: Outcome, now_ms: int, **fields: Any) -> None:
         self.records.append(record_of(notice, outcome, now_ms, **fields))
 
 
-def _scope(notice: Notice) -> Scope:
-    return notice.cluster, notice.kind
+def _chronology(transition: Transition) -> tuple[int, int, tuple[int, int], str]:
+    """Of one moment the end of an alert's older incident comes before the beginning of the newer."""
+    return transition.at_ms, transition.notice.started_at_ms, transition.position, transition.incident_id

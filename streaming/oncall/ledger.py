@@ -14,29 +14,36 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
+from streaming.oncall.desk import MOST_SETTLED
 from streaming.oncall.duty import Acknowledgement
 from streaming.oncall.record import Record
-from streaming.oncall.restore import LOG_COLUMNS, Past, is_settled, read_pasts
+from streaming.oncall.restore import LOG_COLUMNS as PAST_COLUMNS
+from streaming.oncall.restore import Past, read_pasts
+from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, split_settled
 from streaming.oncall.transition import Transition, epoch_ms, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import open_table, table_path
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
-"""Its Delta transaction version in alert_deliveries is the newest event time, ms, when a relay first looked."""
+"""Its Delta transaction version in alert_deliveries says until when, in ms, all was history to the first relay."""
+
+MOST_FILES = 200
+"""Of a table before it is compacted."""
 
 
 @dataclass(frozen=True)
 class History:
     """What the tables say at the start: incidents with something left to do, and the names of those without.
 
-    `version` is the alerts table's, as it was read.
+    `version` is the alerts table's, as it was read. What was over by `until_ms` before it was told is told to nobody.
     """
 
     stories: dict[str, list[Transition]]
     pasts: dict[str, Past]
     settled: list[str]
     version: int
+    until_ms: int
 
 
 class Ledger:
@@ -48,23 +55,21 @@ class Ledger:
         self._alerts = _Log(warehouse, ALERTS, may_write)
         self._appends = 0
 
-    def read_history(self, receivers: Collection[str], renewed_since_ms: int) -> History:
-        """All that a new relay must know. The very first one leaves alone what is over already."""
+    def read_history(self, receivers: Collection[str], renewed_since_ms: int, now_ms: int) -> History:
+        """All that a new relay must know. The very first one leaves alone what is over already.
+
+        Rows become objects only of the incidents that are not settled, and of those no more names than a desk keeps.
+        """
         version = self._alerts.version()
-        thin = self._alerts.read(["incident_id", "state", "changed_at"])
-        log = self._deliveries.read(LOG_COLUMNS).sort_by("batch_id")
-        pasts = read_pasts(row for row in log.to_pylist() if row["delivery_key"])
-        history_until_ms = self._first_look(thin)
-        steps: dict[str, list[tuple[str, int]]] = {}
-        for row in thin.sort_by("changed_at").to_pylist():
-            steps.setdefault(row["incident_id"], []).append((row["state"], epoch_ms(row["changed_at"])))
-        settled = [
-            incident_id
-            for incident_id, rows in steps.items()
-            if is_settled(rows, pasts.get(incident_id, Past()), receivers, renewed_since_ms, history_until_ms)
-        ]
-        left = sorted(steps.keys() - set(settled))
-        return History(self._read_stories(left), pasts, settled, version)
+        thin = self._alerts.read(ALERT_COLUMNS)
+        log = self._deliveries.read(LOG_COLUMNS, pc.field("delivery_key").is_valid())
+        until_ms = self._first_look(thin, now_ms)
+        settled, left = split_settled(thin, log, receivers, renewed_since_ms, until_ms)
+        del thin, log
+        rows = self._deliveries.read(PAST_COLUMNS, pc.field("incident_id").isin(left)) if len(left) else None
+        pasts = {} if rows is None else read_pasts(_told_rows(rows))
+        names = settled.slice(max(0, len(settled) - MOST_SETTLED)).to_pylist()
+        return History(self._read_stories(left), pasts, names, version, until_ms)
 
     def append(self, records: Sequence[Record]) -> None:
         """Write to the delivery log."""
@@ -75,21 +80,29 @@ class Ledger:
         """Write alerts of our own to the alerts table."""
         self._alerts.append(rows, self._alerts.version())
 
-    def _read_stories(self, incident_ids: Sequence[str]) -> dict[str, list[Transition]]:
+    def compact(self) -> bool:
+        """Whether the delivery log had so many files that they were made one. Vacuum removes the old ones.
+
+        The alerts table has other writers, and is left to maintenance.
+        """
+        return self._deliveries.compact()
+
+    def _read_stories(self, incident_ids: pa.Array) -> dict[str, list[Transition]]:
         stories: dict[str, list[Transition]] = {}
-        if incident_ids:
+        if len(incident_ids):
             columns = [field.name for field in ALERTS.schema.fields]
-            wanted = pc.field("incident_id").isin(pa.array(incident_ids))
+            wanted = pc.field("incident_id").isin(incident_ids)
             for row in self._alerts.read(columns, wanted).to_pylist():
                 stories.setdefault(row["incident_id"], []).append(read_transition(row))
         return stories
 
-    def _first_look(self, thin: pa.Table) -> int:
+    def _first_look(self, thin: pa.Table, now_ms: int) -> int:
+        """Up to when history reaches: what an empty table is yet to be filled with may be a week old."""
         known = self._deliveries.transaction_version(APP_ID)
         if known is not None:
             return known
         newest = pc.max(thin["changed_at"]).as_py()
-        newest_ms = epoch_ms(newest) if newest is not None else 0
+        newest_ms = epoch_ms(newest) if newest is not None else now_ms
         if self._may_write:
             self._deliveries.append([], 0, Transaction(APP_ID, newest_ms))
         return newest_ms
@@ -190,9 +203,25 @@ class _Log:
         of_arrow = arrow_table(rows, self._contract.schema, batch_id)
         write_deltalake(self._table, of_arrow, mode="append", commit_properties=properties)
 
+    def compact(self) -> bool:
+        """Make many small files few, if there are more than MOST_FILES; whoever alone writes the table may."""
+        if self._table is None:
+            return False
+        self._table.update_incremental()
+        is_due = len(self._table.file_uris()) > MOST_FILES
+        if is_due:
+            self._table.optimize.compact()
+        return is_due
+
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)
         return None if known is None else int(known)
+
+
+def _told_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """In the order in which they were written; those that an older release wrote have no key."""
+    told: list[dict[str, Any]] = rows.filter(pc.is_valid(rows["delivery_key"])).sort_by("batch_id").to_pylist()
+    return told
 
 
 def is_table(warehouse: Path | str, contract: Table) -> bool:

@@ -1,7 +1,8 @@
 """What one receiver is still owed, what is sent to it next, and what becomes of the answer. The clock is the caller's.
 
-Each incident has a lane of its own, strictly in order; one lane's trouble holds up no other. One call is in flight at
-a time. Nothing owed is ever dropped but what the receiver refused.
+Each incident has a lane of its own, strictly in order; one lane's trouble holds up no other, but that an alert's next
+incident waits for the end of the one before. One call is in flight at a time. Nothing owed is ever dropped but what
+the receiver refused, and at a leased receiver an end that would end a newer incident.
 """
 
 import random
@@ -13,7 +14,11 @@ from streaming.oncall.notice import Notice
 from streaming.oncall.pace import Pace, Patience, is_about_notice
 from streaming.oncall.receiver import Answer, Receiver
 from streaming.oncall.record import Outcome, Record
+from streaming.oncall.succession import Succession
 from udfs.page_limit import rank_of
+
+MOST_CHOKES = 4
+"""An end that the receiver has choked on so often holds up the alert's next incident no longer."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class Outbox:
         self._pace = pace
         self._patience = Patience(pace, dice)
         self._lanes: dict[str, Lane] = {}
+        self._succession = Succession()
         self._flying: Send | None = None
         self.watchdog: Notice | None = None
         self._watched_at_ms = 0
@@ -56,7 +62,7 @@ class Outbox:
 
     def owe(self, duty: Duty) -> None:
         """From now on it is due, after what the incident's lane holds already."""
-        self._lanes.setdefault(duty.notice.incident_id, Lane()).owed.append(duty)
+        self._lane(duty.notice).owed.append(duty)
 
     def owe_acknowledgement(self, word: Acknowledgement, notice: Notice, now_ms: int) -> bool:
         """False where the receiver has no use for it."""
@@ -67,8 +73,25 @@ class Outbox:
 
     def remember(self, notice: Notice, delivered_at_ms: int) -> None:
         """It has this already, from before a restart."""
-        lane = self._lanes.setdefault(notice.incident_id, Lane())
+        lane = self._lane(notice)
         lane.delivered, lane.delivered_at_ms = notice, delivered_at_ms
+
+    def forget(self, notice: Notice) -> None:
+        """Its end was given up: nothing of it is told any more."""
+        self._lanes.pop(notice.incident_id, None)
+        self._succession.leave(notice)
+
+    def give_up(self, now_ms: int) -> list[Record]:
+        """Ends that would end a newer incident of the same alert; to be asked before each `pick`."""
+        if not self.traits.is_leased or self._flying is not None:
+            return []
+        records = []
+        for lane in [lane for lane in self._lanes.values() if self._is_superseded(lane)]:
+            duty = lane.owed.popleft()
+            self._forget_if_done(duty.notice, lane, now_ms, is_last=True)
+            answer = Answer("REFUSED", None, "a newer incident of this alert is open there")
+            records.append(self._record(duty, "REFUSED", answer, now_ms, 0))
+        return records
 
     def owed(self) -> Iterator[Duty]:
         """All that is due, in flight or not, each incident's in its order."""
@@ -83,7 +106,7 @@ class Outbox:
         return self._flying is not None
 
     def trouble(self, now_ms: int) -> str | None:
-        """Why the other receivers must hear of this one: `bad_key` or `unreachable`."""
+        """Why the other receivers must hear of this one: `bad_key`, `refuses` or `unreachable`."""
         return self._patience.trouble(now_ms)
 
     def pick(self, now_ms: int) -> Send | None:
@@ -97,7 +120,8 @@ class Outbox:
         """When `pick` may have something, as things are; None when only an answer or a new duty can change that."""
         if self._flying is not None:
             return None
-        times = [self._ready_at_ms(lane) for lane in self._lanes.values() if lane.owed or self._is_renewed(lane)]
+        lanes = [lane for lane in self._lanes.values() if lane.owed or self._is_renewed(lane)]
+        times = [self._ready_at_ms(lane) for lane in lanes if not self._is_held(lane)]
         if self.watchdog is not None:
             times.append(self._watched_at_ms + self._pace.resend_ms)
         return max(self._patience.resumes_at_ms, min(times)) if times else None
@@ -115,11 +139,15 @@ class Outbox:
             if answer.verdict in ("DELIVERED", "REFUSED"):
                 self._renewed(send, now_ms)
             return []
-        records = [self._settle(duty, send, answer, now_ms, latency_ms) for duty in send.duties]
-        return [record for record in records if record is not None]
+        settled = [self._settle(duty, send, answer, now_ms, latency_ms) for duty in send.duties]
+        records = [record for record in settled if record is not None]
+        if answer.verdict == "REFUSED":
+            self._patience.refused(sum(1 for record in records if record.outcome == "REFUSED"))
+        return records
 
     def _pick_owed(self, now_ms: int) -> Send | None:
         ready = [lane for lane in self._lanes.values() if lane.owed and lane.not_before_ms <= now_ms]
+        ready = [lane for lane in ready if not self._is_held(lane)]
         if not ready or min(map(self._ready_at_ms, ready)) > now_ms:
             return None
         ready.sort(key=_urgency)
@@ -134,14 +162,39 @@ class Outbox:
         return Send(self.name, (replace(self.watchdog, changed_at_ms=now_ms),))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
-        for incident_id, lane in list(self._lanes.items()):
-            self._forget_if_done(incident_id, lane, now_ms)
+        for lane in list(self._lanes.values()):
+            if lane.delivered is not None:
+                self._forget_if_done(lane.delivered, lane, now_ms)
         lanes = [lane for lane in self._lanes.values() if self._is_renewed(lane) and self._ready_at_ms(lane) <= now_ms]
         notices = [lane.delivered for lane in lanes[: self.traits.at_most] if lane.delivered is not None]
         return Send(self.name, tuple(replace(one, is_first=False) for one in notices)) if notices else None
 
     def _is_renewed(self, lane: Lane) -> bool:
-        return self.traits.is_leased and lane.delivered is not None and not lane.owed
+        """Of one alert only the newest incident is: to whoever leases, they are the same."""
+        if not self.traits.is_leased or lane.delivered is None or lane.owed:
+            return False
+        newer = [self._lanes[one] for one in self._succession.newer(lane.delivered)]
+        return not any(one.owed or one.delivered for one in newer)
+
+    def _is_held(self, lane: Lane) -> bool:
+        """It waits until the incident before it has ended there."""
+        older = [self._lanes[one] for one in self._succession.older(lane.owed[0].notice)] if lane.owed else []
+        return any(
+            one.owed[0].chokes < MOST_CHOKES and any(duty.status == "resolved" for duty in one.owed)
+            for one in older
+            if one.owed
+        )
+
+    def _is_superseded(self, lane: Lane) -> bool:
+        if not lane.owed or lane.owed[0].status != "resolved":
+            return False
+        is_choked = lane.owed[0].chokes >= MOST_CHOKES
+        newer = [self._lanes[one] for one in self._succession.newer(lane.owed[0].notice)]
+        return any(one.is_open_there() or (is_choked and one.owed) for one in newer)
+
+    def _lane(self, notice: Notice) -> Lane:
+        self._succession.enter(notice)
+        return self._lanes.setdefault(notice.incident_id, Lane())
 
     def _ready_at_ms(self, lane: Lane) -> int:
         if not lane.owed:
@@ -178,7 +231,10 @@ class Outbox:
             lane.is_alone = False
             if outcome == "DELIVERED" and duty.acknowledgement is None:
                 lane.delivered, lane.delivered_at_ms, lane.renewed_at_ms = duty.notice, now_ms, now_ms
-            self._forget_if_done(duty.notice.incident_id, lane, now_ms, is_last=duty.status == "resolved")
+            self._forget_if_done(duty.notice, lane, now_ms, is_last=duty.status == "resolved")
+        return self._record(duty, outcome, answer, now_ms, latency_ms)
+
+    def _record(self, duty: Duty, outcome: Outcome, answer: Answer, now_ms: int, latency_ms: int) -> Record:
         return Record(
             duty.notice.incident_id,
             duty.key,
@@ -195,7 +251,7 @@ class Outbox:
             latency_ms,
         )
 
-    def _forget_if_done(self, incident_id: str, lane: Lane, now_ms: int, *, is_last: bool = False) -> None:
+    def _forget_if_done(self, notice: Notice, lane: Lane, now_ms: int, *, is_last: bool = False) -> None:
         """A lane whose end was told goes; at a leased receiver once the end need not be told again."""
         if lane.owed or (lane.is_open_there() and not is_last):
             return
@@ -203,7 +259,7 @@ class Outbox:
         if self.traits.is_leased and is_over and now_ms < lane.delivered_at_ms + self._pace.resolved_resend_ms:
             return
         if is_last or is_over:
-            del self._lanes[incident_id]
+            self.forget(notice)
 
 
 def _goes_alone(lane: Lane) -> bool:

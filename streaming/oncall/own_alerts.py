@@ -23,8 +23,18 @@ CANARY_LOST = "canary_lost"
 OWN_KINDS = frozenset({DELIVERY_FAILED, MORE_ALERTS, CANARY_LOST})
 
 _TROUBLES = {
-    "bad_key": ("refuses our key", "Mend the key in its environment variable and start the relay again"),
-    "unreachable": ("cannot be delivered to", "Look at the receiver and at the way to it"),
+    "bad_key": (
+        "refuses our key; alerts for it wait",
+        "Mend the key in its environment variable and start the relay again; whatever waits is delivered then",
+    ),
+    "unreachable": (
+        "cannot be delivered to; alerts for it wait",
+        "Look at the receiver and at the way to it; whatever waits is delivered then",
+    ),
+    "refuses": (
+        "refuses what it is sent; those alerts are given up",
+        "Look at its address, and in alert_deliveries at what it answered; what it refused is not sent again",
+    ),
 }
 
 
@@ -71,15 +81,15 @@ class OwnAlert:
 
 
 def delivery_failed(receiver: str, trouble: str, owed: int) -> OwnAlert:
-    """For all other receivers. `trouble` is bad_key or unreachable."""
+    """For all other receivers. `trouble` is bad_key, unreachable or refuses."""
     what, advice = _TROUBLES[trouble]
     return OwnAlert(
         DELIVERY_FAILED,
         "critical",
         trouble,
         {"cluster": OWN_CLUSTER, "receiver": receiver},
-        f"Receiver {receiver} {what}; alerts for it wait.",
-        f"{advice}; whatever waits is delivered then.",
+        f"Receiver {receiver} {what}.",
+        f"{advice}.",
         {"owed": owed},
     )
 

@@ -15,6 +15,10 @@ from streaming.oncall.own_alerts import (
     more_alerts,
 )
 from streaming.oncall.transition import Transition
+from udfs.page_limit import MORE_ALERTS
+
+LINGER_MS = 60_000
+"""So long nothing must be held back before `more_alerts` ends: one alert that flaps would end it again and again."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,13 @@ class HeldBack:
 class OwnBook:
     """Those that are open. `note` is told each of their rows, whoever wrote it.
 
-    A canary that has not arrived for `lost_after_ms` is lost; None expects none.
+    A canary that has not arrived for `lost_after_ms` is lost; 0 expects none, and with None nobody looks here.
     """
 
     def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._open: dict[str, Transition] = {}
+        self._unwanted_since_ms: dict[str, int] = {}
         self._canary_at_ms: int | None = None
         self._has_canary = False
 
@@ -59,7 +64,8 @@ class OwnBook:
                 wanted[alert.alert_id] = alert
         if self._is_canary_lost(now_ms):
             wanted[canary_lost().alert_id] = canary_lost()
-        rows = [_ended(one, now_ms) for key, one in self._open.items() if key not in wanted]
+        over = [one for key, one in self._open.items() if self._is_over(key, one, wanted, now_ms)]
+        rows = [_ended(one, now_ms) for one in over]
         for key, alert in wanted.items():
             known = self._open.get(key)
             if known is None:
@@ -67,6 +73,16 @@ class OwnBook:
             elif now_ms >= known.at_ms + self._resend_ms and _says_other(known, alert):
                 rows.append(alert.row("FIRING", known.notice.started_at_ms, now_ms))
         return rows
+
+    def _is_over(self, key: str, known: Transition, wanted: Mapping[str, OwnAlert], now_ms: int) -> bool:
+        if key in wanted:
+            self._unwanted_since_ms.pop(key, None)
+            return False
+        since_ms = self._unwanted_since_ms.setdefault(key, now_ms)
+        if known.notice.kind == MORE_ALERTS and now_ms < since_ms + LINGER_MS:
+            return False
+        self._unwanted_since_ms.pop(key)
+        return self._may_end(known)
 
     def _trouble(self, name: str, box: Outbox, now_ms: int) -> OwnAlert | None:
         """What was open before a restart stays so until the receiver takes something again."""
@@ -79,9 +95,12 @@ class OwnBook:
         known = next((notice for notice in open_ if notice.labels.get("receiver") == name), None)
         return delivery_failed(name, known.cause, 0) if known is not None and known.cause else None
 
+    def _may_end(self, one: Transition) -> bool:
+        return one.notice.kind != CANARY_LOST or self._lost_after_ms is not None
+
     def _is_canary_lost(self, now_ms: int) -> bool:
         """What was lost before a restart stays so until one arrives."""
-        if self._lost_after_ms is None:
+        if not self._lost_after_ms:
             return False
         if self._canary_at_ms is None:
             self._canary_at_ms = now_ms

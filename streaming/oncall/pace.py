@@ -9,6 +9,13 @@ RETRY_AFTER_MOST_MS = 3_600_000
 """A Retry-After beyond an hour is taken for a mistake: a page cannot wait for it."""
 
 
+MOST_REFUSALS = 3
+"""So many notices refused one after the other are not the notices' fault."""
+
+_WRONG_ADDRESS = frozenset({404, 405, 410})
+"""And every redirect: no notice would be taken there."""
+
+
 @dataclass(frozen=True)
 class Pace:
     """The settings of `[oncall]` about time, in ms."""
@@ -30,10 +37,15 @@ class Patience:
         self._failures = 0
         self._failing_since_ms: int | None = None
         self._is_key_bad = False
+        self._refusals = 0
         self.resumes_at_ms = 0
 
     def answered(self, answer: Answer, now_ms: int, min_interval_ms: int) -> None:
-        """Note an answer. REFUSED is about what was sent: the receiver itself is well."""
+        """Note an answer. REFUSED is about what was sent, unless it is about the address."""
+        if answer.verdict == "DELIVERED":
+            self._refusals = 0
+        elif answer.verdict == "REFUSED" and _is_about_address(answer):
+            self._refusals = MOST_REFUSALS
         if answer.verdict in ("DELIVERED", "REFUSED"):
             self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
             self.resumes_at_ms = now_ms + min_interval_ms
@@ -44,15 +56,21 @@ class Patience:
         self._is_key_bad = answer.verdict == "BAD_KEY"
         self.resumes_at_ms = now_ms + max(min_interval_ms, self._pause_ms(answer))
 
+    def refused(self, notices: int) -> None:
+        """So many were given up by the answer that was noted last."""
+        self._refusals += notices
+
     def backoff_ms(self, failures: int) -> int:
         """Twice as long each time up to the most, and half of it by chance, so that receivers do not march in step."""
         longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
         return round(longest * self._dice.uniform(0.5, 1.0))
 
     def trouble(self, now_ms: int) -> str | None:
-        """`bad_key`, or `unreachable` once it has failed for long enough to tell others."""
+        """`bad_key`, `refuses`, or `unreachable` once it has failed for long enough to tell others."""
         if self._is_key_bad:
             return "bad_key"
+        if self._refusals >= MOST_REFUSALS:
+            return "refuses"
         since_ms = self._failing_since_ms
         return "unreachable" if since_ms is not None and now_ms - since_ms >= self._pace.unreachable_ms else None
 
@@ -68,6 +86,11 @@ class Patience:
         if is_about_notice(answer):
             return self.backoff_ms(1)
         return self.backoff_ms(self._failures)
+
+
+def _is_about_address(answer: Answer) -> bool:
+    code = answer.code or 0
+    return 300 <= code < 400 or code in _WRONG_ADDRESS
 
 
 def is_about_notice(answer: Answer) -> bool:

@@ -8,14 +8,16 @@ from streaming.history.alerts import WarehouseError
 from streaming.oncall.duty import Duty
 from streaming.oncall.ledger import Ledger, Words, is_table
 from streaming.oncall.notice import Notice
-from streaming.oncall.record import Record
+from streaming.oncall.record import EVERYBODY
 from streaming.oncall.relay import Relay
+from streaming.oncall.story import Hold
 from streaming.oncall.switchboard import make_receivers
 
 HELD = {
     "SILENCED": "not told: silence {} covers it",
     "SUPPRESSED": "not told: {} explains it",
     "HELD_BACK": "not told: {}",
+    "UNROUTED": "not told: {}",
 }
 
 
@@ -35,7 +37,11 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     for name, box in relay.desk.outboxes.items():
         rows += [_row(name, duty.notice, duty.route, _why(duty)) for duty in box.owed()]
         rows += [_row(name, notice, "", "told again: it holds a lease") for notice in box.renewed()]
-    rows += [_held_row(record) for record in relay.desk.records if record.outcome in HELD]
+    rows += [
+        _held_row(story.newest.notice, story.hold)
+        for story in relay.desk.stories.values()
+        if story.is_held() and story.newest is not None and story.hold is not None
+    ]
     for receiver in receivers.values():
         receiver.close()
     return rows
@@ -60,14 +66,5 @@ def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:
     }
 
 
-def _held_row(record: Record) -> dict[str, Any]:
-    return {
-        "receiver": record.receiver,
-        "status": record.status,
-        "kind": record.kind,
-        "severity": "",
-        "incident_id": record.incident_id,
-        "route": "",
-        "why": HELD[record.outcome].format(record.reason),
-        "summary": "",
-    }
+def _held_row(notice: Notice, hold: Hold) -> dict[str, Any]:
+    return _row(EVERYBODY, notice, "", HELD[hold.outcome].format(hold.reason))

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from streaming.oncall.notice import Notice
 
-Outcome = Literal["DUE", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "SUPPRESSED", "HELD_BACK"]
+Outcome = Literal["DUE", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "SUPPRESSED", "HELD_BACK", "UNROUTED"]
 """DUE: owed from now on. RETRYING: an attempt failed. REFUSED: given up. The rest: not told, and why not."""
 
 EVERYBODY = "*"

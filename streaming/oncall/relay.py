@@ -31,6 +31,7 @@ from udfs.routing import pick_watchdog_receivers
 log = structlog.get_logger()
 
 LEAST_WAIT_SECONDS = 0.005
+COMPACT_MS = 3_600_000
 DRAIN_SECONDS = 10.0
 """How long a relay that stops waits for the calls in flight."""
 
@@ -69,17 +70,17 @@ class Relay:
         self._receivers = receivers
         self._workers: dict[str, Worker] = {}
         self._read_at_ms = self._started_at_ms
+        self._compacts_at_ms = self._started_at_ms
         self.version = self._restore()
 
     def observe(self, transitions: Iterable[Transition]) -> None:
         """Rows of the alerts table, new or not."""
         self._inbox.put(list(transitions))
 
-    def run(self, stop: threading.Event, check: Callable[[], None] = lambda: None) -> None:
-        """Deliver until `stop` is set, then what is new once. `check` is asked each time, and ends it by raising."""
+    def run(self, stop: threading.Event) -> None:
+        """Deliver until `stop` is set, then what is new once."""
         try:
             while not stop.is_set():
-                check()
                 self.step()
             self.finish(DRAIN_SECONDS)
         finally:
@@ -108,6 +109,7 @@ class Relay:
         self._look(now_ms)
         self._write()
         self._send(now_ms)
+        self._compact(now_ms)
         self._take(self._wait_seconds(now_ms) if wait_seconds is None else wait_seconds)
 
     def is_busy(self) -> bool:
@@ -127,7 +129,8 @@ class Relay:
         """The version of the alerts table that was read."""
         now_ms = self._now_ms()
         renewed_since_ms = now_ms - round(self._settings.resolved_resend_seconds * 1000)
-        history = self._ledger.read_history(self._receivers, renewed_since_ms)
+        history = self._ledger.read_history(self._receivers, renewed_since_ms, now_ms)
+        self._history_until_ms = history.until_ms
         for incident_id in history.settled:
             self.desk.settle(incident_id)
         self.desk.set_silences(self._words.read_silences() or [], now_ms)
@@ -184,6 +187,16 @@ class Relay:
                     self._workers[name] = Worker(self._receivers[name], self._inbox.put, self._now_ms)
                 self._workers[name].call(send)
 
+    def _compact(self, now_ms: int) -> None:
+        if now_ms < self._compacts_at_ms:
+            return
+        self._compacts_at_ms = now_ms + COMPACT_MS
+        try:
+            if self._ledger.compact():
+                log.info("the delivery log is compacted")
+        except Exception as error:
+            log.warning("the delivery log cannot be compacted", error=str(error)[:300])
+
     def _take(self, wait_seconds: float) -> None:
         """Wait for the first news, then take all there is."""
         try:
@@ -211,7 +224,17 @@ class Relay:
                     reason=news.answer.reason,
                 )
         else:
-            self.desk.observe(news, now_ms)
+            self.desk.observe(self._without_history(news), now_ms)
+
+    def _without_history(self, transitions: list[Transition]) -> list[Transition]:
+        """Of what was over before a relay first looked, and was not told, only the end."""
+        ends = [one for one in transitions if one.state == "RESOLVED" and one.at_ms <= self._history_until_ms]
+        old = {one.incident_id for one in ends if not self._is_known(one.incident_id)}
+        return [one for one in transitions if one.state == "RESOLVED" or one.incident_id not in old]
+
+    def _is_known(self, incident_id: str) -> bool:
+        story = self.desk.stories.get(incident_id)
+        return story is not None and (story.told is not None or story.hold is not None)
 
     def _wait_seconds(self, now_ms: int) -> float:
         times = [at for box in self.desk.outboxes.values() if (at := box.wake_at_ms()) is not None]

@@ -1,7 +1,10 @@
 """`balancewatch relay`: the relay in a process of its own, once, or only shown."""
 
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,7 +12,11 @@ from conf.settings import Settings
 from streaming.command import fail, guard, load
 from streaming.stopping import stop_on_signals
 
+if TYPE_CHECKING:
+    from streaming.oncall.relay_thread import RelayThread
+
 ONCE_SECONDS = 120.0
+WAIT_SECONDS = 0.5
 
 SMALL = {"master": "local[1]", "driver_memory": "512m", "shuffle_partitions": 1}
 """Its Spark only reads one table."""
@@ -33,6 +40,8 @@ def relay(
 
     Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
     for `run`, or people hear everything twice. Its watchdog attests the relay alone.
+
+    Routes, receivers and the limit are taken again when their files change. It ends with 1 when Spark is gone.
 
     Example: balancewatch relay --dry-run
 
@@ -64,13 +73,32 @@ def _run(settings: Settings, seconds: float | None) -> None:
 
     stop = stop_on_signals()
     sessions: list[Any] = []
-    thread = RelayThread(settings, lambda: sessions[0])
+    thread = RelayThread(settings, lambda: sessions[0], expects_canary=True)
     small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
     sessions.append(start_spark(small))
     thread.start()
-    stop.wait(seconds)
+    lost = _wait(thread, settings, stop, seconds)
     thread.stop()
-    sessions[0].stop()
+    with suppress(Exception):  # it may be gone already
+        sessions[0].stop()
+    if lost is not None:
+        fail(f"{lost}; start the relay again, it goes on from the tables")
+
+
+def _wait(thread: "RelayThread", settings: Settings, stop: threading.Event, seconds: float | None) -> str | None:
+    """Until `stop` is set, the seconds are over, or new alerts no longer come: then why."""
+    from streaming.rules_watch import RulesWatch
+
+    watch, known = RulesWatch(settings), settings
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
+        if (lost := thread.lost()) is not None:
+            return lost
+        changed = watch.look_now_and_then()
+        if changed is not None and changed.oncall != known.oncall:
+            known = changed
+            thread.renew(changed)
+    return None
 
 
 def _deliver_once(settings: Settings) -> None:

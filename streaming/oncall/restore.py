@@ -131,10 +131,12 @@ def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Tran
 def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past) -> None:
     box = desk.outboxes.get(receiver)
     if box is None:
-        return  # it is not configured any more
+        return  # it is not configured now; should it be again, the log still says what is due to it
     outcome, at_ms = past.answers.get((duty.key, receiver), (None, 0))
     if outcome == "DELIVERED":
         box.remember(duty.notice, at_ms)
+    elif outcome == "REFUSED" and duty.status == "resolved":
+        box.forget(duty.notice)
     elif outcome is None:
         duty.attempts = past.attempts.get((duty.key, receiver), 0)
         box.owe(duty)

@@ -1,5 +1,6 @@
 """What the relay knows of one incident that is not over, and what of a row is worth telling again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streaming.oncall.notice import Notice
@@ -7,11 +8,12 @@ from streaming.oncall.own_alerts import OWN_KINDS
 from streaming.oncall.record import Outcome
 from streaming.oncall.transition import Transition
 from udfs.page_limit import Waiting, rank_of
+from udfs.routing import QUIET
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Why it is not told, or not told again: the silence, the incident that explains it, or the limit."""
+    """Why it is not told, or not told again: the silence, the incident that explains it, the limit, or no route."""
 
     outcome: Outcome
     reason: str
@@ -20,16 +22,38 @@ class Hold:
 
 @dataclass
 class Story:
-    """`newest` is its newest row, `last_firing` the newest that nothing suppressed. `told` is what its receivers, which
-    are with their routes, were told last; None before the first.
+    """`newest` is its newest row, `last_firing` the newest that nothing suppressed. `stopped_at_ms` is its first
+    RECOVERING row after the last FIRING one. `told` is what its receivers, which are with their routes, were told
+    last; None before the first.
     """
 
     newest: Transition | None = None
     fired_at_ms: int | None = None
     last_firing: Notice | None = None
+    stopped_at_ms: int | None = None
     told: Notice | None = None
     receivers: dict[str, str] = field(default_factory=dict)
     hold: Hold | None = None
+
+    def follow(self, transition: Transition) -> None:
+        """Its next row."""
+        self.newest = transition
+        if transition.state == "FIRING":
+            self.stopped_at_ms = None
+        elif transition.state == "RECOVERING" and self.stopped_at_ms is None:
+            self.stopped_at_ms = transition.at_ms
+
+    def is_heard(self) -> bool:
+        """Whether somebody knows of it, or said that nobody need; not when no route takes it, or only the log."""
+        if self.told is not None:
+            return any(route != QUIET for route in self.receivers.values())
+        return self.hold is None or self.hold.outcome != "UNROUTED"
+
+    def is_held(self) -> bool:
+        """Whether its newest row is not told, and why is in `hold`."""
+        if self.hold is None or self.newest is None:
+            return False
+        return self.told is None or content(self.newest.notice) != content(self.told)
 
     def waiting(self) -> Waiting:
         """Its place among those that the limit holds back."""
@@ -42,3 +66,11 @@ def content(notice: Notice) -> tuple[str | None, ...]:
     """What must differ for a firing alert to be told again: cause, queues, severity. Of our own also the count."""
     own = notice.summary if notice.kind in OWN_KINDS else None
     return (notice.cause, notice.severity, own, *notice.queues)
+
+
+def fired_until_ms(rows: Sequence[Transition]) -> int:
+    """When it fired last, of an incident that is over: recovering it only waits to be called so."""
+    story = Story()
+    for row in rows:
+        story.follow(row)
+    return rows[-1].at_ms if story.stopped_at_ms is None else story.stopped_at_ms

@@ -13,14 +13,16 @@ from schemas.decode import decode
 from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
 from streaming.oncall.canary import CanaryReceiver, end_event, twin_events
+from streaming.oncall.canary_log import read_canaries
 from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER
 from streaming.oncall.own_book import OwnBook
 from streaming.oncall.record import Record
 from streaming.oncall.transition import read_transition
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
-from tests.oncall.stage import START_MS, Scripted, Stage, alert_row
+from tests.oncall.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
 from tests.replay import Stream
 from udfs.routing import Route
+from udfs.silence import Silence
 
 MINUTE_MS = 60_000
 
@@ -163,3 +165,32 @@ def test_its_alerts_are_listed_only_where_its_cluster_is_asked_for(tmp_path: Pat
     append_rows(DeltalakeWriter(tmp_path), {"alerts": [*sung(1), alert_row("real", "FIRING", START_MS)]}, "app", 0)
     assert {row["cluster"] for row in read_alerts(tmp_path, Filter())} == {"prod"}
     assert len(read_alerts(tmp_path, Filter(cluster=CANARY_CLUSTER))) == 2
+
+
+def test_no_silence_covers_it() -> None:
+    stage = Stage({CANARY: (nest := Scripted())})
+    stage.silence(Silence("s", {"kind": ("dup*",)}, "ada", "release", START_MS - 1, START_MS + 3_600_000))
+    first, second = sung(2)[:2], sung(2)[2:]
+    stage.write(first[0])
+    stage.run(5)
+    stage.write(*first[1:], *second)
+    stage.run(5)
+    assert len(nest.told()) == 4
+    assert stage.outcomes("SILENCED") == []
+
+
+def test_that_another_receiver_fails_is_not_told_to_it() -> None:
+    pager, nest, chat = Scripted(behaviour=lambda _send, _now_ms: BAD_KEY), Scripted(), Scripted()
+    stage = Stage({"pager": pager, CANARY: nest, "chat": chat}, routes=[Route("all", ("pager",))])
+    stage.write(alert_row("real", "FIRING", stage.now_ms))
+    stage.run(5)
+    assert (len(nest.told()), len(chat.told())) == (0, 1)
+
+
+def test_the_command_counts_nothing_else_that_the_receiver_was_told(tmp_path: Path) -> None:
+    arrived(tmp_path, 2.0)
+    now_ms = time.time_ns() // 1_000_000
+    fields: tuple[Any, ...] = ("d", "d:k", "delivery_failed", "firing", "DELIVERED", now_ms, now_ms, CANARY)
+    row = Record(*fields, "delivery_failed").row()
+    append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
+    assert [one.incident_id for one in read_canaries(tmp_path, 9)] == ["i0"]

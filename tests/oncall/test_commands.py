@@ -100,7 +100,8 @@ def test_once_delivers_what_is_due_and_a_second_time_nothing(warehouse: Path, pa
     for _ in range(2):
         run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
-    assert rows_of("relay", "--dry-run", "--warehouse", str(warehouse)) == []
+    planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
+    assert [row["why"] for row in planned] == ["not told: open-1 explains it"]
 
 
 def test_once_ends_with_1_and_a_sentence_when_a_receiver_is_not_reached(warehouse: Path, pager: FakePagerDuty) -> None:
@@ -128,7 +129,10 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
     run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.received == []
     planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
-    assert planned == []
+    assert sorted((row["incident_id"].split("-")[0], row["why"]) for row in planned) == [
+        ("explained", "not told: open-1 explains it"),
+        ("open", f"not told: silence {added['silence_id']} covers it"),
+    ]
     run("silence", "end", added["silence_id"], "--warehouse", str(warehouse))
     assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
     assert [row["state"] for row in rows_of("silence", "list", "--all", "--warehouse", str(warehouse))] == ["over"]

@@ -185,3 +185,33 @@ def test_the_log_stays_small_however_long_a_receiver_is_dead(share: float) -> No
     stage.run(24 * 3600)
     assert len(dead.calls) > 1_000
     assert len(stage.log) < 15
+
+
+@given(st.integers(0, 2**32))
+def test_where_an_alert_is_its_labels_no_end_of_an_older_incident_follows_the_beginning_of_a_newer(seed: int) -> None:
+    """Renewals, repetitions and restarts included; and the last word is that of the last incident."""
+    dice = random.Random(seed)
+    one = moody(dice)
+    one.traits = Traits(dice.choice((1, 30)), 0, is_leased=True)
+    stage = Stage({"am[0]": one}, seed=seed)
+    at_ms = START_MS
+    for number in range(5):
+        identity = {"incident_id": f"m-{number}", "started_at": at_ms}
+        for state in ("FIRING", "RESOLVED")[: 1 if number == 4 else 2]:
+            stage.write(alert_row("m", state, at_ms, **identity))
+            at_ms += dice.choice((0, 1, 5_000, 200_000)) + (state == "FIRING")
+            stage.run(max(0, at_ms - stage.now_ms) / 1000)
+            if dice.random() < 0.3:
+                stage.crash()
+                stage.restart()
+        at_ms += 1
+    one.behaviour = lambda _send, _now_ms: DELIVERED
+    stage.run(SETTLING_SECONDS)
+    began_ms = 0
+    for _, send, answer in one.calls:
+        for notice in send.notices:
+            if answer.verdict == "DELIVERED" and notice.alert_id == "m":
+                assert notice.status == "firing" or notice.started_at_ms >= began_ms
+                began_ms = max(began_ms, notice.started_at_ms)
+                newest = notice
+    assert (newest.incident_id, newest.status) == ("m-4", "firing")

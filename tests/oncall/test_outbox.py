@@ -9,7 +9,7 @@ from streaming.oncall.duty import Send
 from streaming.oncall.outbox import Traits
 from streaming.oncall.pace import Pace
 from streaming.oncall.receiver import Answer
-from tests.oncall.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Scripted, Stage, alert_row
+from tests.oncall.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
 
 
 def times_of(receiver: Scripted) -> list[float]:
@@ -228,3 +228,134 @@ def test_pages_do_not_differ_in_key_however_often_they_are_tried() -> None:
     keys = {notice.key for _, send, _ in shaky.calls for notice in send.notices}
     assert keys == {f"m-{START_MS}:firing:{START_MS}"}
     assert dataclasses.replace(shaky.took()[0][1]).is_first
+
+
+def refusing(answer: Answer, from_number: int = 0) -> Scripted:
+    calls = itertools.count()
+    return Scripted(behaviour=lambda _send, _now_ms: answer if next(calls) >= from_number else DELIVERED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "notices", "trouble"),
+    [
+        (REFUSED, 2, None),
+        (REFUSED, 3, "refuses"),
+        (Answer("REFUSED", 404, "nobody here"), 1, "refuses"),
+        (Answer("REFUSED", 302, "over there"), 1, "refuses"),
+        (Answer("REFUSED", 410, "gone"), 1, "refuses"),
+    ],
+)
+def test_a_receiver_that_refuses_everything_is_told_to_the_others(
+    answer: Answer, notices: int, trouble: str | None
+) -> None:
+    ill, well = refusing(answer), Scripted()
+    stage = Stage({"ill": ill, "well": well})
+    for number in range(notices):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms + number))
+    stage.run(30)
+    told = [notice.cause for _, notice in well.took() if notice.kind == "delivery_failed"]
+    assert told == ([trouble] if trouble else [])
+
+
+def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery_ends_the_trouble() -> None:
+    answers = iter([REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, REFUSED, DELIVERED])
+    ill, well = Scripted(behaviour=lambda _send, _now_ms: next(answers)), Scripted()
+    stage = Stage({"ill": ill, "well": well})
+    for number in range(9):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(30)
+        is_told = any(notice.kind == "delivery_failed" for _, notice in well.took())
+        assert is_told is (number == 8)
+    stage.write(alert_row("m9", "FIRING", stage.now_ms))
+    stage.run(30)
+    assert [notice.status for _, notice in well.took() if notice.kind == "delivery_failed"] == ["firing", "resolved"]
+
+
+def incident(number: int, state: str, at_ms: int) -> Row:
+    """A row of the alert `m`'s incident of that number."""
+    return alert_row("m", state, at_ms, incident_id=f"m-{number}", started_at=START_MS + number)
+
+
+def heard(receiver: Scripted) -> list[tuple[str, str]]:
+    """(incident, status) of all that it took, renewals too, without repetitions in a row."""
+    told = [(one.incident_id, one.status) for _, send, answer in receiver.calls for one in send.notices if answer.code]
+    return [key for key, _ in itertools.groupby(told)]
+
+
+def test_an_end_is_not_told_again_once_the_alert_fires_anew() -> None:
+    """Alertmanager knows an alert by its labels: the resent end of the old incident would close the new one."""
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(30)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(100)
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(200)
+    stage.crash()
+    stage.restart()
+    stage.run(1_200)
+    assert heard(manager) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+    assert stage.now_ms - manager.calls[-1][0] <= 61_000
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_the_end_of_the_old_incident_goes_before_the_beginning_of_the_new(is_leased: bool) -> None:
+    receiver = Scripted(
+        Traits(at_most=10, is_leased=is_leased),
+        lambda _send, now_ms: DOWN if START_MS + 10_000 < now_ms < START_MS + 300_000 else DELIVERED,
+    )
+    stage = Stage({"r": receiver})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(20)
+    stage.write(incident(2, "FIRING", stage.now_ms), incident(1, "RESOLVED", stage.now_ms))
+    stage.run(100)
+    stage.crash()
+    stage.restart()
+    stage.run(600)
+    assert heard(receiver) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+
+
+def test_an_end_that_comes_after_the_new_beginning_is_given_up_where_it_would_end_that() -> None:
+    manager, pager = Scripted(Traits(at_most=100, is_leased=True)), Scripted()
+    stage = Stage({"am[0]": manager, "pager": pager})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(5)
+    stage.crash()
+    stage.restart()
+    stage.run(3_000)
+    assert heard(manager) == [("m-1", "firing"), ("m-2", "firing")]
+    assert heard(pager)[-1] == ("m-1", "resolved")
+    assert [(row["receiver"], row["incident_id"]) for row in stage.outcomes("REFUSED")] == [("am[0]", "m-1")]
+
+
+def test_an_end_that_a_receiver_chokes_on_holds_up_the_next_incident_not_for_ever() -> None:
+    choking = Scripted(behaviour=lambda send, _now_ms: BUSY if send.notices[0].status == "resolved" else DELIVERED)
+    stage = Stage({"choking": choking})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms), incident(2, "FIRING", stage.now_ms))
+    stage.run(60)
+    assert choking.keys()[-1].startswith("m-2:firing")
+
+
+def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incident() -> None:
+    choking = Scripted(
+        Traits(at_most=100, is_leased=True),
+        lambda send, _now_ms: BUSY if any(one.status == "resolved" for one in send.notices) else DELIVERED,
+    )
+    stage = Stage({"am[0]": choking})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(60)
+    stage.now_ms = stage.desk.outboxes["am[0]"].wake_at_ms() or 0
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(60)
+    assert all(len(send.notices) == 1 for _, send, _ in choking.calls)
+    assert choking.keys()[-1].startswith("m-2:firing")
+    assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == ["m-1"]

@@ -2,20 +2,23 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
+from streaming.oncall import ledger as ledger_module
 from streaming.oncall import relay as relay_module
 from streaming.oncall.duty import Send
 from streaming.oncall.ledger import Ledger, Words
+from streaming.oncall.own_alerts import canary_lost
 from streaming.oncall.receiver import Answer
-from streaming.oncall.relay import Relay
+from streaming.oncall.relay import Relay, clock_ms
 from streaming.oncall.switchboard import make_receivers, make_routes
 from streaming.oncall.transition import read_transition
 from streaming.oncall.worker import call
@@ -58,8 +61,9 @@ class Scene:
         return found
 
     @contextmanager
-    def relay(self) -> Iterator[Relay]:
-        made = Relay(self.settings, Ledger(self.warehouse), Words(self.warehouse), make_receivers(self.settings))
+    def relay(self, now_ms: Callable[[], int] = clock_ms) -> Iterator[Relay]:
+        ledger, words = Ledger(self.warehouse), Words(self.warehouse)
+        made = Relay(self.settings, ledger, words, make_receivers(self.settings), now_ms=now_ms)
         try:
             yield made
         finally:
@@ -82,8 +86,10 @@ def hook() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def scene(tmp_path: Path, hook: FakeServer) -> Scene:
+    """A relay has looked before anything was in the table, and before anything that is written to it."""
     scene = Scene(tmp_path, settings_of(hook.url))
-    assert scene.deliver() == 0
+    with scene.relay(lambda: START_MS - 1) as relay:
+        assert relay.finish(SECONDS) == 0
     return scene
 
 
@@ -113,6 +119,78 @@ def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_to
     scene.deliver()
     scene.deliver()
     assert told(hook) == [("open", "firing")]
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "before it starts again"])
+def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_told(
+    tmp_path: Path, hook: FakeServer, is_running: bool
+) -> None:
+    """The first start on an old Kafka: the week before it is history, though the relay looked before it was written."""
+    scene = Scene(tmp_path, settings_of(hook.url))
+    rows = [alert_row("old", "FIRING", START_MS), alert_row("old", "RESOLVED", START_MS + 1)]
+    rows += [alert_row("older", "PENDING", START_MS), alert_row("open", "FIRING", START_MS)]
+    later = [alert_row("older", "FIRING", START_MS + 1), alert_row("older", "RESOLVED", START_MS + 2)]
+    later += [alert_row("open", "RESOLVED", START_MS + 9_999)]
+    with scene.relay(lambda: START_MS + 5_000) as relay:
+        relay.finish(SECONDS)
+        for some in (rows, later):
+            scene.write(*some)
+            if is_running:
+                relay.observe([read_transition(row) for row in some])
+                relay.finish(SECONDS)
+    scene.deliver()
+    assert [one for one in told(hook) if one[0] != "open"] == []
+    assert told(hook) == [("open", "firing"), ("open", "resolved")]
+
+
+def test_many_small_files_of_the_log_are_made_one_and_say_the_same(
+    scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MOST_FILES", 5)
+    for number in range(4):
+        scene.write(alert_row(f"m{number}", "FIRING", START_MS + number))
+        scene.deliver()
+    before = {tuple(row.items()) for row in scene.log()}
+    ledger = Ledger(scene.warehouse)
+    ledger.compact()
+    assert not ledger.compact()
+    assert {tuple(row.items()) for row in scene.log()} == before
+    scene.deliver()
+    assert len(told(hook)) == 4
+
+
+def test_a_log_that_cannot_be_compacted_costs_nobody_a_notice(
+    scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DeltaError("somebody else was faster")
+
+    monkeypatch.setattr(Ledger, "compact", fail)
+    scene.write(alert_row("m", "FIRING", START_MS))
+    assert scene.deliver() == 0
+    assert told(hook) == [("m", "firing")]
+
+
+def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:
+    scene.write(canary_lost().row("FIRING", START_MS, START_MS))
+    scene.deliver()
+    rows = Ledger(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
+    assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
+
+
+def test_a_receiver_whose_address_is_wrong_is_told_to_the_others(tmp_path: Path) -> None:
+    with FakeServer() as moved, FakeServer() as well:
+        receivers = [
+            {"name": "moved", "type": "webhook", "url": moved.url},
+            {"name": "well", "type": "webhook", "url": well.url},
+        ]
+        routes = [{"name": "all", "receivers": ["moved", "well"]}]
+        scene = Scene(tmp_path, settings_of("", receivers=receivers, routes=routes))
+        moved.script(Reply(404), Reply(404))
+        scene.write(alert_row("m", "FIRING", START_MS))
+        scene.deliver()
+        summaries = [one["annotations"]["summary"] for r in well.received for one in r.fields["alerts"]]
+        assert "Receiver moved refuses what it is sent; those alerts are given up." in summaries
 
 
 def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene: Scene, hook: FakeServer) -> None:

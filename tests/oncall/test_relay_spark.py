@@ -1,6 +1,7 @@
 """The relay as it runs: Spark's stream of a real Delta table, a webhook over HTTP, stopped and started again."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,24 @@ def test_the_stream_brings_each_alert_once_across_stops_and_a_lost_checkpoint(
     assert sorted(told(hook)[2:4]) == ["a resolved", "c firing"]
     assert told(hook)[4:] == ["c firing", "d firing", "e firing"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("relay")]
+
+
+def test_a_checkpoint_of_tables_that_were_moved_away_is_set_aside(
+    settings: Settings, hook: FakeServer, spark: SparkSession
+) -> None:
+    warehouse, checkpoints = settings.paths.warehouse, settings.paths.checkpoints
+    for number, name in enumerate("ab"):
+        writer = DeltalakeWriter(warehouse)
+        relay = RelayThread(settings, lambda: spark)
+        relay.start()
+        for step in ("0", "1"):
+            append_rows(writer, {"alerts": [alert_row(name + step, "FIRING", START_MS)]}, "app", int(step))
+            assert hook.wait_for(2 * number + int(step) + 1)
+        deadline = time.monotonic() + 60
+        while len(list(checkpoints.glob("relay_of_another_table_*"))) < number or not spark.streams.active:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        relay.stop()
+        warehouse.rename(warehouse.with_name(f"moved_{name}"))
+    assert told(hook) == ["a0 firing", "a1 firing", "b0 firing", "b1 firing"]
+    assert len(list(checkpoints.glob("relay_of_another_table_*"))) == 1

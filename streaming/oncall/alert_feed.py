@@ -1,0 +1,156 @@
+"""New rows of the alerts table for a relay: Spark's stream brings them, and while it is away Delta itself is read."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+from deltalake import DeltaTable
+from pyarrow.dataset import FileSystemDataset
+from pyspark.sql import SparkSession
+
+from conf.settings import Settings
+from schemas.tables import ALERTS
+from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
+from streaming.oncall.transition import read_transition
+from streaming.queries.warehouse import table_path
+
+log = structlog.get_logger()
+
+CHECK_SECONDS = 0.5
+HEALTHY_SECONDS = 60.0
+"""A stream that has run so long has not failed in a row."""
+
+PAUSE_MOST_SECONDS = 60.0
+MOST_FAILURES = 5
+
+
+class NewFiles:
+    """The files that the alerts table has more than at `version`. What compaction wrote anew counts as new."""
+
+    def __init__(self, warehouse: Path | str, version: int) -> None:
+        self._table = DeltaTable(table_path(warehouse, ALERTS.name), version=version)
+        self._known = self._before = frozenset(self._fragments())
+        self.version = self._before_version = version
+
+    def read_to(self, observe: Observe) -> None:
+        """Hand over the rows of the new files; from then on they are known."""
+        self._table.update_incremental()
+        dataset = self._table.to_pyarrow_dataset()
+        files = {fragment.path: fragment for fragment in dataset.get_fragments()}
+        new = [fragment for path, fragment in files.items() if path not in self._known]
+        if new:
+            rows = FileSystemDataset(new, dataset.schema, dataset.format, dataset.filesystem).to_table()
+            observe([read_transition(row) for row in rows.to_pylist()])
+        self._known = self._before = frozenset(files)
+        self.version = self._before_version = int(self._table.version())
+
+    def skip(self) -> None:
+        """Somebody else has handed over what was there when this was called last."""
+        self._known, self.version = self._before, self._before_version
+        self._table.update_incremental()
+        self._before, self._before_version = frozenset(self._fragments()), int(self._table.version())
+
+    def _fragments(self) -> list[str]:
+        return [fragment.path for fragment in self._table.to_pyarrow_dataset().get_fragments()]
+
+
+class AlertFeed:
+    """`start` and `stop` it. A stream that ends or cannot be built is built again, ever less often."""
+
+    def __init__(self, spark: Callable[[], SparkSession], settings: Settings, version: int, observe: Observe) -> None:
+        """`version` is of the alerts table, as the relay has read it. `observe` is called from another thread."""
+        self._spark, self._settings, self._observe = spark, settings, observe
+        self._new = NewFiles(settings.paths.warehouse, version)
+        self._reading = threading.Lock()
+        self._stop = threading.Event()
+        self._stream: AlertStream | None = None
+        self._failures = 0
+        self._failed = ""
+        self._thread = threading.Thread(target=self._feed, name="relay-feed", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def drain(self, seconds: float) -> None:
+        """Return when all rows that are in the table now are handed over, or the seconds are over."""
+        stream = self._stream
+        if stream is not None:
+            stream.drain(seconds)
+        else:
+            self._read_new()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(PAUSE_MOST_SECONDS)
+
+    def lost(self) -> str | None:
+        """Why no stream can be hoped for any more: Spark is gone, or it failed too often in a row."""
+        if self._failures and is_gone(self._spark):
+            return f"the Spark session is gone ({self._failed})"
+        if self._failures >= MOST_FAILURES:
+            return f"the stream of the alerts failed {self._failures} times in a row ({self._failed})"
+        return None
+
+    def _feed(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow_stream()
+            except Exception as error:
+                if isinstance(error, AnotherTableError):
+                    self._discard_checkpoint()
+                self._failures += 1
+                self._failed = (str(error).splitlines() or [type(error).__name__])[0][:300]
+                pause = min(PAUSE_MOST_SECONDS, 2.0 ** (self._failures - 1))
+                log.error("no stream of the alerts; the table is read itself", error=self._failed, seconds=pause)
+                self._bridge(pause)
+
+    def _discard_checkpoint(self) -> None:
+        try:
+            log.warning(
+                "the relay's checkpoint is of another alerts table", moved_to=discard_checkpoint(self._settings)
+            )
+        except OSError as error:
+            log.error("the relay's checkpoint is of another alerts table; move it away", error=str(error))
+
+    def _follow_stream(self) -> None:
+        """Until it fails, or all is to stop. The checkpoint knows where it was; a new one begins where we were."""
+        stream = AlertStream(self._spark(), self._settings, self._new.version, self._observe)
+        self._stream, healthy_at = stream, time.monotonic() + HEALTHY_SECONDS
+        try:
+            while not self._stop.wait(CHECK_SECONDS):
+                stream.check()
+                if time.monotonic() >= healthy_at:
+                    healthy_at += HEALTHY_SECONDS
+                    self._failures = 0
+                    with self._reading:
+                        self._new.skip()
+        finally:
+            self._stream = None
+            with suppress(Exception):
+                stream.stop()
+
+    def _bridge(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while True:
+            self._read_new()
+            left = until - time.monotonic()
+            if left <= 0 or self._stop.wait(min(left, self._settings.oncall.poll_seconds)):
+                return
+
+    def _read_new(self) -> None:
+        try:
+            with self._reading:
+                self._new.read_to(self._observe)
+        except Exception as error:
+            log.error("the alerts table cannot be read", error=str(error)[:300])
+
+
+def is_gone(spark: Callable[[], SparkSession]) -> bool:
+    """Whether the session was stopped, or its JVM is no longer there."""
+    try:
+        return bool(spark().sparkContext._jsc.sc().isStopped())
+    except Exception:
+        return True

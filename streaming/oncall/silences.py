@@ -1,0 +1,39 @@
+"""What people said need not be told, as the relay asks it. The canary is never silenced: its absence pages."""
+
+from collections.abc import Iterable
+
+from streaming.oncall.notice import Notice
+from streaming.oncall.own_alerts import CANARY_CLUSTER
+from streaming.oncall.transition import match_labels
+from udfs.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+
+
+class Silences:
+    """All of them, over or not."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Silence, ...] = ()
+        self._change_at_ms: int | None = None
+
+    def replace(self, silences: Iterable[Silence], now_ms: int) -> None:
+        self._all = tuple(silences)
+        self._change_at_ms = now_ms
+
+    def has_changed(self, now_ms: int) -> bool:
+        """Whether one began or ended, or others were given, since this was asked last."""
+        if self._change_at_ms is None or now_ms < self._change_at_ms:
+            return False
+        self._change_at_ms = next_change_ms(self._all, now_ms)
+        return True
+
+    def pick(self, notice: Notice, now_ms: int) -> Silence | None:
+        """The one that covers it now."""
+        if notice.cluster == CANARY_CLUSTER:
+            return None
+        return pick_silence(self._all, match_labels(notice), now_ms)
+
+    def pick_throughout(self, notice: Notice, from_ms: int, until_ms: int) -> Silence | None:
+        """One of those that together cover all of [from, until)."""
+        if notice.cluster == CANARY_CLUSTER:
+            return None
+        return pick_silence_throughout(self._all, match_labels(notice), from_ms, until_ms)

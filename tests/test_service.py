@@ -1,0 +1,65 @@
+"""Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
+
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from conf.settings import Settings
+from streaming import service as module
+from streaming.service import Service
+
+PARTS = (
+    "CanaryThread ClockKeeper DataLoss DeltalakeWriter RelayThread RulesWatch create_topics refuse_losses start_query "
+    "start_spark"
+)
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
+    mocks = {name: MagicMock() for name in PARTS.split()}
+    for name, mock in mocks.items():
+        monkeypatch.setattr(module, name, mock)
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="fault_items"),))
+    return mocks
+
+
+@pytest.mark.parametrize(
+    ("keys", "injects", "expects"),
+    [
+        ({"with_canary": True, "tells_people": True}, True, True),
+        ({"with_canary": True, "tells_people": False}, True, None),
+        ({"with_canary": True, "tells_people": True, "available_now": True}, False, False),
+        ({"tells_people": True}, False, False),
+        ({}, False, None),
+    ],
+)
+def test_the_canary_is_injected_whoever_tells_people(
+    parts: dict[str, MagicMock], keys: dict[str, Any], injects: bool, expects: bool | None
+) -> None:
+    """The relay of another process hears it too; only a relay that hears of one expects it."""
+    Service(Settings.load(), **keys).close()
+    assert parts["CanaryThread"].called is injects
+    made = parts["RelayThread"].call_args
+    assert (None if made is None else made.kwargs["expects_canary"]) is expects
+
+
+def test_an_interval_of_nothing_injects_none(parts: dict[str, MagicMock]) -> None:
+    Service(Settings.load(canary={"interval_seconds": 0}), with_canary=True).close()
+    assert not parts["CanaryThread"].called
+
+
+@pytest.mark.parametrize("changed", ["rules", "oncall"])
+def test_changed_rules_reach_the_queries_and_whom_to_tell_the_relay(parts: dict[str, MagicMock], changed: str) -> None:
+    before = Settings.load()
+    key = {"rules": "settle_ms", "oncall": "limit"}[changed]
+    section = getattr(before, changed).model_copy(update={key: 12})
+    after = before.model_copy(update={changed: section})
+    service = Service(before, tells_people=True)
+    parts["RulesWatch"].return_value.look_now_and_then.side_effect = [after, None]
+    for _ in range(2):
+        service._take_changed_rules()
+    assert parts["start_query"].call_count == (2 if changed == "rules" else 1)
+    renew = parts["RelayThread"].return_value.renew
+    assert [call.args for call in renew.call_args_list] == ([] if changed == "rules" else [(after,)])
+    service.close()
