@@ -23,7 +23,7 @@ setup: $(VENV)/.ready ## virtual environment, packages, and the jars of the demo
 demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it by itself
 	@$(BIN)/balancewatch demo $(ARGS)
 
-test: setup ## all tests, real Kafka and RocketMQ included (about 15 minutes)
+test: setup ## all tests, real Kafka, RocketMQ and Alertmanager included (about 25 minutes)
 	@$(BIN)/python -m streaming.jars rocketmq client-4.7.1 client-4.9.8
 	@$(BIN)/python -m pytest
 
