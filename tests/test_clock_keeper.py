@@ -14,6 +14,7 @@ from streaming.clock_keeper import PATIENCE_SECONDS, ClockKeeper, clock_event
 from streaming.clock_tail import ClockTail
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
+from streaming.oncall.own_alerts import CANARY_CLUSTER
 from streaming.own_clocks import FORGOTTEN_MS, LIVE_MS, OwnClocks
 from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN
 from tests.conftest import settings_for
@@ -87,6 +88,16 @@ def test_a_dead_collector_is_spoken_for_and_no_broker_is_taken_as_heard(
             "event_time_ms": last_ms + SILENT_MS,
         }
     ]
+
+
+def test_the_canary_is_not_missed_between_two_injections(keeper: ClockKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    began_ms = time.time_ns() // 1_000_000
+    for at_ms in range(began_ms, began_ms + 900_000, 300_000):
+        monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda at_ms=at_ms: at_ms)
+        heard = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "source": "canary"}
+        wanted = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "is_wanted": True}
+        keeper.listen({CLOCK_HEARD: [heard], CLOCK_WANTED: [wanted]})
+        assert keeper.ticks(time.monotonic() + PATIENCE_SECONDS, at_ms + 200_000) == []
 
 
 def test_the_ticks_end_when_the_collector_is_back_and_our_own_are_not_taken_for_it(

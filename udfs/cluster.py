@@ -18,13 +18,11 @@ from udfs.cluster_findings import (
     open_id,
 )
 from udfs.cluster_watch import ClusterWatch, Tick, note_nothing, note_silent, note_unheard
+from udfs.findings.brokers import REMEMBERED_MS
 from udfs.life import Look, Reason, end, step
 from udfs.rules import Rules
 
 __all__ = ["MASTERLESS_BROKER", "UNHEARD_BROKER", "UNHEARD_CLUSTER", "ClusterWatch", "Overview", "Tick", "look_over"]
-
-REMEMBERED_MS = 600_000
-"""An unheard broker that no route names and nobody asks counts as removed on purpose after so long."""
 
 GIVEN_UP_MS = 86_400_000
 """One that a route still names, and nobody asks: a route outlives its brokers at some collectors."""

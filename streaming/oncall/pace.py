@@ -74,10 +74,6 @@ class Patience:
         since_ms = self._failing_since_ms
         return "unreachable" if since_ms is not None and now_ms - since_ms >= self._pace.unreachable_ms else None
 
-    def trouble_at_ms(self) -> int | None:
-        """When it will have failed for long enough."""
-        return None if self._failing_since_ms is None else self._failing_since_ms + self._pace.unreachable_ms
-
     def _pause_ms(self, answer: Answer) -> int:
         if answer.verdict == "BAD_KEY":
             return self._pace.bad_key_ms

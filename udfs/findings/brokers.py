@@ -14,7 +14,7 @@ SLAVE_READ_MS = 30_000
 """A client that asked a slave asks the master again with its next pull, if the broker suggests so."""
 
 REMEMBERED_MS = 600_000
-"""A broker that left an ordered topic's route is missed for so long; then it counts as removed on purpose."""
+"""A broker that left its routes is missed for so long; then it counts as removed on purpose."""
 
 
 def find_slave_reads(scene: Scene) -> Findings:
