@@ -16,12 +16,14 @@ STRINGS = T.ArrayType(STRING)
 
 @dataclass(frozen=True)
 class Table:
-    """One Delta table: its columns with comments, and the columns that name a row's subject."""
+    """One Delta table: its columns with comments, the columns that name a row's subject, and the time of its rows."""
 
     name: str
     comment: str
     key: tuple[str, ...]
     schema: T.StructType
+    time: str
+    """The column that its history is asked by; the newest row of a key by it is the key's state."""
 
 
 def _column(name: str, type_: T.DataType, comment: str, *, required: bool = False) -> T.StructField:
@@ -33,8 +35,8 @@ _CHANGED_AT = _column("changed_at", TIMESTAMP, "event time of this transition", 
 _BATCH_ID = _column("batch_id", LONG, "the micro-batch that wrote the row", required=True)
 
 
-def _table(name: str, comment: str, key: tuple[str, ...], *columns: T.StructField) -> Table:
-    return Table(name, comment, key, T.StructType([*columns, _BATCH_ID]))
+def _table(name: str, comment: str, key: tuple[str, ...], *columns: T.StructField, time: str = "changed_at") -> Table:
+    return Table(name, comment, key, T.StructType([*columns, _BATCH_ID]), time)
 
 
 ALERTS = _table(
@@ -144,6 +146,7 @@ QUARANTINE = _table(
     _column("raw", BINARY, "the message's bytes; null for a message without a value"),
     _column("reasons", STRINGS, 'every reason, "code" or "code: field"', required=True),
     _column("ingest_time", TIMESTAMP, "the Kafka record's timestamp", required=True),
+    time="ingest_time",
 )
 
 ALERT_DELIVERIES = _table(
@@ -164,6 +167,7 @@ ALERT_DELIVERIES = _table(
     _column("outcome", STRING, "DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED, HELD_BACK or UNROUTED"),
     _column("reason", STRING, "the receiver's answer; or the silence, the incident or the limit that kept it back"),
     _column("route", STRING, "the route that named the receiver"),
+    time="delivered_at",
 )
 
 SILENCES = _table(
@@ -187,6 +191,7 @@ ACKNOWLEDGEMENTS = _table(
     _column("owner", STRING, "who is at it", required=True),
     _column("note", STRING, "what they say", required=True),
     _column("acknowledged_at", TIMESTAMP, "when they said so", required=True),
+    time="acknowledged_at",
 )
 
 QUALITY = _table(
@@ -198,6 +203,7 @@ QUALITY = _table(
     _column("success", BOOLEAN, "whether it held", required=True),
     _column("rows", LONG, "rows looked at", required=True),
     _column("validated_at", TIMESTAMP, "when", required=True),
+    time="validated_at",
 )
 
 TABLES: Mapping[str, Table] = {

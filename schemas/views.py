@@ -1,0 +1,70 @@
+"""The views that people ask: SQL over the tables which DuckDB and Spark both understand.
+
+A table is a view of its own name with every transition; `<table>_now` has the newest row of each key, and
+`<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists what is built on these.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.tables import Table
+
+
+@dataclass(frozen=True)
+class View:
+    """A question that is asked often: its name, what its rows are, and the query."""
+
+    name: str
+    comment: str
+    sql: str
+
+
+def newest_sql(table: Table, quote: str, until: str = "") -> str:
+    """The newest row of each key, by the table's time; with `until`, an SQL expression, of the rows up to then.
+
+    `quote` is what the engine puts around identifiers: DuckDB a double quote, Spark a backtick.
+    """
+
+    def named(columns: tuple[str, ...] | list[str]) -> str:
+        return ", ".join(f"{quote}{column}{quote}" for column in columns)
+
+    window = f"PARTITION BY {named(table.key)} ORDER BY {table.time} DESC, batch_id DESC"
+    rows_until = f" WHERE {table.time} <= {until}" if until else ""
+    return (
+        f"SELECT {named(table.schema.names)} FROM "
+        f"(SELECT *, row_number() OVER ({window}) AS recency FROM {table.name}{rows_until}) AS transitions "
+        "WHERE recency = 1"
+    )
+
+
+VIEWS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        View(
+            "incidents",
+            "One row an incident as it stands, with ended_at where it is over.",
+            "SELECT *, CASE WHEN state = 'RESOLVED' THEN changed_at END AS ended_at FROM alerts_now",
+        ),
+        View(
+            "firing",
+            "Incidents that fire now and that no other incident explains.",
+            "SELECT * FROM alerts_now WHERE state = 'FIRING' AND suppressed_by IS NULL",
+        ),
+        View(
+            "members",
+            "Channels that are members of a consumer group now, broker by broker.",
+            "SELECT * FROM memberships_now WHERE change IN ('JOINED', 'CHANGED')",
+        ),
+        View(
+            "starved_queues",
+            "Queues that nobody consumes now: STARVED has no owner, SILENT has one that does not pull.",
+            "SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'SILENT')",
+        ),
+        View(
+            "avoided_brokers",
+            "Brokers that at least one producer avoids now: k (unavailable_producers) of n (producers).",
+            "SELECT * FROM broker_health_now WHERE unavailable_producers > 0",
+        ),
+    )
+}
+"""In the order in which they can be made: a view may stand on the ones before it."""
