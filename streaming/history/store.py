@@ -79,7 +79,8 @@ class History:
 
     def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """The same as dicts; times are aware datetimes, UTC."""
-        return self.query(sql, params).to_pylist()
+        rows: list[dict[str, Any]] = self.query(sql, params).to_pylist()
+        return rows
 
     def _refresh(self, table: Table) -> bool:
         try:
