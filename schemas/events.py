@@ -206,6 +206,15 @@ EVENTS: Mapping[str, T.StructType] = {
 }
 """Topic to the event it carries."""
 
+MEANINGS: Mapping[str, str] = {
+    HEARTBEATS: "a heartbeat as one broker received it on one channel",
+    SEND_LATENCIES: "one send attempt of a producer",
+    PULLS: "one pull request as the broker saw it",
+    ROUTES: "a topic's route; sent when it changes and every 30 s; compacted",
+    CLOCKS: "time goes on, and which brokers were asked and answered",
+}
+"""Topic to what one message of it is."""
+
 KEYS: Mapping[str, tuple[str, ...]] = {
     HEARTBEATS: ("cluster", "client_id"),
     SEND_LATENCIES: ("cluster", "broker_name"),

@@ -26,6 +26,7 @@ from streaming.ingest.simulator.scenario import SCENARIOS
 from streaming.service import Service
 from tests.conftest import settings_for
 from tests.replay import Stream
+from tests.spark_cluster import spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
@@ -101,6 +102,16 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
     ]
     kinds = {row["kind"] for row in read_alerts(settings.paths.warehouse, Filter())}
     assert kinds == {"duplicate_client_id", "starved_queue", "doubled_queue", "broker_isolated"}
+    assert story_in(settings) == told
+
+
+def test_a_spark_cluster_gives_the_same_incidents(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
+    """A standalone master and worker, so that state, workers and files are in other processes than the driver."""
+    with spark_cluster(tmp_path) as master:
+        spark = {"master": master, "options": {"spark.executor.memory": "1g"}}
+        settings = settings_for(loaded_kafka, tmp_path, spark=spark)
+        run_all_available(settings)
+    assert list((tmp_path / "work").glob("app-*/0")), "no executor ran at the worker"
     assert story_in(settings) == told
 
 

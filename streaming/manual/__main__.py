@@ -1,0 +1,55 @@
+"""`python -m streaming.manual`: write the generated parts of each page anew; with --check only say which are stale."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from streaming.manual.block import fill_blocks
+from streaming.manual.command_table import commands_table
+from streaming.manual.contract_tables import (
+    columns_tables,
+    fields_tables,
+    reasons_list,
+    tables_table,
+    topics_table,
+    views_table,
+)
+from streaming.manual.settings_table import settings_table
+
+ROOT = Path(__file__).parents[2]
+
+PAGES = ("README.md", "schemas/README.md")
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "commands": commands_table,
+    "settings": settings_table,
+    "topics": topics_table,
+    "fields": fields_tables,
+    "reasons": reasons_list,
+    "tables": tables_table,
+    "columns": columns_tables,
+    "views": views_table,
+}
+
+
+def stale_pages() -> dict[Path, str]:
+    """The pages whose generated parts are not what the program says now, and what they should be."""
+    blocks = {name: write() for name, write in BLOCKS.items()}
+    found = {ROOT / page: (ROOT / page).read_text() for page in PAGES}
+    fresh = {path: fill_blocks(text, blocks) for path, text in found.items()}
+    return {path: text for path, text in fresh.items() if text != found[path]}
+
+
+def main() -> None:
+    stale = stale_pages()
+    is_check = "--check" in sys.argv[1:]
+    for path, text in stale.items():
+        print(f"{'stale' if is_check else 'written'}: {path.relative_to(ROOT)}")
+        if not is_check:
+            path.write_text(text)
+    if stale and is_check:
+        sys.exit("error: generated parts are stale; run `make docs`")
+
+
+if __name__ == "__main__":
+    main()

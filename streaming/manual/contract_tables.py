@@ -1,0 +1,84 @@
+"""Topics, events, Delta tables and views, as their contracts tell of them."""
+
+from collections.abc import Iterator
+
+from pyspark.sql import types as T
+
+from schemas.contract import CODES
+from schemas.events import EVENTS, KEYS, MEANINGS, NEVER
+from schemas.tables import TABLES, Table
+from schemas.views import VIEWS
+from streaming.manual.block import markdown_table
+
+
+def topics_table() -> str:
+    """Each Kafka topic: its key, and what one message of it is."""
+    rows = [(f"`{topic}`", ", ".join(f"`{name}`" for name in KEYS[topic]), MEANINGS[topic]) for topic in EVENTS]
+    return markdown_table(("topic", "key, joined by a bar", "an event is"), rows)
+
+
+def fields_tables() -> str:
+    """Each event's fields; those of a list of objects under the list's name."""
+    return "\n\n".join(
+        f"### `{topic}`\n\n{MEANINGS[topic].capitalize()}.\n\n"
+        + markdown_table(("field", "type", "unit", "null or absent means", "what it says"), _fields(event, ""))
+        for topic, event in EVENTS.items()
+    )
+
+
+def tables_table() -> str:
+    """Each Delta table: what a row is, and whose state its newest row is."""
+    rows = [(f"`{table.name}`", table.comment, _names(table.key), f"`{table.time}`") for table in TABLES.values()]
+    return markdown_table(("table", "a row is", "key", "its time"), rows)
+
+
+def columns_tables() -> str:
+    """Each table's columns."""
+    return "\n\n".join(f"### `{table.name}`\n\n{table.comment}\n\n{_columns(table)}" for table in TABLES.values())
+
+
+def views_table() -> str:
+    """What stands on the tables, in Spark and in DuckDB."""
+    every = [
+        ("`<table>`", "every transition, as the table has it"),
+        ("`<table>_now`", "the newest row of each key"),
+        ("`<table>_at(moment)`", "the newest row of each key as of a moment of the table's time"),
+    ]
+    return markdown_table(
+        ("view", "its rows"), [*every, *((f"`{view.name}`", view.comment) for view in VIEWS.values())]
+    )
+
+
+def reasons_list() -> str:
+    """The codes that quarantine gives."""
+    return ", ".join(f"`{code}`" for code in CODES)
+
+
+def _columns(table: Table) -> str:
+    rows = [
+        (f"`{column.name}`", f"`{column.type.value}`", "" if column.is_required else "yes", column.comment)
+        for column in table.columns
+    ]
+    return markdown_table(("column", "type", "may be null", "what it says"), rows)
+
+
+def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
+    for field in event.fields:
+        told = field.metadata
+        unit = told["unit"] + (f", from {told['minimum']}" if "minimum" in told else "")
+        null = "" if told["null"] == NEVER else told["null"]
+        yield f"`{prefix}{field.name}`", _type(field.dataType), unit.removeprefix(", "), null, told["comment"]
+        if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
+            yield from _fields(field.dataType.elementType, f"{prefix}{field.name}[].")
+
+
+def _type(type_: T.DataType) -> str:
+    if isinstance(type_, T.ArrayType):
+        return f"list of {_type(type_.elementType)}"
+    return {"struct": "object", "bigint": "integer, 64 bits", "int": "integer, 32 bits"}.get(
+        type_.simpleString().partition("<")[0], type_.simpleString()
+    )
+
+
+def _names(columns: tuple[str, ...]) -> str:
+    return ", ".join(f"`{column}`" for column in columns)

@@ -1,0 +1,63 @@
+"""The pages say what the program says: settings, topics, tables and commands are written from their sources."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from conf.settings import DEFAULTS
+from schemas.events import EVENTS, MEANINGS
+from streaming.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
+from streaming.manual.settings_table import read_keys
+
+
+def names_in(section: str, keys: dict[str, Any]) -> set[str]:
+    """`section.key` of each key; a table or a list of tables with a header of its own gives its keys."""
+    names: set[str] = set()
+    text = DEFAULTS.read_text()
+    for name, value in keys.items():
+        path = f"{section}.{name}" if section else name
+        tables = value if isinstance(value, list) else [value]
+        if f"\n[{path}]\n" in text or f"\n[[{path}]]\n" in text:
+            for table in tables:
+                names |= names_in(path, table)
+        else:
+            names.add(path)
+    return names
+
+
+def test_no_page_is_stale() -> None:
+    """`make docs` would change nothing."""
+    assert not [str(path.relative_to(ROOT)) for path in stale_pages()]
+
+
+def test_each_block_stands_on_a_page() -> None:
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    assert not [name for name in BLOCKS if f"<!-- generated: {name} -->" not in text]
+
+
+def test_the_table_of_settings_has_every_key_of_the_defaults_with_a_comment() -> None:
+    keys = read_keys()
+    assert {f"{key.section}.{key.name}".replace('"', "") for key in keys} == names_in(
+        "", tomllib.loads(DEFAULTS.read_text())
+    )
+    assert not [f"{key.section}.{key.name}" for key in keys if not key.comment]
+
+
+def test_a_comment_belongs_to_the_keys_below_it_or_to_the_one_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text(
+        "# The file.\n\n[one]\n# Two keys,\n# one comment.\na = 1\nb = 2\n# Of c alone.\nc = '3'\n\n"
+        'd = "x # no comment"  # beside\n\n# Of both.\n[[one.two]]\n"*" = { e = 1 }\nf = 2\n'
+    )
+    assert [(key.section, key.name, key.value, key.comment) for key in read_keys(file)] == [
+        ("one", "a", "1", "Two keys, one comment."),
+        ("one", "b", "2", "Two keys, one comment."),
+        ("one", "c", "'3'", "Of c alone."),
+        ("one", "d", '"x # no comment"', "beside"),
+        ("one.two", '"*"', "{ e = 1 }", "Of both."),
+        ("one.two", "f", "2", "Of both."),
+    ]
+
+
+def test_each_topic_says_what_an_event_of_it_is() -> None:
+    assert MEANINGS.keys() == EVENTS.keys()
