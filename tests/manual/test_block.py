@@ -4,7 +4,10 @@ import pytest
 
 from streaming.manual.block import PageError, fill_blocks, markdown_table
 
-PAGE = "# Head\n\n<!-- generated: one -->\nold\n<!-- end: one -->\n\nbetween\n<!-- generated: two -->\n<!-- end: two -->\nend\n"
+PAGE = (
+    "# Head\n\n<!-- generated: one -->\nold\n<!-- end: one -->\n\n"
+    "between\n<!-- generated: two -->\n<!-- end: two -->\nend\n"
+)
 
 
 def test_only_what_stands_between_the_marks_is_written_anew() -> None:

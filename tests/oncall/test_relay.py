@@ -121,6 +121,23 @@ def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_to
     assert told(hook) == [("open", "firing")]
 
 
+def test_a_rewound_query_that_writes_every_row_again_tells_nothing_again(scene: Scene, hook: FakeServer) -> None:
+    """What checkpoints/README.md promises of a rewind over kept tables: incident ids are the same."""
+    rows = [
+        alert_row("over", "FIRING", START_MS),
+        alert_row("open", "FIRING", START_MS + 1),
+        alert_row("over", "RESOLVED", START_MS + 2),
+    ]
+    scene.write(*rows)
+    scene.deliver()
+    scene.write(*rows)
+    scene.deliver()
+    with scene.relay() as relay:
+        relay.observe([read_transition(row) for row in rows])
+        assert relay.finish(SECONDS) == 0
+    assert sorted(told(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
+
+
 @pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "before it starts again"])
 def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_told(
     tmp_path: Path, hook: FakeServer, is_running: bool
