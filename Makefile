@@ -47,7 +47,11 @@ score: $(VENV)/.ready ## every modelled scenario through the rules, held against
 chaos: setup ## kill -9 at every point and at random, Kafka away, full disk: the history stays equal (over an hour)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+docs: $(VENV)/.ready ## write the generated tables of the README and the other pages anew
+	@$(BIN)/python -m streaming.manual
+	@$(BIN)/python -m streaming.metrics.manual
+
 clean: ## drop what demo and bench left behind
 	@rm -rf .demo .bench .kafka .score
 
-.PHONY: help setup demo test test-fast lint format bench score chaos clean
+.PHONY: help setup demo test test-fast lint format bench score chaos docs clean

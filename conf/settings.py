@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,7 +18,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from conf.board import Board
+from conf.maintenance import Maintain
+from conf.metrics import Metrics
 from conf.oncall import Canary, OnCall
+from conf.quality import Quality
 from conf.rules import Rules, merge_rules, read_rules_file
 from conf.section import Milliseconds, Section, SettingsError
 
@@ -37,10 +42,22 @@ class Kafka(Section):
     options: dict[str, str] = Field(repr=False)  # may hold a password
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def _is_no_address(value: object) -> object:
+    if _ADDRESS.match(str(value)):
+        raise PydanticCustomError("path", "is an address; give a folder, on a cluster one that all its machines share")
+    return value
+
+
+Folder = Annotated[Path, BeforeValidator(_is_no_address)]
+
+
 class Paths(Section):
-    warehouse: Path
-    checkpoints: Path
-    jars: Path
+    warehouse: Folder
+    checkpoints: Folder
+    jars: Folder
 
 
 class Spark(Section):
@@ -99,6 +116,10 @@ class Settings(BaseSettings):
     collector: Collector
     oncall: OnCall
     canary: Canary
+    board: Board
+    maintain: Maintain
+    quality: Quality
+    metrics: Metrics
     log: Log
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 

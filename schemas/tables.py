@@ -6,12 +6,40 @@ Times are TIMESTAMP, UTC. `changed_at` is event time, `ingest_time` is Kafka's.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pyspark.sql import types as T
+if TYPE_CHECKING:
+    from pyspark.sql import types as T
 
-STRING, LONG, INTEGER, BOOLEAN = T.StringType(), T.LongType(), T.IntegerType(), T.BooleanType()
-TIMESTAMP, BINARY, DOUBLE = T.TimestampType(), T.BinaryType(), T.DoubleType()
-STRINGS = T.ArrayType(STRING)
+
+class ColumnType(Enum):
+    """A column's type by its name in SQL, which Spark and DuckDB share but for the last."""
+
+    STRING = "STRING"
+    LONG = "BIGINT"
+    INTEGER = "INT"
+    BOOLEAN = "BOOLEAN"
+    DOUBLE = "DOUBLE"
+    BINARY = "BINARY"
+    TIMESTAMP = "TIMESTAMP"
+    """Microseconds, UTC."""
+    STRINGS = "ARRAY<STRING>"
+
+
+STRING, LONG, INTEGER, BOOLEAN = ColumnType.STRING, ColumnType.LONG, ColumnType.INTEGER, ColumnType.BOOLEAN
+TIMESTAMP, BINARY, DOUBLE, STRINGS = ColumnType.TIMESTAMP, ColumnType.BINARY, ColumnType.DOUBLE, ColumnType.STRINGS
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table; one that is not required may be null."""
+
+    name: str
+    type: ColumnType
+    comment: str
+    is_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,13 +49,25 @@ class Table:
     name: str
     comment: str
     key: tuple[str, ...]
-    schema: T.StructType
+    columns: tuple[Column, ...]
     time: str
     """The column that its history is asked by; the newest row of a key by it is the key's state."""
 
+    @cached_property
+    def schema(self) -> "T.StructType":
+        """The columns as Spark knows them. Imports pyspark, which whoever only reads has no need of."""
+        from schemas.spark_types import struct_of  # noqa: PLC0415  # pyspark takes longer to import than tables to read
 
-def _column(name: str, type_: T.DataType, comment: str, *, required: bool = False) -> T.StructField:
-    return T.StructField(name, type_, nullable=not required, metadata={"comment": comment})
+        return struct_of(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its columns."""
+        return tuple(column.name for column in self.columns)
+
+
+def _column(name: str, type_: ColumnType, comment: str, *, required: bool = False) -> Column:
+    return Column(name, type_, comment, required)
 
 
 _CLUSTER = _column("cluster", STRING, "the RocketMQ cluster's name", required=True)
@@ -35,8 +75,8 @@ _CHANGED_AT = _column("changed_at", TIMESTAMP, "event time of this transition", 
 _BATCH_ID = _column("batch_id", LONG, "the micro-batch that wrote the row", required=True)
 
 
-def _table(name: str, comment: str, key: tuple[str, ...], *columns: T.StructField, time: str = "changed_at") -> Table:
-    return Table(name, comment, key, T.StructType([*columns, _BATCH_ID]), time)
+def _table(name: str, comment: str, key: tuple[str, ...], *columns: Column, time: str = "changed_at") -> Table:
+    return Table(name, comment, key, (*columns, _BATCH_ID), time)
 
 
 ALERTS = _table(
@@ -196,14 +236,40 @@ ACKNOWLEDGEMENTS = _table(
 
 QUALITY = _table(
     "quality",
-    "One row an expectation and validated batch.",
-    ("suite", "expectation", "validated_at"),
-    _column("suite", STRING, "the expectation suite", required=True),
-    _column("expectation", STRING, "the expectation's type and column", required=True),
+    "What came of each expectation on each sample of a topic's newest events.",
+    ("suite", "expectation"),
+    _column("suite", STRING, "the expectation suite: the topic, and the lists that lead to its rows", required=True),
+    _column("expectation", STRING, "the column it is about, and in set or in range", required=True),
     _column("success", BOOLEAN, "whether it held", required=True),
-    _column("rows", LONG, "rows looked at", required=True),
+    _column("rows", LONG, "rows looked at: those with a value", required=True),
+    _column("unexpected", LONG, "those of them that are not as expected"),
+    _column("unexpected_share", DOUBLE, "unexpected of rows, 0 to 1"),
+    _column("severity", STRING, "critical, warning or info; only critical ones open data_quality"),
+    _column("says", STRING, "the expectation in words"),
+    _column("observed", STRINGS, "up to five unexpected values"),
+    _column("places", STRINGS, "up to five places of them, as topic-partition@offset"),
+    _column("topic", STRING, "the Kafka topic"),
+    _column("offsets", STRING, "JSON: partition to the first and the last offset of the sample"),
+    _column("query", STRING, "the query whose batch led to it; null for one that somebody asked for"),
     _column("validated_at", TIMESTAMP, "when", required=True),
     time="validated_at",
+)
+
+REPAIRS = _table(
+    "repairs",
+    "What people did with quarantined messages, step by step. One that has been claimed is never published again.",
+    ("topic", "partition", "offset", "ingest_time"),
+    _column("topic", STRING, "the Kafka topic", required=True),
+    _column("partition", INTEGER, "the Kafka partition", required=True),
+    _column("offset", LONG, "the Kafka offset of the quarantined message", required=True),
+    _column("ingest_time", TIMESTAMP, "its Kafka timestamp: offsets begin anew in a topic made anew", required=True),
+    _column("step", STRING, "REPAIRED, CLAIMED (for publishing, once) or REPLAYED (Kafka has it)", required=True),
+    _column("value", BINARY, "the repaired message; in CLAIMED what is published"),
+    _column("claim_id", STRING, "the replay that claimed it, also in the header of what it published"),
+    _column("owner", STRING, "who did it", required=True),
+    _column("replayed_partition", INTEGER, "where Kafka put it; of REPLAYED"),
+    _column("replayed_offset", LONG, "the same"),
+    _column("changed_at", TIMESTAMP, "when", required=True),
 )
 
 TABLES: Mapping[str, Table] = {
@@ -219,6 +285,7 @@ TABLES: Mapping[str, Table] = {
         SILENCES,
         ACKNOWLEDGEMENTS,
         QUALITY,
+        REPAIRS,
     )
 }
 

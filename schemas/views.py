@@ -31,7 +31,7 @@ def newest_sql(table: Table, quote: str, until: str = "") -> str:
     window = f"PARTITION BY {named(table.key)} ORDER BY {table.time} DESC, batch_id DESC"
     rows_until = f" WHERE {table.time} <= {until}" if until else ""
     return (
-        f"SELECT {named(table.schema.names)} FROM "
+        f"SELECT {named(table.names)} FROM "
         f"(SELECT *, row_number() OVER ({window}) AS recency FROM {table.name}{rows_until}) AS transitions "
         "WHERE recency = 1"
     )

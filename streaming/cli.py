@@ -7,14 +7,28 @@ from typing import Annotated
 
 import typer
 
+from streaming.board.board_command import board
 from streaming.command import fail, guard, load, needs_kafka
+from streaming.history.alerts_command import alerts
+from streaming.history.assignments_command import assignments
 from streaming.history.check_command import check
+from streaming.history.deliveries_command import deliveries
+from streaming.history.explain_command import explain
+from streaming.history.faults_command import faults
+from streaming.history.members_command import members
+from streaming.history.owner_command import owner
 from streaming.history.replay_command import replay
+from streaming.history.sql_command import sql
 from streaming.history.whatif_command import whatif
+from streaming.log_flags import log_flags
+from streaming.maintenance.maintain_command import maintain
 from streaming.oncall.ack_command import ack
 from streaming.oncall.canary_command import canary
 from streaming.oncall.relay_command import relay
 from streaming.oncall.silence_command import silence
+from streaming.quality.quality_command import quality
+from streaming.quality.quarantine_command import quarantine
+from streaming.run_command import run
 from streaming.stopping import stop_on_signals
 
 app = typer.Typer(
@@ -24,8 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-STATES = ("PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN")
+app.callback()(log_flags)
 
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
@@ -46,8 +59,9 @@ def demo(
     data_dir: Annotated[Path, typer.Option(help="Folder for Kafka, tables and checkpoints; emptied first.")] = Path(
         ".demo"
     ),
+    with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board, at a free port.")] = True,
 ) -> None:
-    """Show it at work: embedded Kafka, a modelled cluster, both queries, each alert as it fires and resolves.
+    """Show it at work: embedded Kafka, a modelled cluster, both queries, the board, each alert as it comes and goes.
 
     Example: balancewatch demo --seconds 90
     """
@@ -61,53 +75,19 @@ def demo(
         fail(str(error), code=2)
     if data_dir.exists() and not (data_dir / "kafka").is_dir() and any(data_dir.iterdir()):
         fail(f"--data-dir {data_dir} is not empty and no demo made it; name another", code=2)
-    guard(run_demo, settings, stop_on_signals(), data_dir=data_dir, scenario=scenario, speed=speed, seconds=seconds)
-
-
-@app.command()
-def run(
-    available_now: Annotated[
-        bool, typer.Option("--available-now", help="Work through all that is in Kafka, then stop.")
-    ] = False,
-    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
-    bootstrap_servers: BootstrapServers = None,
-    warehouse: Warehouse = None,
-    checkpoints: Checkpoints = None,
-    rules: Annotated[
-        Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
-    ] = None,
-) -> None:
-    """Run both streaming queries, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
-
-    Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
-
-    Example: balancewatch run --available-now
-    """
-    from conf.settings import SettingsError
-    from streaming.service import Service, progress_logger
-
-    settings = load(
-        kafka={"bootstrap_servers": bootstrap_servers},
-        paths={"warehouse": warehouse, "checkpoints": checkpoints},
-        rules={"file": None if rules is None else str(rules)},
+    guard(
+        run_demo,
+        settings,
+        stop_on_signals(),
+        data_dir=data_dir,
+        scenario=scenario,
+        speed=speed,
+        seconds=seconds,
+        with_board=with_board,
     )
-    needs_kafka(settings)
-    stop = stop_on_signals()
 
-    def work() -> None:
-        with Service(
-            settings,
-            available_now=available_now,
-            on_rows=progress_logger(),
-            tells_people=settings.oncall.enabled,
-            with_canary=True,
-        ) as service:
-            service.wait(stop, seconds)
 
-    try:
-        guard(work)
-    except SettingsError as error:
-        fail(str(error), code=2)
+app.command()(run)
 
 
 @app.command()
@@ -233,39 +213,14 @@ def simulate(
         fail(str(error), code=2)
 
 
-@app.command()
-def alerts(
-    current: Annotated[bool, typer.Option("--current", help="Only the newest state of each incident.")] = False,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
-    kind: Annotated[str | None, typer.Option(help="Only this kind: starved_queue, duplicate_client_id.")] = None,
-    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """Print the alerts' transitions from Delta, oldest first; no JVM is started.
-
-    Example: balancewatch alerts --current --state FIRING
-
-    Example: balancewatch alerts --format json --group billing
-    """
-    from streaming.history.alerts import Filter, WarehouseError, read_alerts
-    from streaming.history.printing import print_alerts
-
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
-    if state is not None and state.upper() not in STATES:
-        fail(f"--state {state!r}: choose one of {', '.join(STATES)}", code=2)
-    settings = load(paths={"warehouse": warehouse})
-    asked = Filter(kind, state.upper() if state else None, cluster, group, topic)
-    try:
-        rows = read_alerts(settings.paths.warehouse, asked, current=current)
-    except WarehouseError as error:
-        fail(str(error))
-    print_alerts(rows, format_)  # type: ignore[arg-type]  # checked above
-
-
+app.command()(alerts)
+app.command()(faults)
+app.command()(assignments)
+app.command()(owner)
+app.command()(members)
+app.command()(deliveries)
+app.command()(explain)
+app.command()(sql)
 app.command()(whatif)
 app.command()(relay)
 app.command()(canary)
@@ -273,6 +228,10 @@ app.command()(ack)
 app.add_typer(silence, name="silence")
 app.command()(replay)
 app.command()(check)
+app.command()(board)
+app.command()(maintain)
+app.add_typer(quality, name="quality")
+app.add_typer(quarantine, name="quarantine")
 
 
 def main() -> None:

@@ -52,6 +52,9 @@ class ClockKeeper:
         self._stop.set()
         self._thread.join(timeout=10)
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def listen(self, rows: Rows) -> None:
         """Learn from a batch: who asks for a clock, who has one, and which brokers there are."""
         with self._lock:

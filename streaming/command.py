@@ -1,19 +1,19 @@
 """How a command begins and ends: settings loaded, what goes wrong said in one sentence, exit codes 0, 1 and 2."""
 
-import sys
 from typing import Any, NoReturn
 
 import typer
 
 from conf.settings import Settings, SettingsError
-from streaming.jars import JarsError
-from streaming.logs import set_up_logs
+from streaming.log_flags import given_log_flags
+from streaming.logs import say_failure, set_up_logs
 
 
 def load(**flags: dict[str, Any]) -> Settings:
     """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used."""
     given = {
-        section: {key: value for key, value in keys.items() if value is not None} for section, keys in flags.items()
+        section: {key: value for key, value in keys.items() if value is not None}
+        for section, keys in {"log": given_log_flags(), **flags}.items()
     }
     try:
         settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
@@ -25,7 +25,7 @@ def load(**flags: dict[str, Any]) -> Settings:
 
 def fail(reason: str, code: int = 1) -> NoReturn:
     """Leave with one sentence on stderr."""
-    print(f"error: {reason}", file=sys.stderr)
+    say_failure(reason)
     raise typer.Exit(code)
 
 
@@ -46,6 +46,7 @@ def guard(work: Any, *args: Any, **kwargs: Any) -> None:
     from streaming.ingest.rocketmq_jvm import RocketMQError
     from streaming.ingest.round_reader import CollectorError
     from streaming.ingest.topics import KafkaUnreachableError
+    from streaming.jars import JarsError
     from streaming.service import ServiceError
 
     known = (

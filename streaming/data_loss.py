@@ -9,7 +9,7 @@ Not seen: a topic that was made again and holds at least as many messages as had
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -125,8 +125,11 @@ def refuse_losses(names: Sequence[str], settings: Settings) -> None:
 class DataLoss:
     """The losses that one `run` goes on without: told before each query starts, resolved when they are over."""
 
-    def __init__(self, settings: Settings, writer: Writer) -> None:
-        self._settings, self._writer = settings, writer
+    def __init__(
+        self, settings: Settings, writer: Writer, hear: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
+        """`hear` is told of each row for the alerts table, once it is there."""
+        self._settings, self._writer, self._hear = settings, writer, hear
         self._open = {row["query"]: row for row in _read_open(settings.paths.warehouse)}
 
     def look(self, name: str, now_ms: int) -> list[Loss]:
@@ -167,9 +170,11 @@ class DataLoss:
     def _append(self, row: dict[str, Any], step: str) -> None:
         """Once a position of the query: a batch may lose what it planned, and once more what comes after it."""
         at = json.loads(row["evidence"])
-        rows = arrow_table([row], ALERTS.schema, at["batch_id"])
+        rows = arrow_table([row], ALERTS, at["batch_id"])
         app_id = f"balancewatch-data-loss-{step}-{at['checkpoint_id']}"
         self._writer.append(ALERTS, rows, app_id, 2 * at["batch_id"] + at["is_committed"])
+        if self._hear is not None:
+            self._hear([row])
 
 
 def _row(name: str, position: Position, losses: Sequence[Loss], started_ms: int, now_ms: int) -> dict[str, Any]:

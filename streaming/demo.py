@@ -1,5 +1,6 @@
-"""`balancewatch demo`: embedded Kafka, a modelled cluster, both queries, and each alert as it comes."""
+"""`balancewatch demo`: embedded Kafka, a modelled cluster, both queries, the board, and each alert as it comes."""
 
+import contextlib
 import shutil
 import sys
 import textwrap
@@ -62,9 +63,19 @@ class AlertPrinter:
 
 
 def run_demo(
-    settings: Settings, stop: threading.Event, *, data_dir: Path, scenario: str, speed: float, seconds: float | None
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    data_dir: Path,
+    scenario: str,
+    speed: float,
+    seconds: float | None,
+    with_board: bool = True,
 ) -> None:
-    """Run until `stop` is set or `seconds` after the queries started. `data_dir` is emptied first, and left behind."""
+    """Run until `stop` is set or `seconds` after the queries started. `data_dir` is emptied first, and left behind.
+
+    The board is at a free port of the loopback, so it asks for no token.
+    """
     began = time.monotonic()
     shutil.rmtree(data_dir, ignore_errors=True)
     _say(f"1/3  starting the embedded Kafka (data in {data_dir})")
@@ -78,10 +89,14 @@ def run_demo(
                 "jars": settings.paths.jars,
             },
             spark=settings.spark.model_dump(),
+            board={"host": "127.0.0.1", "port": 0},
         )
         _say("2/3  starting Spark and both streaming queries (10 to 30 s)")
         printer = AlertPrinter()
-        with Service(local, on_rows=printer, jvm_log=data_dir / "spark.log") as service:
+        with contextlib.ExitStack() as parts:
+            service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log"))
+            if with_board:
+                _say(f"     the board is at {parts.enter_context(_board(local))}")
             _say(
                 f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
                 f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
@@ -96,6 +111,21 @@ def run_demo(
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     _say(f"\nended cleanly: {counts}.")
     _say(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+
+
+@contextlib.contextmanager
+def _board(settings: Settings) -> Iterator[str]:
+    """The board's URL, while it is served."""
+    from streaming.board.server import BoardServer  # noqa: PLC0415  # Dash is imported only where pages are served
+
+    server = BoardServer(settings)
+    thread = threading.Thread(target=server.run, name="board", daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        server.close()
+        thread.join(timeout=10)
 
 
 def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event) -> None:

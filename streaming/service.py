@@ -15,12 +15,16 @@ from streaming.clock_keeper import ClockKeeper
 from streaming.data_loss import DataLoss, refuse_losses
 from streaming.failure import full_disk, is_full_disk, reason
 from streaming.ingest.topics import create_topics
+from streaming.jvm_lines import JvmLines
+from streaming.metrics.instruments import Instruments
 from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
+from streaming.quality.inspector import Inspector
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows
 from streaming.queries.running import OnRows, RunningQuery, start_query
-from streaming.queries.warehouse import DeltalakeWriter, SparkWriter, Writer
+from streaming.queries.spark_writer import SparkWriter
+from streaming.queries.warehouse import DeltalakeWriter, Writer
 from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
 
@@ -42,20 +46,29 @@ class Service:
         *,
         available_now: bool = False,
         on_rows: OnRows | None = None,
-        jvm_log: Path | None = None,
+        jvm_log: Path | JvmLines | None = None,
         tells_people: bool = False,
         with_canary: bool = False,
+        instruments: Instruments | None = None,
     ) -> None:
         """Start everything; with `tells_people` the relay too, and `with_canary` what shows that a relay hears us.
+
+        `instruments` are told of all that happens, and ended by whoever made them.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
         lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
         """
-        self._settings = settings
+        self._settings, self._instruments = settings, instruments
         self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
         has_canary = with_canary and not available_now
         self._relay = (
-            RelayThread(settings, lambda: self.spark, self.progress_age, expects_canary=has_canary)
+            RelayThread(
+                settings,
+                lambda: self.spark,
+                self.progress_age,
+                expects_canary=has_canary,
+                ears=instruments.deliveries if instruments is not None else None,
+            )
             if tells_people
             else None
         )
@@ -72,19 +85,33 @@ class Service:
             if is_full_disk(error):
                 raise ServiceError(f"the tables cannot be opened: {full_disk(settings)}") from None
             raise
-        self._losses = DataLoss(settings, self._writer)
+        self._losses = DataLoss(
+            settings, self._writer, None if instruments is None else instruments.verdicts.hear_alerts
+        )
         for query in QUERIES:
             for loss in self._losses.look(query.NAME, time.time_ns() // 1_000_000):
                 log.warning("data loss", query=query.NAME, lost=str(loss))
         self._available_now = available_now
         self._watch = None if available_now else RulesWatch(settings)
+        if instruments is not None:
+            instruments.begin(self.spark, runs_queries=True, tells_people=tells_people)
+        on_alerts = None if instruments is None else instruments.verdicts.hear_alerts
+        self._inspector = Inspector(settings, self._writer, on_alerts) if settings.quality.every_batches else None
         self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
         self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
-        for part in (self._relay, self._canary):
+        for part in (self._relay, self._canary, self._inspector):
             if part is not None:
                 part.start()
+        if instruments is not None:
+            self._show_parts(instruments)
+
+    def _show_parts(self, instruments: Instruments) -> None:
+        parts = {"relay": self._relay, "clock-keeper": self._keeper, "canary": self._canary, "quality": self._inspector}
+        for name, part in parts.items():
+            if part is not None:
+                instruments.vitals.watch(name, part.is_alive)
 
     @property
     def queries(self) -> list[StreamingQuery]:
@@ -119,6 +146,8 @@ class Service:
             log.info("the changed rules are in force")
         if self._relay is not None and settings.oncall != before.oncall:
             self._relay.renew(settings)
+        if self._instruments is not None:
+            self._instruments.take_rules()
 
     def _stop_queries(self) -> None:
         for running in self._running:
@@ -134,6 +163,10 @@ class Service:
         self._losses.progress(name, time.time_ns() // 1_000_000)
         if self._keeper is not None:
             self._keeper.listen(rows)
+        if self._instruments is not None:
+            self._instruments.hear(rows)
+        if self._inspector is not None:
+            self._inspector.hear(name, rows)
         if self._on_rows is not None:
             self._on_rows(name, batch_id, rows)
 
@@ -162,7 +195,9 @@ class Service:
             thread.join(seconds)
 
     def close(self) -> None:
-        for part in (self._keeper, self._canary):
+        if self._instruments is not None:
+            self._instruments.vitals.stop()
+        for part in (self._keeper, self._canary, self._inspector):
             if part is not None:
                 part.stop()
         self._stop_queries()

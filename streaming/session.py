@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.jars import spark_jars
+from streaming.jvm_lines import JvmLines
 
 LOG4J = Path(__file__).parent.parent / "conf" / "log4j2.properties"
 
@@ -50,21 +51,23 @@ OPTIONS = {
 }
 
 
-def start_spark(settings: Settings, jvm_log: Path | None = None) -> SparkSession:
+def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> SparkSession:
     """A session on `spark.master` with our jars. `spark.options` win over what stands here.
 
-    With `jvm_log` all that the JVM and its Python workers print goes there, for as long as they live. Raises
-    JarsError when the jars cannot be had.
+    With `jvm_log` all that the JVM and its Python workers print goes there, for as long as they live: a file for
+    people, or our own log. Raises JarsError when the jars cannot be had.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
+    form = "json" if isinstance(jvm_log, JvmLines) else "people"
+    options = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     builder = (
         SparkSession.builder.appName("balancewatch")
         .master(settings.spark.master)
         .config("spark.jars", jars)
         .config("spark.driver.memory", settings.spark.driver_memory)
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J}")
+        .config("spark.driver.extraJavaOptions", options)
         .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
         .config("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
     )
@@ -79,16 +82,17 @@ def start_spark(settings: Settings, jvm_log: Path | None = None) -> SparkSession
 
 
 @contextlib.contextmanager
-def _output_to(path: Path | None) -> Iterator[None]:
-    """File descriptors 1 and 2 go to a file meanwhile: a child process started now keeps it."""
-    if path is None:
+def _output_to(place: Path | JvmLines | None) -> Iterator[None]:
+    """File descriptors 1 and 2 go there meanwhile: a child process started now keeps it."""
+    if place is None:
         yield
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(place, Path):
+        place.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    with path.open("ab") as log:
+    with place.open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:

@@ -19,6 +19,9 @@ hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
 
+# Commands that tests start serve their metrics at free ports: another service may run on this machine.
+os.environ |= {"BALANCEWATCH_METRICS__PORT": "0", "BALANCEWATCH_METRICS__RELAY_PORT": "0"}
+
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:

@@ -173,15 +173,17 @@ def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
 ) -> None:
     lenient = settings(fail_on_data_loss=False)
     writer = DeltalakeWriter(lenient.paths.warehouse)
+    heard: list[dict[str, Any]] = []
     for number, ms in enumerate((0, 60_000, 60_000 + 2 * SETTLED_MS)):
         batches = [{PULLS: {"0": 20 + 20 * batch}} for batch in range(number + 1)]
         write_checkpoint(tmp_path, batches, committed=number + 1)
         kafka_holds({PULLS_0: Span(25 + 20 * number, 900), CLOCKS_0: Span(0, 2)})
-        losses = DataLoss(lenient, writer)
+        losses = DataLoss(lenient, writer, heard.extend)
         losses.progress(NAME, NOW_MS + ms)
         losses.look(NAME, NOW_MS + ms)
     rows = alerts_in(lenient)
     assert sorted(row["state"] for row in rows) == ["FIRING", "FIRING", "FIRING", "RESOLVED"]
+    assert [row["state"] for row in heard] == ["FIRING", "FIRING", "RESOLVED", "FIRING"]
     assert len({row["incident_id"] for row in rows}) == 2
     assert len({row["alert_id"] for row in rows}) == 1
 

@@ -10,8 +10,8 @@ from streaming import service as module
 from streaming.service import Service
 
 PARTS = (
-    "CanaryThread ClockKeeper DataLoss DeltalakeWriter RelayThread RulesWatch create_topics refuse_losses start_query "
-    "start_spark"
+    "CanaryThread ClockKeeper DataLoss DeltalakeWriter Inspector RelayThread RulesWatch create_topics refuse_losses "
+    "start_query start_spark"
 )
 
 
@@ -63,3 +63,31 @@ def test_changed_rules_reach_the_queries_and_whom_to_tell_the_relay(parts: dict[
     renew = parts["RelayThread"].return_value.renew
     assert [call.args for call in renew.call_args_list] == ([] if changed == "rules" else [(after,)])
     service.close()
+
+
+def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it_comes(
+    parts: dict[str, MagicMock],
+) -> None:
+    """They begin before the queries, whose first batch they must not miss."""
+    before = Settings.load()
+    after = before.model_copy(update={"rules": before.rules.model_copy(update={"settle_ms": 12})})
+    parts["RulesWatch"].return_value.look_now_and_then.side_effect = [after, None]
+    instruments = MagicMock()
+    parts["start_query"].side_effect = lambda *_, **__: instruments.query_started() or MagicMock()
+    service = Service(before, tells_people=True, with_canary=True, instruments=instruments)
+    service._hear("fault_items", 3, {"alerts": []})
+    for _ in range(2):
+        service._take_changed_rules()
+    watched = {call.args[0] for call in instruments.vitals.watch.call_args_list}
+    service.close()
+    told = [name for name, _, _ in instruments.mock_calls]
+    assert (
+        told.index("begin")
+        < told.index("query_started")
+        < told.index("hear")
+        < told.index("take_rules")
+        < told.index("vitals.stop")
+    )
+    assert told.count("take_rules") == 1
+    assert {"relay", "clock-keeper", "canary"} <= watched
+    assert parts["RelayThread"].call_args.kwargs["ears"] is instruments.deliveries

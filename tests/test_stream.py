@@ -23,8 +23,12 @@ from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator import Simulation, parse_scenario
 from streaming.ingest.simulator.play import play
 from streaming.ingest.simulator.scenario import SCENARIOS
+from streaming.metrics.instruments import Instruments
+from streaming.metrics.names import METRICS
+from streaming.metrics.verdict_names import CANARY_AGE, DUE_NOTICES
 from streaming.service import Service
 from tests.conftest import settings_for
+from tests.metrics.scraping import Scraper
 from tests.replay import Stream
 from tests.spark_cluster import spark_cluster
 
@@ -125,15 +129,75 @@ def test_a_log_cut_into_many_batches_gives_the_same_incidents(
     assert story_in(settings) == told
 
 
-def test_a_log_played_live_gives_the_same_incidents(
-    kafka: EmbeddedKafka, tmp_path: Path, log: Log, told: Story
+@pytest.fixture(scope="module")
+def played_live(
+    kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, log: Log, told: Story
+) -> Iterator[tuple[Settings, Scraper]]:
+    """The log played at 40 times its speed, and one message that is none, while somebody scrapes the metrics.
+
+    It halts while five queues starve, until that is worked through.
+    """
+    starved_ms = max(
+        at_ms for life in told.values() for state, at_ms, queues in life if len(queues) == 5 and state == "FIRING"
+    )
+    half = next(number for number, (_, event) in enumerate(log) if event["event_time_ms"] > starved_ms)
+    root = tmp_path_factory.mktemp("live")
+    patient = {"port": 0, "late_seconds": 3_600, "hung_seconds": 3_600}  # a busy machine is no failure
+    settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient)
+    with Instruments(settings, ["fault_items", "assignments"]) as instruments:
+        scraper = Scraper(instruments.port)
+        with Service(settings, instruments=instruments) as service:
+            service.wait_until_idle()
+            with Publisher(settings.kafka) as publisher:
+                publisher.publish_raw(PULLS, b"sample", b"no JSON")
+                publisher.flush()
+            publish(settings, log[:half], speed=40)
+            service.wait_until_idle()
+            scraper.look()
+            publish(settings, log[half:], speed=40)
+            service.wait_until_idle()
+            scraper.stop()
+        yield settings, scraper
+
+
+def test_a_log_played_live_gives_the_same_incidents(played_live: tuple[Settings, Scraper], told: Story) -> None:
+    assert story_in(played_live[0]) == told
+
+
+def test_a_service_at_work_tells_prometheus_and_whoever_keeps_it_running(
+    played_live: tuple[Settings, Scraper], log: Log
 ) -> None:
-    settings = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"})
-    with Service(settings) as service:
-        service.wait_until_idle()
-        publish(settings, log, speed=40)
-        service.wait_until_idle()
-    assert story_in(settings) == told
+    """Ready once both queries have worked and not before; starved queues are seen while they starve."""
+    _, scraper = played_live
+    assert set(scraper.alive) == {200}
+    assert scraper.ready[0][0] == 503
+    assert "Spark is starting" in scraper.ready[0][1]
+    assert scraper.ready[-1] == (200, ())
+    assert scraper.most("balancewatch_queues", verdict="STARVED") == 5
+    assert scraper.last("balancewatch_queues", verdict="STARVED") == 0
+    assert scraper.most("balancewatch_members") == scraper.most("balancewatch_client_ids") + 1
+    assert scraper.most("balancewatch_producers", broker_name="broker-b") > 0
+    assert scraper.most("balancewatch_incidents", kind="duplicate_client_id", state="FIRING") == 1
+    pulls = sum(topic == PULLS for topic, _ in log)
+    assert scraper.last("balancewatch_messages_total", query="assignments") >= pulls
+    assert scraper.last("balancewatch_quarantined_total", topic=PULLS, reason="not_json") == 1
+    assert scraper.last("balancewatch_kafka_lag_messages") == 0
+    for phase in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution"):
+        assert scraper.last("balancewatch_batch_phase_seconds_count", phase=phase, query="assignments") >= 1
+
+
+def test_every_listed_metric_is_there_in_a_real_run_and_promtool_takes_them(
+    played_live: tuple[Settings, Scraper],
+) -> None:
+    """But those of a relay, of which there is none."""
+    _, scraper = played_live
+    told = {name for name in scraper.names() if name.startswith("balancewatch_")}
+    of_a_relay = [one for one in METRICS if "_delivery_" in one.name or one in (DUE_NOTICES, CANARY_AGE)]
+    assert told == {one.name.removesuffix("_total") for one in METRICS if one not in of_a_relay}
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=scraper.text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 def test_a_run_killed_in_the_middle_goes_on_without_losing_or_repeating(

@@ -11,7 +11,7 @@ ClientVersion = tuple[int, int, int]
 NEWEST: ClientVersion = (5, 5, 0)
 """The newest release whose rules this project has read. A client that names no release is judged by it."""
 
-_RELEASE = re.compile(r"\s*[vV]?([0-9]{1,4})[._]([0-9]{1,4})(?:[._]([0-9]{1,4}))?(?![0-9])")
+RELEASE = re.compile(r"\s*[vV]?([0-9]{1,4})[._]([0-9]{1,4})(?:[._]([0-9]{1,4}))?(?![0-9])")
 
 
 @lru_cache(maxsize=1024)
@@ -21,7 +21,7 @@ def parse_client_version(text: str) -> ClientVersion:
     A suffix is dropped and a missing third number is 0. Text that names no release gives NEWEST: MQVersion
     says "HIGHER_VERSION" for an ordinal newer than it knows.
     """
-    match = _RELEASE.match(text)
+    match = RELEASE.match(text)
     if match is None:
         return NEWEST
     major, minor, patch = match.groups(default="0")

@@ -1,23 +1,18 @@
 """The alerts' transitions from Delta, oldest first, or the newest state of each incident."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
-
 from schemas.tables import ALERTS
-from streaming.oncall.own_alerts import CANARY_CLUSTER
-from streaming.queries.warehouse import table_path
+from streaming.history.moments import iso
+from streaming.history.store import History
+from streaming.history.warehouse_error import WarehouseError
+from udfs.rulebook import CANARY_CLUSTER
 
-
-class WarehouseError(RuntimeError):
-    """There is no such table. The message names the setting."""
+__all__ = ["Filter", "WarehouseError", "iso", "present_alert", "read_alerts"]
 
 
 @dataclass(frozen=True)
@@ -38,35 +33,22 @@ def read_alerts(warehouse: Path, asked: Filter, *, current: bool = False) -> lis
 
     Raises WarehouseError when there is no alerts table.
     """
-    path = table_path(warehouse, ALERTS.name)
-    try:
-        table = DeltaTable(path)
-    except TableNotFoundError:
-        raise WarehouseError(
-            f"paths.warehouse = {str(warehouse)!r}: no alerts table there; has `run` written it?"
-        ) from None
-    rows = table.to_pyarrow_table()
-    for column, value in asked.__dict__.items():
-        if value is not None and column != "state":
-            rows = rows.filter(pc.equal(rows[column], value))
+    conditions = [f"{column} = ${column}" for column, value in asked.__dict__.items() if value is not None]
+    params = {column: value for column, value in asked.__dict__.items() if value is not None}
     if asked.cluster is None:
-        rows = rows.filter(pc.not_equal(rows["cluster"], CANARY_CLUSTER))
-    ordered = sorted(_records(rows), key=lambda row: (row["changed_at"], row["batch_id"], row["incident_id"]))
-    if current:
-        ordered = list({row["incident_id"]: row for row in ordered}.values())
-    return [row for row in ordered if asked.state is None or row["state"] == asked.state]
+        conditions.append("cluster <> $canary")
+        params["canary"] = CANARY_CLUSTER
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    history = History(warehouse, [ALERTS])
+    rows = f"SELECT * FROM {'alerts_now' if current else 'alerts'}{where} ORDER BY changed_at, batch_id, incident_id"
+    return [present_alert(row) for row in history.rows(rows, params)]
 
 
-def _records(rows: pa.Table) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = rows.to_pylist()
-    for record in records:
-        for name in ("evidence", "labels"):
-            record[name] = json.loads(record.get(name) or "{}")
-        for name in ("started_at", "fired_at", "changed_at"):
-            record[name] = iso(time) if (time := record.get(name)) else None
-    return records
-
-
-def iso(time: datetime) -> str:
-    """2026-11-21T03:12:05.123Z"""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def present_alert(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON and the chats show it: times as ISO 8601, evidence and labels as objects."""
+    shown = dict(row)
+    for name in ("evidence", "labels"):
+        shown[name] = json.loads(shown.get(name) or "{}")
+    for name in ("started_at", "fired_at", "changed_at"):
+        shown[name] = iso(time) if (time := shown.get(name)) else None
+    return shown

@@ -1,10 +1,18 @@
-"""Moments and spans as people write them: `90s`, `2h`, `1d`, or ISO 8601."""
+"""Moments and spans as people write them: `90s`, `2h`, `03:12`, `yesterday 03:12`, or ISO 8601.
+
+A moment that names no zone is in the machine's local zone (`TZ`), everywhere a command takes one; what is printed says
+UTC, and the local time beside it where the two differ.
+"""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import time as time_of_day
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_CLOCK = re.compile(r"(?:(?P<day>today|yesterday) +)?(?P<clock>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)", re.ASCII)
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_FORMS = "a span such as 90s, 2h or 1d, a time such as 03:12 or yesterday 03:12, or an ISO 8601 time"
 
 
 def parse_span(text: str) -> int | None:
@@ -13,23 +21,50 @@ def parse_span(text: str) -> int | None:
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
-def parse_moment(text: str, now_ms: int) -> int:
-    """Epoch ms of `2h` (before now) or of an ISO 8601 time, UTC where it names no zone.
+def parse_moment(text: str, now_ms: int, *, is_ahead: bool = False) -> int:
+    """Epoch ms of `now`, `2h` (before now), `03:12` (the newest that is past), `yesterday 03:12`, or an ISO 8601 time.
+
+    Local where it names no zone; `Z`, an offset or ` UTC` behind it name one. With `is_ahead` a span is from now on,
+    and `03:12` the next that is to come.
 
     Raises ValueError that shows the text.
     """
-    span_ms = parse_span(text)
+    bare = text.strip()
+    span_ms = 0 if bare == "now" else parse_span(bare)
     if span_ms is not None:
-        return now_ms - span_ms
+        moment_ms = now_ms + span_ms if is_ahead else now_ms - span_ms
+    else:
+        is_utc = bare.endswith(" UTC")
+        moment_ms = _parse_time(bare.removesuffix(" UTC").rstrip(), UTC if is_utc else None, now_ms, is_ahead, text)
+    if not 0 <= moment_ms < 253_402_300_800_000:
+        raise ValueError(f"{text!r} is not between 1970 and 9999")
+    return moment_ms
+
+
+def _parse_time(bare: str, zone: tzinfo | None, now_ms: int, is_ahead: bool, text: str) -> int:
     try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError(f"{text!r} is neither a span such as 90s, 2h or 1d nor an ISO 8601 time") from None
-    return to_ms(time if time.tzinfo else time.replace(tzinfo=UTC))
+        found = _CLOCK.fullmatch(bare)
+        if found is None:
+            time = datetime.fromisoformat(bare)
+            return to_ms(time if time.tzinfo else time.replace(tzinfo=zone))
+        today = datetime.fromtimestamp(now_ms / 1000, zone).date()
+        clock = time_of_day.fromisoformat(found["clock"])
+        if found["day"]:
+            return _at(today - timedelta(days=_DAYS_AGO[found["day"]]), clock, zone)
+        moment_ms = _at(today, clock, zone)
+        if is_ahead:
+            return moment_ms if moment_ms > now_ms else _at(today + timedelta(days=1), clock, zone)
+        return moment_ms if moment_ms <= now_ms else _at(today - timedelta(days=1), clock, zone)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r} is neither {_FORMS}") from None
+
+
+def _at(day: date, clock: time_of_day, zone: tzinfo | None) -> int:
+    return to_ms(datetime.combine(day, clock, zone))
 
 
 def to_ms(time: datetime) -> int:
-    """Epoch ms."""
+    """Epoch ms; a time without a zone is local."""
     return round(time.timestamp() * 1000)
 
 
@@ -38,9 +73,23 @@ def to_time(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
+def iso(time: datetime) -> str:
+    """2026-11-21T03:12:05.123Z"""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def tell(time_ms: int) -> str:
     """2026-11-21 03:12:05 UTC"""
     return to_time(time_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def tell_both(time_ms: int) -> str:
+    """`tell`, and where the local zone is not UTC then, the local time: 2026-11-21 03:12:05 UTC (04:12:05 CET)."""
+    local = to_time(time_ms).astimezone()
+    if not local.utcoffset():
+        return tell(time_ms)
+    is_same_day = local.date() == to_time(time_ms).date()
+    return f"{tell(time_ms)} ({local.strftime('%H:%M:%S %Z' if is_same_day else '%Y-%m-%d %H:%M:%S %Z')})"
 
 
 def tell_span(span_ms: int) -> str:

@@ -19,7 +19,10 @@ SHOW_AFTER_SECONDS = 2.0
 
 
 def replay(
-    since: Annotated[str, typer.Option(help="From when on pages are listed: 2h, 90m, 1d ago, or ISO 8601.")] = "1h",
+    since: Annotated[
+        str,
+        typer.Option(help="From when on pages are listed: 2h ago, 03:12, or ISO 8601; local without a zone."),
+    ] = "1h",
     until: Annotated[str | None, typer.Option(help="Until when, likewise; until now without it.")] = None,
     rules: Annotated[
         Path | None, typer.Option("--rules", help="A rules file to try; without it the rules in force [rules.file]")

@@ -5,128 +5,187 @@ after `refresh`. Every engine lives in memory, may read the warehouse's folder a
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from schemas.tables import TABLES, Table
-from schemas.views import VIEWS, newest_sql
-from streaming.queries.rows import arrow_schema
-from streaming.queries.warehouse import table_path
+from schemas.views import VIEWS
+from streaming.history.found import records_of
+from streaming.history.reading import MEMORY_LIMIT, Timer, check_reading, in_words
+from streaming.history.table_files import TableFiles, UnreadableTableError
+from streaming.history.view_sql import newest_of, no_pattern, rows_of
+from streaming.history.warehouse_error import WarehouseError
+
+__all__ = ["History", "WarehouseError"]
 
 Params = Sequence[Any] | Mapping[str, Any]
+Answer = TypeVar("Answer")
 
-MEMORY_LIMIT = "2GB"
+OPENERS = 4
+BATCH_ROWS = 10_000
 
-
-class WarehouseError(RuntimeError):
-    """The tables are not there, or cannot be asked this. The message names the setting or the query's fault."""
+_SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
+    "SET GLOBAL TimeZone = 'UTC'",
+    "SET GLOBAL parquet_metadata_cache = true",  # of thousands of small files each footer is read once
+    "SET GLOBAL enable_external_file_cache = false",  # the system's own serves whoever asks again
+    "SET GLOBAL temp_directory = ''",  # what does not fit the memory limit fails; it fills no disk
+    "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view's, never a variable's of ours
+    "SET GLOBAL autoinstall_known_extensions = false",
+    "SET GLOBAL autoload_known_extensions = false",
+)
 
 
 class History:
-    """One warehouse's tables as views. `query` may be called by several threads, each sees one set of versions."""
+    """One warehouse's tables as views. All methods may be called by several threads; a query sees one set of versions.
 
-    def __init__(self, warehouse: Path) -> None:
-        """Raises WarehouseError when the folder holds none of our tables."""
+    `tables` are those that will be asked; the others stay empty views.
+    """
+
+    def __init__(self, warehouse: Path, tables: Collection[Table] = tuple(TABLES.values())) -> None:
+        """Raises WarehouseError when the folder holds none of the tables."""
         self.warehouse = warehouse.expanduser().resolve()
-        self._handles: dict[str, DeltaTable] = {}
-        self._versions: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
+        self._lock = threading.RLock()
         self._engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
-        self._engine.execute("SET TimeZone = 'UTC'")
-        self._engine.execute("SET allowed_directories = ?", [[str(self.warehouse)]])
+        for setting in _SETTINGS:
+            self._engine.execute(setting)
+        folder = str(self.warehouse)
+        self._engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
         self._engine.execute("SET enable_external_access = false")
-        for table in TABLES.values():
-            self._show(table, [])
-        for view in VIEWS.values():
-            self._engine.execute(f"CREATE VIEW {view.name} AS {view.sql}")
+        self._engine.execute("SET lock_configuration = true")
+        self._engine.execute("; ".join(_views()))
         self.refresh()
-        if not self._versions:
-            raise WarehouseError(
-                f"paths.warehouse = {str(warehouse)!r}: none of our tables is there; has `run` written them?"
-            )
+        if not self.versions:
+            named = [table.name for table in tables]
+            missing = "none of our tables is" if len(named) == len(TABLES) else f"no {named[0]} table"
+            raise WarehouseError(f"paths.warehouse = {str(warehouse)!r}: {missing} there; has `run` written it?")
 
     @property
     def versions(self) -> Mapping[str, int]:
         """The Delta version of each table that is there, as it is seen now."""
-        return dict(self._versions)
+        return {name: files.version for name, files in self._files.items() if files.version is not None}
+
+    @property
+    def file_counts(self) -> Mapping[str, int]:
+        """How many files each table that is there has."""
+        return {name: len(files.paths()) for name, files in self._files.items() if files.version is not None}
 
     def refresh(self) -> bool:
         """See what has been committed since. False when nothing has."""
-        with self._lock:
-            changed = [table.name for table in TABLES.values() if self._refresh(table)]
-        return bool(changed)
+        with in_words(None):
+            return self._look(again=False)
 
-    def query(self, sql: str, params: Params = ()) -> pa.Table:
-        """The answer to one SELECT over the views. Times are TIMESTAMP, UTC.
+    def query(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.Table:
+        """The answer to one SELECT over the views, or an EXPLAIN of one. Times are TIMESTAMP, UTC.
 
-        Raises WarehouseError for what is not one SELECT, or what DuckDB cannot answer, in its words.
+        Raises WarehouseError for what is neither, for what takes longer than `seconds`, or what DuckDB cannot answer,
+        in its words.
         """
+        timer = Timer(seconds)
         try:
-            statements = self._engine.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise WarehouseError("only one SELECT at a time: the tables are read, never written")
-            with self._lock:
-                cursor = self._engine.cursor()
-            return cursor.sql(sql, params=params or None).to_arrow_table()
-        except duckdb.Error as error:
-            raise WarehouseError(str(error)) from None
+            return self._ask(lambda cursor: cursor.sql(sql, params=params or None).to_arrow_table(), sql, timer)
+        finally:
+            timer.stop()
+
+    def stream(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.RecordBatchReader:
+        """The same a batch at a time; reading may raise WarehouseError too. `seconds` are for all of it."""
+        timer = Timer(seconds)
+
+        def begin(cursor: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+            reader = cursor.sql(sql, params=params or None).to_arrow_reader(BATCH_ROWS)
+            first = next(iter(reader), None)
+            return pa.RecordBatchReader.from_batches(reader.schema, self._go_on(first, reader, timer))
+
+        return self._ask(begin, sql, timer)
+
+    def _go_on(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader, timer: Timer) -> Iterator[Any]:
+        """Nothing can be read once more after the first batch has been given away."""
+        try:
+            if first is not None:
+                yield first
+            with in_words(timer.seconds):
+                yield from reader
+        finally:
+            timer.stop()
 
     def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
-        """The same as dicts; times are aware datetimes, UTC."""
-        rows: list[dict[str, Any]] = self.query(sql, params).to_pylist()
-        return rows
+        """The answer as dicts; times are aware datetimes, UTC."""
+        return [row for batch in self.query(sql, params).to_batches() for row in records_of(batch)]
 
-    def _refresh(self, table: Table) -> bool:
+    def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
+        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
+        files = self._files.get(table.name)
+        bounds = [
+            f"{table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
+            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
+            if at_ms is not None
+        ]
+        if files is None or not bounds:
+            return table.name
+        return f"(SELECT * FROM ({rows_of(table, files.between(since_ms, until_ms))}) WHERE {' AND '.join(bounds)})"
+
+    def newest(self, table: Table, until_ms: int | None = None) -> str:
+        """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
+        if until_ms is None:
+            return f"{table.name}_now"
+        return f"({newest_of(table, self.between(table, None, until_ms))})"
+
+    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection], Answer], sql: str, timer: Timer) -> Answer:
+        """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
+        with in_words(timer.seconds):
+            check_reading(self._cursor(), sql)
+            try:
+                return ask(timer.guard(self._cursor()))
+            except duckdb.IOException:
+                self._look(again=True)
+                return ask(timer.guard(self._cursor()))
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            return self._engine.cursor()
+
+    def _look(self, *, again: bool) -> bool:
+        """Read the logs on; with `again` anew, as if none had been read."""
+        with self._lock:
+            changed = self._read_logs(again=again)
+            try:
+                self._show(changed)
+            except duckdb.IOException:  # a file went away between the log and the view
+                self._show(self._read_logs(again=True))
+            return bool(changed)
+
+    def _read_logs(self, *, again: bool) -> list[TableFiles]:
+        """The tables of which other files are to be shown."""
         try:
-            if table.name in self._handles:
-                self._handles[table.name].update_incremental()
-            else:
-                self._handles[table.name] = DeltaTable(table_path(self.warehouse, table.name))
-        except TableNotFoundError:
-            return False
-        except DeltaError as error:
-            raise WarehouseError(f"table {table.name} cannot be read: {error}") from None
-        handle = self._handles[table.name]
-        if self._versions.get(table.name) == handle.version():
-            return False
-        self._show(table, handle.file_uris())
-        self._versions[table.name] = handle.version()
-        return True
+            with ThreadPoolExecutor(OPENERS) as openers:
+                changed = openers.map(lambda files: files.look(again=again), self._files.values())
+                return [files for files, has_changed in zip(self._files.values(), changed, strict=True) if has_changed]
+        except UnreadableTableError as error:
+            raise WarehouseError(str(error)) from None
 
-    def _show(self, table: Table, files: list[str]) -> None:
-        """(Re)make a table's views over these files. Columns that a file lacks are null."""
-        columns = [f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in arrow_schema(table.schema)]
-        rows = f"SELECT {', '.join(columns)} WHERE false"
-        if files:
-            listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-            rows += f" UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], union_by_name = true)"
-        self._engine.execute(f"CREATE OR REPLACE VIEW {table.name} AS {rows}")
-        if not files:
-            self._engine.execute(f"CREATE OR REPLACE VIEW {table.name}_now AS {newest_sql(table, chr(34))}")
-            self._engine.execute(
-                f"CREATE OR REPLACE MACRO {table.name}_at(moment) AS TABLE {newest_sql(table, chr(34), 'moment')}"
-            )
+    def _show(self, changed: Sequence[TableFiles]) -> None:
+        """Views change together, or not at all."""
+        views = [f"CREATE OR REPLACE VIEW {one.table.name} AS {rows_of(one.table, one.paths())}" for one in changed]
+        self._engine.execute("BEGIN")
+        try:
+            for view in views:
+                self._engine.execute(view)
+            self._engine.execute("COMMIT")
+        except duckdb.Error:
+            self._engine.execute("ROLLBACK")
+            raise
 
 
-def _duckdb_type(type_: pa.DataType) -> str:
-    """DuckDB's name of a column's type."""
-    if pa.types.is_list(type_):
-        return _duckdb_type(type_.value_type) + "[]"
-    return _TYPES[type_]
-
-
-_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-    pa.bool_(): "BOOLEAN",
-    pa.float64(): "DOUBLE",
-    pa.binary(): "BLOB",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
-}
+def _views() -> Iterator[str]:
+    for table in TABLES.values():
+        yield f"CREATE VIEW {table.name} AS {rows_of(table, [])}"
+        yield f"CREATE VIEW {table.name}_now AS {newest_of(table, table.name)}"
+        until = f"(SELECT * FROM {table.name} WHERE {table.time} <= moment)"
+        yield f"CREATE MACRO {table.name}_at(moment) AS TABLE {newest_of(table, until)}"
+    for view in VIEWS.values():
+        yield f"CREATE VIEW {view.name} AS {view.sql}"

@@ -15,6 +15,7 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
 from streaming.oncall.transition import read_transition
+from streaming.queries.delta_log import read_commit
 from streaming.queries.warehouse import table_path
 
 log = structlog.get_logger()
@@ -27,34 +28,47 @@ PAUSE_MOST_SECONDS = 60.0
 MOST_FAILURES = 5
 
 
+class AlertLogError(RuntimeError):
+    """What is new cannot be told: the log was cleaned away meanwhile, which takes 30 days."""
+
+
 class NewFiles:
-    """The files that the alerts table has more than at `version`. What compaction wrote anew counts as new."""
+    """The files that were appended to the alerts table after `version`, as its log says.
+
+    What maintenance wrote anew, compacting the table or dropping old rows, is not new.
+    """
 
     def __init__(self, warehouse: Path | str, version: int) -> None:
-        self._table = DeltaTable(table_path(warehouse, ALERTS.name), version=version)
-        self._known = self._before = frozenset(self._fragments())
-        self.version = self._before_version = version
+        self._path = table_path(warehouse, ALERTS.name)
+        self._table = DeltaTable(self._path)
+        self.version = self._before = version
 
     def read_to(self, observe: Observe) -> None:
-        """Hand over the rows of the new files; from then on they are known."""
+        """Hand over the rows of the new files; from then on they are known.
+
+        Raises AlertLogError when the log no longer says which they are.
+        """
         self._table.update_incremental()
-        dataset = self._table.to_pyarrow_dataset()
-        files = {fragment.path: fragment for fragment in dataset.get_fragments()}
-        new = [fragment for path, fragment in files.items() if path not in self._known]
+        newest = int(self._table.version())
+        new = [file for version in range(self.version + 1, newest + 1) for file in self._appended(version)]
         if new:
-            rows = FileSystemDataset(new, dataset.schema, dataset.format, dataset.filesystem).to_table()
+            dataset = self._table.to_pyarrow_dataset()
+            fragments = [dataset.format.make_fragment(file, dataset.filesystem) for file in new]
+            rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
             observe([read_transition(row) for row in rows.to_pylist()])
-        self._known = self._before = frozenset(files)
-        self.version = self._before_version = int(self._table.version())
+        self.version = self._before = newest
 
     def skip(self) -> None:
         """Somebody else has handed over what was there when this was called last."""
-        self._known, self.version = self._before, self._before_version
+        self.version = self._before
         self._table.update_incremental()
-        self._before, self._before_version = frozenset(self._fragments()), int(self._table.version())
+        self._before = int(self._table.version())
 
-    def _fragments(self) -> list[str]:
-        return [fragment.path for fragment in self._table.to_pyarrow_dataset().get_fragments()]
+    def _appended(self, version: int) -> tuple[str, ...]:
+        commit = read_commit(self._path, version)
+        if commit is None:
+            raise AlertLogError(f"version {version} of the alerts table is no longer in its log; start the relay anew")
+        return commit.appended
 
 
 class AlertFeed:

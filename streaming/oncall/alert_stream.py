@@ -45,6 +45,7 @@ class AlertStream:
         alerts = (
             spark.readStream.format("delta")
             .option("startingVersion", version)
+            .option("skipChangeCommits", "true")  # `balancewatch maintain` drops old rows; nothing new is in those
             .load(table_path(settings.paths.warehouse, ALERTS.name))
         )
         self._query: StreamingQuery = (

@@ -90,6 +90,9 @@ class CanaryThread:
         self._stop.set()
         self._thread.join(timeout=10)
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def _sing(self) -> None:
         interval = self._settings.canary.interval_seconds
         while not self._stop.is_set():

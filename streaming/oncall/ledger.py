@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, Transaction
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.oncall.desk import MOST_SETTLED
@@ -22,7 +22,7 @@ from streaming.oncall.restore import Past, read_pasts
 from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, split_settled
 from streaming.oncall.transition import Transition, epoch_ms, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
-from streaming.queries.warehouse import open_table, table_path
+from streaming.queries.warehouse import append_commit, open_table, table_path
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -90,7 +90,7 @@ class Ledger:
     def _read_stories(self, incident_ids: pa.Array) -> dict[str, list[Transition]]:
         stories: dict[str, list[Transition]] = {}
         if len(incident_ids):
-            columns = [field.name for field in ALERTS.schema.fields]
+            columns = list(ALERTS.names)
             wanted = pc.field("incident_id").isin(incident_ids)
             for row in self._alerts.read(columns, wanted).to_pylist():
                 stories.setdefault(row["incident_id"], []).append(read_transition(row))
@@ -119,7 +119,7 @@ class Words:
         """The newest row of each; None when nothing has changed since the last time."""
         if not self._silences.has_changed():
             return None
-        rows = self._silences.read([field.name for field in SILENCES.schema.fields]).to_pylist()
+        rows = self._silences.read(list(SILENCES.names)).to_pylist()
         newest = {row["silence_id"]: row for row in sorted(rows, key=lambda row: row["changed_at"])}
         return [_silence(row) for row in newest.values()]
 
@@ -127,7 +127,7 @@ class Words:
         """All of them; None when nothing has changed since the last time."""
         if not self._acknowledgements.has_changed():
             return None
-        columns = [field.name for field in ACKNOWLEDGEMENTS.schema.fields]
+        columns = list(ACKNOWLEDGEMENTS.names)
         rows = self._acknowledgements.read(columns).sort_by("acknowledged_at").to_pylist()
         return [
             Acknowledgement(row["incident_id"], row["owner"], row["note"], epoch_ms(row["acknowledged_at"]))
@@ -185,7 +185,7 @@ class _Log:
 
     def read(self, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
         """Columns that an older release's table lacks are null."""
-        schema = arrow_schema(self._contract.schema)
+        schema = arrow_schema(self._contract)
         if self._table is None:
             return schema.empty_table().select(list(columns))
         present = {field.name for field in self._table.schema().fields}
@@ -199,9 +199,8 @@ class _Log:
         """One commit. Raises RuntimeError without the right to write."""
         if self._table is None:
             raise RuntimeError(f"{self._contract.name} may only be read")
-        properties = CommitProperties(app_transactions=[transaction]) if transaction is not None else None
-        of_arrow = arrow_table(rows, self._contract.schema, batch_id)
-        write_deltalake(self._table, of_arrow, mode="append", commit_properties=properties)
+        of_arrow = arrow_table(rows, self._contract, batch_id)
+        append_commit(self._table, of_arrow, transaction)
 
     def compact(self) -> bool:
         """Make many small files few, if there are more than MOST_FILES; whoever alone writes the table may."""

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from conf.oncall import OnCall
 from streaming.oncall.duty import Duty
+from streaming.oncall.ears import Deaf, Ears
 from streaming.oncall.ledger import Ledger, Words
 from streaming.oncall.notice import Notice
 from streaming.oncall.own_alerts import CANARY, watchdog
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 
 LEAST_WAIT_SECONDS = 0.005
 COMPACT_MS = 3_600_000
+OWED_MS = 1_000
+"""Between two counts of what is due."""
+
 DRAIN_SECONDS = 10.0
 """How long a relay that stops waits for the calls in flight."""
 
@@ -55,10 +59,12 @@ class Relay:
         *,
         progress_age: ProgressAge | None = None,
         lost_after_ms: int | None = None,
+        ears: Ears | None = None,
         now_ms: Callable[[], int] = clock_ms,
     ) -> None:
         self._settings, self._ledger, self._words, self._now_ms = settings, ledger, words, now_ms
-        self._progress_age = progress_age
+        self._progress_age, self._ears = progress_age, ears or Deaf()
+        self._told_owed_ms = 0
         self._started_at_ms = now_ms()
         routes = make_routes(settings, receivers)
         self._watchers = pick_watchdog_receivers(routes)
@@ -109,6 +115,7 @@ class Relay:
         self._look(now_ms)
         self._write()
         self._send(now_ms)
+        self._tell_owed(now_ms)
         self._compact(now_ms)
         self._take(self._wait_seconds(now_ms) if wait_seconds is None else wait_seconds)
 
@@ -166,6 +173,8 @@ class Relay:
 
     def _write(self) -> None:
         """Alerts of our own first: the log's rows are about them."""
+        if self.desk.records or self.desk.own_rows:
+            self._ears.decided(self.desk.records, self.desk.own_rows)
         self._unwritten_alerts += self.desk.own_rows
         self._unwritten += self.desk.records
         self.desk.own_rows, self.desk.records = [], []
@@ -186,6 +195,11 @@ class Relay:
                 if name not in self._workers:
                     self._workers[name] = Worker(self._receivers[name], self._inbox.put, self._now_ms)
                 self._workers[name].call(send)
+
+    def _tell_owed(self, now_ms: int) -> None:
+        if now_ms >= self._told_owed_ms + OWED_MS:
+            self._told_owed_ms = now_ms
+            self._ears.owes({name: sum(1 for _ in box.owed()) for name, box in self.desk.outboxes.items()})
 
     def _compact(self, now_ms: int) -> None:
         if now_ms < self._compacts_at_ms:
@@ -210,6 +224,7 @@ class Relay:
     def _hear(self, news: list[Transition] | Reply) -> None:
         now_ms = self._now_ms()
         if isinstance(news, Reply):
+            self._ears.answered(news)
             box = self.desk.outboxes[news.receiver]
             records = box.settle(news.answer, now_ms, news.latency_ms)
             self.desk.records += records

@@ -68,17 +68,26 @@ def relay(
 
 
 def _run(settings: Settings, seconds: float | None) -> None:
+    from streaming.jvm_lines import JvmLines
+    from streaming.metrics.instruments import relay_instruments
     from streaming.oncall.relay_thread import RelayThread
     from streaming.session import start_spark
 
     stop = stop_on_signals()
     sessions: list[Any] = []
-    thread = RelayThread(settings, lambda: sessions[0], expects_canary=True)
-    small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
-    sessions.append(start_spark(small))
-    thread.start()
-    lost = _wait(thread, settings, stop, seconds)
-    thread.stop()
+    with relay_instruments(settings) as instruments:
+        ears = None if instruments is None else instruments.deliveries
+        thread = RelayThread(settings, lambda: sessions[0], expects_canary=True, ears=ears)
+        small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
+        sessions.append(start_spark(small, JvmLines()))
+        if instruments is not None:
+            instruments.begin(sessions[0], runs_queries=False, tells_people=True)
+            instruments.vitals.watch("relay", thread.is_alive)
+        thread.start()
+        lost = _wait(thread, settings, stop, seconds)
+        if instruments is not None:
+            instruments.vitals.stop()
+        thread.stop()
     with suppress(Exception):  # it may be gone already
         sessions[0].stop()
     if lost is not None:

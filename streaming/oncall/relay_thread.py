@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings, SettingsError
 from streaming.oncall.alert_feed import AlertFeed
 from streaming.oncall.canary import CanaryReceiver, lost_after_ms
+from streaming.oncall.ears import Deaf, Ears
 from streaming.oncall.ledger import Ledger, Words
 from streaming.oncall.own_alerts import CANARY
 from streaming.oncall.relay import ProgressAge, Relay
@@ -32,14 +33,15 @@ class RelayThread:
         progress_age: ProgressAge | None = None,
         *,
         expects_canary: bool = False,
+        ears: Ears | None = None,
     ) -> None:
         """Raises SettingsError when a receiver's secret is missing. `spark` gives the session the stream runs in.
 
-        With `expects_canary` the absence of the canary is an alert, where the settings have one.
+        With `expects_canary` the absence of the canary is an alert, where the settings have one. `ears` hear it all.
         """
         _check(settings)
         self._settings, self._spark, self._progress_age = settings, spark, progress_age
-        self._expects_canary = expects_canary
+        self._expects_canary, self._ears = expects_canary, ears or Deaf()
         self._stop = threading.Event()
         self._end = threading.Event()
         self._feed: AlertFeed | None = None
@@ -85,6 +87,7 @@ class RelayThread:
                 if time.monotonic() - began >= HEALTHY_SECONDS:
                     pause = 1.0
                 log.error("the relay failed and starts again", error=str(error)[:300], seconds=pause)
+                self._ears.restarted()
                 self._stop.wait(pause)
                 pause = min(PAUSE_MOST_SECONDS, 2 * pause)
 
@@ -106,6 +109,7 @@ class RelayThread:
             receivers,
             progress_age=self._progress_age,
             lost_after_ms=overdue_ms if self._expects_canary else None,
+            ears=self._ears,
         )
         self._feed = feed = AlertFeed(self._spark, settings, relay.version, relay.observe)
         feed.start()

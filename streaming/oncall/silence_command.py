@@ -35,7 +35,9 @@ def add(
         typer.Option(help="LABEL=GLOB[,GLOB]; repeat for more, all must match. cluster, consumer_group, kind, ..."),
     ] = None,
     for_: Annotated[str | None, typer.Option("--for", help="For how long: 90s, 45m, 2h, 1d.")] = None,
-    until: Annotated[str | None, typer.Option(help="Until when, ISO 8601; UTC where it names no zone.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Until when: 03:12, or ISO 8601; local where it names no zone.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the firing incidents it would cover.")] = False,
     format_: Format = "table",
     warehouse: Warehouse = None,
@@ -164,7 +166,7 @@ def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
         end_ms = now_ms + span_ms
     else:
         try:
-            end_ms = parse_moment(str(until), now_ms)
+            end_ms = parse_moment(str(until), now_ms, is_ahead=True)
         except ValueError as error:
             fail(f"--until {error}", code=2)
     if not now_ms < end_ms <= now_ms + MOST_MS:

@@ -15,7 +15,7 @@ from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, Message, Reject, Voice, decode_chunk, encode_chunk
-from streaming.queries.rows import OUTPUT, pack_rows
+from streaming.queries.output import OUTPUT, pack_rows
 from streaming.queries.shard import Shard, shard_of
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages

@@ -19,7 +19,8 @@ from conf.settings import Settings
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.chunk import safe_time_ms
 from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
-from streaming.queries.rows import OUTPUT, Rows, pack_rows
+from streaming.queries.output import OUTPUT, pack_rows
+from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import alert_row, quarantine_row
 from streaming.queries.source import read_messages
 from streaming.rulebook import rulebook

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
-from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
-from pyspark.sql import SparkSession
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
+
+MOST_ATTEMPTS = 10
+"""Of one append. Each further one means that rows were deleted in the few milliseconds since the one before."""
 
 
 def table_path(warehouse: Path | str, name: str) -> str:
@@ -36,14 +37,14 @@ def open_table(warehouse: Path | str, table: Table) -> DeltaTable:
     try:
         known = DeltaTable(path)
         present = {field.name for field in known.schema().fields}
-        missing = [field for field in Schema.from_arrow(arrow_schema(table.schema)).fields if field.name not in present]
+        missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
         if missing:
             known.alter.add_columns(missing)
         return known
     except TableNotFoundError:
         return DeltaTable.create(
             path,
-            schema=arrow_schema(table.schema),
+            schema=arrow_schema(table),
             mode="ignore",
             name=table.name,
             description=table.comment,
@@ -66,37 +67,27 @@ class DeltalakeWriter:
         self._tables = {name: open_table(warehouse, table) for name, table in TABLES.items()}
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
-        handle = self._tables[table.name]
-        done = handle.transaction_version(app_id)
-        if done is not None and done >= batch_id:
+        append_commit(self._tables[table.name], rows, Transaction(app_id, batch_id))
+
+
+def append_commit(handle: DeltaTable, rows: pa.Table, transaction: Transaction | None = None) -> None:
+    """Append in one commit; under a transaction whose version is in already, nothing.
+
+    delta-rs takes an append for a reader of the whole table, and refuses it when rows were deleted since the handle
+    looked last (`balancewatch maintain` does that). An append reads nothing: it looks again, and is tried again.
+    """
+    properties = CommitProperties(app_transactions=[transaction]) if transaction is not None else None
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        done = None if transaction is None else handle.transaction_version(transaction.app_id)
+        if transaction is not None and done is not None and done >= transaction.version:
             return
-        properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
-        write_deltalake(handle, rows, mode="append", commit_properties=properties)
-
-
-class SparkWriter:
-    """Appends through Spark, for stores that only Hadoop's clients reach: 0.5 s a table."""
-
-    def __init__(self, warehouse: Path | str, spark: SparkSession) -> None:
-        self._warehouse, self._spark = warehouse, spark
-        for table in TABLES.values():
-            builder = SparkDeltaTable.createIfNotExists(spark).location(table_path(warehouse, table.name))
-            builder = builder.addColumns(table.schema).comment(table.comment)
-            for key, value in PROPERTIES.items():
-                builder = builder.property(key, value)
-            builder.execute()
-
-    def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
-        (
-            self._spark.createDataFrame(rows, schema=table.schema)
-            .coalesce(1)
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", app_id)
-            .option("txnVersion", batch_id)
-            .option("mergeSchema", "true")
-            .save(table_path(self._warehouse, table.name))
-        )
+        try:
+            write_deltalake(handle, rows, mode="append", commit_properties=properties)
+            return
+        except CommitFailedError:
+            if attempt == MOST_ATTEMPTS:
+                raise
+            handle.update_incremental()
 
 
 def append_rows(writer: Writer, rows: Rows, app_id: str, batch_id: int) -> Mapping[str, int]:
@@ -105,6 +96,6 @@ def append_rows(writer: Writer, rows: Rows, app_id: str, batch_id: int) -> Mappi
     for name in sorted(rows.keys() & TABLES.keys()):
         of_table = rows[name]
         table = TABLES[name]
-        writer.append(table, arrow_table(of_table, table.schema, batch_id), app_id, batch_id)
+        writer.append(table, arrow_table(of_table, table, batch_id), app_id, batch_id)
         written[name] = len(of_table)
     return written

@@ -1,5 +1,6 @@
 """A `balancewatch` process that is made to be killed: Python, its JVM and Python workers in a session of their own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -93,8 +94,9 @@ class Victim:
             return log.read().decode(errors="replace")
 
     def errors(self) -> list[str]:
-        """The sentences it ended with."""
-        return [line for line in self.printed().splitlines() if line.startswith("error: ")]
+        """The sentences it ended with: its log is JSON, and they are its last lines."""
+        lines = [line for line in self.printed().splitlines() if line.startswith("{") and '"event": "failed"' in line]
+        return [f"error: {json.loads(line)['reason']}" for line in lines]
 
     def _bury(self) -> None:
         deadline = time.monotonic() + GONE_SECONDS
@@ -109,6 +111,7 @@ class Victim:
 def environment(settings: Settings) -> dict[str, str]:
     """The settings that differ from the defaults, as the environment tells them."""
     return os.environ | {
+        "BALANCEWATCH_METRICS__PORT": "0",
         "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "BALANCEWATCH_PATHS__WAREHOUSE": str(settings.paths.warehouse),
         "BALANCEWATCH_PATHS__CHECKPOINTS": str(settings.paths.checkpoints),

@@ -144,6 +144,12 @@ def test_every_wrong_value_is_told() -> None:
     assert "log.level" in error
 
 
+@pytest.mark.parametrize("value", ["s3a://bucket/tables", Path("hdfs:/namenode/tables")], ids=str)
+def test_a_path_that_is_an_address_is_refused_before_it_becomes_a_folder_of_that_name(value: str | Path) -> None:
+    with pytest.raises(SettingsError, match=r"paths\.warehouse = .* is an address; give a folder"):
+        Settings.load(paths={"warehouse": value})
+
+
 def test_an_unknown_key_is_told() -> None:
     assert error_of(kafka={"bootstrap_server": "k:1"}) == "kafka.bootstrap_server is not a setting"
     assert error_of(kafak={"x": 1}) == "kafak is not a setting"

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
-
-START_MS = 1_750_000_000_000
-
-
-def alert(incident: str, state: str, second: int, **columns: Any) -> dict[str, Any]:
-    row = {
-        "alert_id": incident,
-        "incident_id": f"{incident}-1",
-        "kind": "starved_queue",
-        "severity": "critical",
-        "state": state,
-        "cause": "frozen_client",
-        "cluster": "c",
-        "consumer_group": "billing",
-        "topic": "orders",
-        "queues": ["broker-a:0", "broker-a:1"],
-        "summary": "Nobody consumes 2 queues.",
-        "advice": "Restart it.",
-        "evidence": '{"client_addr": "10.0.0.1:5"}',
-        "started_at": START_MS,
-        "changed_at": START_MS + second * 1000,
-    }
-    return row | columns
+from tests.history.stage import alert, write
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    writer = DeltalakeWriter(tmp_path)
-    append_rows(writer, {"alerts": [alert("one", "FIRING", 5), alert("two", "FIRING", 6, cluster="d")]}, "app", 0)
-    append_rows(writer, {"alerts": [alert("one", "RESOLVED", 65)]}, "app", 1)
-    return tmp_path
+    first = [alert("one", "FIRING", 5), alert("two", "FIRING", 6, cluster="d")]
+    return write(tmp_path, {"alerts": first}, {"alerts": [alert("one", "RESOLVED", 65)]})
 
 
 def printed(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
@@ -103,7 +77,7 @@ def test_a_table_fits_the_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPa
     ("arguments", "code", "sentence"),
     [
         (["alerts", "--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no alerts table there"),
-        (["alerts", "--format", "yaml"], 2, "--format 'yaml': choose table, json or csv"),
+        (["alerts", "--format", "yaml"], 2, "--format 'yaml': choose table, json, csv or parquet"),
         (["run"], 2, "kafka.bootstrap_servers is empty"),
         (["collect", "--bootstrap-servers", "x:1"], 2, "collector.name_server is empty"),
         (["simulate", "no_such", "--bootstrap-servers", "x:1"], 2, "no_such"),
@@ -119,9 +93,3 @@ def test_what_cannot_work_ends_in_a_sentence_that_names_it(
     assert result.exit_code == code
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_alerts_starts_no_jvm_and_loads_no_spark_session(warehouse: Path) -> None:
-    printed(warehouse)
-    pyspark = sys.modules.get("pyspark")
-    assert pyspark is None or pyspark.SparkContext._active_spark_context is None

@@ -76,8 +76,8 @@ def command(*arguments: str) -> Any:
 
 def report(night: Path, warehouse: Path, *arguments: str) -> dict[str, Any]:
     result = command(
-        "--events", str(night), "--warehouse", str(warehouse), "--since", "2023-11-14T22:13:20",
-        "--until", "2023-11-15", "--format", "json", *arguments,
+        "--events", str(night), "--warehouse", str(warehouse), "--since", "2023-11-14T22:13:20Z",
+        "--until", "2023-11-15T00:00Z", "--format", "json", *arguments,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -109,7 +109,7 @@ def test_a_page_that_nobody_was_sent_is_new(night: Path, tmp_path: Path) -> None
 
 
 def test_without_an_alerts_table_it_says_so_and_lists_the_pages(night: Path, tmp_path: Path) -> None:
-    since = ["--since", "2023-11-14T22:13:20", "--until", "2023-11-15"]
+    since = ["--since", "2023-11-14T22:13:20Z", "--until", "2023-11-15T00:00Z"]
     result = command("--events", str(night), "--warehouse", str(tmp_path / "none"), *since)
     assert "nothing to compare with" in result.stderr
     assert "1 new" in result.stdout
@@ -144,7 +144,7 @@ def test_all_prints_suppressed_transitions_too(night: Path, warehouse: Path) -> 
 
 
 def test_csv_has_a_line_a_page(night: Path, warehouse: Path) -> None:
-    since = ["--since", "2023-11-14T22:13:20", "--until", "2023-11-15", "--format", "csv"]
+    since = ["--since", "2023-11-14T22:13:20Z", "--until", "2023-11-15T00:00Z", "--format", "csv"]
     lines = command("--events", str(night), "--warehouse", str(warehouse), *since).stdout.strip().splitlines()
     assert [line.split(",")[0] for line in lines] == ["outcome", "same"]
 

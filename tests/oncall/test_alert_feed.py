@@ -8,14 +8,15 @@ from typing import Any, cast
 
 import pytest
 import typer
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.oncall import alert_feed, relay_command
-from streaming.oncall.alert_feed import AlertFeed, NewFiles, is_gone
+from streaming.oncall.alert_feed import AlertFeed, AlertLogError, NewFiles, is_gone
 from streaming.oncall.relay_thread import RelayThread
 from streaming.oncall.transition import Transition
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, Row, alert_row
 
@@ -179,9 +180,37 @@ def test_a_changed_receiver_is_told_without_a_restart_and_nothing_is_told_twice(
 def test_the_command_ends_with_1_and_a_sentence_when_spark_is_gone(
     settings: Settings, write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("streaming.session.start_spark", lambda _: session(is_stopped=None)())
+    monkeypatch.setattr("streaming.session.start_spark", lambda *_: session(is_stopped=None)())
     monkeypatch.setattr(relay_command, "stop_on_signals", threading.Event)
     with pytest.raises(typer.Exit) as end:
         relay_command._run(settings, 60.0)
     assert end.value.exit_code == 1
     assert "error: the Spark session is gone" in capsys.readouterr().err
+
+
+def test_what_maintenance_writes_anew_is_not_new_while_the_stream_is_away(settings: Settings, write: Write) -> None:
+    """Compacted rows and rows that a deletion left are not handed over again; what was appended meanwhile is, once."""
+    seen: list[str] = []
+    write(alert_row("a", "FIRING", START_MS))
+    write(alert_row("gone", "FIRING", START_MS))
+    files = NewFiles(settings.paths.warehouse, 2)
+    table = DeltaTable(table_path(settings.paths.warehouse, "alerts"))
+    write(alert_row("b", "FIRING", START_MS))
+    table.update_incremental()
+    table.optimize.compact()
+    table.delete("alert_id = 'gone'")
+    write(alert_row("c", "FIRING", START_MS))
+    files.read_to(lambda rows: seen.extend(row.notice.alert_id for row in rows))
+    files.read_to(lambda rows: seen.extend(row.notice.alert_id for row in rows))
+    assert sorted(seen) == ["b", "c"]
+
+
+def test_a_log_that_no_longer_says_what_is_new_is_an_error_and_not_a_guess(settings: Settings, write: Write) -> None:
+    for name in "abc":
+        write(alert_row(name, "FIRING", START_MS))
+    files = NewFiles(settings.paths.warehouse, 0)
+    path = table_path(settings.paths.warehouse, "alerts")
+    DeltaTable(path).create_checkpoint()
+    (Path(path) / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(AlertLogError, match="version 1 of the alerts table is no longer in its log"):
+        files.read_to(lambda _: None)

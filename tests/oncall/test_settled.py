@@ -87,8 +87,8 @@ def test_the_columns_and_the_rows_agree(
         if is_settled(rows, pasts.get(name, Past()), RECEIVERS, renewed_since_ms, history_until_ms)
     }
     settled, left = split_settled(
-        table(alerts, arrow_schema(ALERTS.schema), ALERT_COLUMNS),
-        table(log, arrow_schema(ALERT_DELIVERIES.schema), LOG_COLUMNS),
+        table(alerts, arrow_schema(ALERTS), ALERT_COLUMNS),
+        table(log, arrow_schema(ALERT_DELIVERIES), LOG_COLUMNS),
         RECEIVERS,
         renewed_since_ms,
         history_until_ms,

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from pyspark.sql import types as T
 
 from schemas.tables import MEMBERSHIPS, TABLES
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import DeltalakeWriter, append_rows, open_table
 
 LEFT_OUT = "strategy"
-OLDER = replace(MEMBERSHIPS, schema=T.StructType([one for one in MEMBERSHIPS.schema if one.name != LEFT_OUT]))
+OLDER = replace(MEMBERSHIPS, columns=tuple(one for one in MEMBERSHIPS.columns if one.name != LEFT_OUT))
 ROW = {
     "cluster": "c",
     "consumer_group": "g",
@@ -34,7 +33,7 @@ def read(warehouse: Path) -> pa.Table:
 
 def test_a_table_of_an_older_release_gets_the_columns_it_lacks_and_keeps_its_rows(tmp_path: Path) -> None:
 
-    write_deltalake(open_table(tmp_path, OLDER), arrow_table([ROW], OLDER.schema, 0), mode="append")
+    write_deltalake(open_table(tmp_path, OLDER), arrow_table([ROW], OLDER, 0), mode="append")
     assert LEFT_OUT not in open_table(tmp_path, OLDER).to_pyarrow_table().column_names
     append_rows(DeltalakeWriter(tmp_path), {"memberships": [{**ROW, LEFT_OUT: "AVG"}]}, "app", 1)
     assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None, "AVG"]

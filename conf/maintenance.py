@@ -1,0 +1,48 @@
+"""The `[maintain]` of the settings: how long rows are kept, and how long the files that they were in."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from conf.section import Section
+
+TableName = Literal[
+    "alerts",
+    "assignments",
+    "memberships",
+    "fault_items",
+    "broker_health",
+    "quarantine",
+    "alert_deliveries",
+    "silences",
+    "acknowledgements",
+    "quality",
+    "repairs",
+]
+"""The Delta tables; tests/conf/test_maintenance.py holds them against schemas.tables.TABLES."""
+
+Hours = Annotated[int, Field(ge=1, le=87_600)]
+Days = Annotated[int, Field(ge=0, le=36_500)]
+
+
+class Maintain(Section):
+    """All of `[maintain]`. A table that `keep_days` does not name, or names with 0, keeps its rows for ever."""
+
+    keep_days: dict[TableName, Days]
+    target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
+    min_files: Annotated[int, Field(ge=2, le=1_000_000)]
+    reader_hours: Hours
+    vacuum_hours: Hours
+
+    @field_validator("vacuum_hours")
+    @classmethod
+    def _is_not_under_a_readers(cls, hours: int, known: ValidationInfo) -> int:
+        if hours < known.data.get("reader_hours", 0):
+            raise PydanticCustomError(
+                "vacuum_hours",
+                "must not be below reader_hours = {reader_hours}, the hours for which readers may count on a file",
+                {"reader_hours": known.data["reader_hours"]},
+            )
+        return hours

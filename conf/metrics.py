@@ -1,0 +1,41 @@
+"""The `[metrics]` of the settings: where Prometheus and the health checks ask, and from when on all is not well."""
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from conf.section import Section
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Metrics(Section):
+    """All of `[metrics]`."""
+
+    enabled: bool
+    host: Annotated[str, Field(min_length=1, max_length=255)]
+    port: Port
+    relay_port: Port
+    token_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
+    max_groups: Annotated[int, Field(ge=1, le=100_000)]
+    late_seconds: Annotated[float, Field(ge=15, le=86_400)]
+    hung_seconds: Annotated[float, Field(ge=30, le=86_400)]
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return self.host.lower() == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @field_validator("hung_seconds")
+    @classmethod
+    def _is_not_below_late(cls, hung: float, known: ValidationInfo) -> float:
+        if hung < known.data.get("late_seconds", 0):
+            late = known.data["late_seconds"]
+            raise PydanticCustomError("metrics", "{text}", {"text": f"must not be below late_seconds = {late:g}"})
+        return hung

@@ -1,0 +1,107 @@
+"""What a column of a reading should hold, said once: Great Expectations and Spark's own columns are made from it.
+
+A reading (streaming/quality/reading.py) has one row an event, or one an element of a list in it. An expectation skips
+the rows in which its column is null, and holds when at least a share `mostly` of the others is as expected.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import types as T
+
+
+class Severity(StrEnum):
+    """Only what is CRITICAL opens an alert. The values are those of Great Expectations."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSet:
+    """The column holds one of these words."""
+
+    column: str
+    values: tuple[str, ...]
+    why: str
+    mostly: float = 1.0
+    severity: Severity = Severity.CRITICAL
+
+    @property
+    def name(self) -> str:
+        return f"{self.column} in set"
+
+    def is_expected(self, value: Any) -> bool:
+        return value in self.values
+
+    def __str__(self) -> str:
+        return f"{self.column} is {' or '.join(self.values)}{_tolerance(self.mostly)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """The column holds an integer from `minimum` to `maximum`, both included; None leaves a side open."""
+
+    column: str
+    why: str
+    minimum: int | None = None
+    maximum: int | None = None
+    mostly: float = 1.0
+    severity: Severity = Severity.CRITICAL
+
+    @property
+    def name(self) -> str:
+        return f"{self.column} in range"
+
+    def is_expected(self, value: Any) -> bool:
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def __str__(self) -> str:
+        sides = [f"at least {self.minimum}"] if self.minimum is not None else []
+        sides += [f"at most {self.maximum}"] if self.maximum is not None else []
+        return f"{self.column} is {' and '.join(sides)}{_tolerance(self.mostly)}"
+
+
+Expectation = InSet | Between
+"""`name` is its key in the table `quality`; `str` says it to people."""
+
+
+def _tolerance(mostly: float) -> str:
+    return "" if mostly == 1 else f" in {mostly:.0%} of the rows at least"
+
+
+def holds(mostly: float, looked_at: int, unexpected: int) -> bool:
+    """The verdict; nothing looked at is nothing against it."""
+    return not looked_at or (looked_at - unexpected) / looked_at >= mostly
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The expectations of one topic's rows.
+
+    `lists` leads from the event to the elements that are its rows: `("consumers", "subscriptions")`; empty for the
+    events themselves. `schema` is the contract of what a row is made of.
+    """
+
+    topic: str
+    lists: tuple[str, ...]
+    schema: T.StructType
+    expectations: tuple[Expectation, ...]
+
+    @property
+    def name(self) -> str:
+        """rocketmq.heartbeats, rocketmq.heartbeats.consumers"""
+        return ".".join((self.topic, *self.lists))
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All that its expectations look at, in their order."""
+        return tuple(dict.fromkeys(one.column for one in self.expectations))
+
+    @cached_property
+    def integers(self) -> frozenset[str]:
+        """Those of the columns that hold integers; the others hold words."""
+        return frozenset(one.column for one in self.expectations if isinstance(one, Between))

@@ -1,0 +1,179 @@
+"""The expectation suites: what the contracts say of each field, and the rules that need the data around an event.
+
+From the contracts (schemas/events.py), for each field: a column `found_<field>` with the word for what stands in it,
+which says presence and type, and the field itself where it has a minimum. Lists of objects have suites of their own.
+
+The rules' columns are made by the reading, null where nothing can be said:
+
+    contract          kept, or the code of the first reason why the message is refused
+    ahead_ms          by how much the event's time is after Kafka's, 0 when it is not
+    behind_ms         by how much it is before
+    copies            how often the very same message came before, within the sample
+    queue             known, unknown_queue or unknown_broker, by the topic's routes then and since
+    since_last_ms     event time since the same channel's heartbeat before
+    rate_percent      its cluster's events a second, as a share of what is usual for it
+    source_per_second its client's events a second
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql import types as T
+
+from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from schemas.expectations import Between, Expectation, InSet, Severity, Suite
+
+ABSENT = "absent"
+"""The word for a field that is null or not there."""
+
+KEPT, KNOWN = "kept", "known"
+
+AHEAD_MS, BEHIND_MS = 5_000, 300_000
+HEARTBEAT_MS = 45_000
+USUAL_PERCENT = 1_000
+FLOOD_PER_SECOND = 5_000
+
+ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    (HEARTBEATS + ".consumers", "consume_type"): ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"),
+    (HEARTBEATS + ".consumers", "message_model"): ("CLUSTERING", "BROADCASTING"),
+    (HEARTBEATS + ".consumers", "consume_from_where"): (
+        "CONSUME_FROM_LAST_OFFSET",
+        "CONSUME_FROM_FIRST_OFFSET",
+        "CONSUME_FROM_TIMESTAMP",
+    ),
+    (HEARTBEATS + ".consumers.subscriptions", "expression_type"): ("TAG", "SQL92"),
+    (PULLS, "pull_status"): ("FOUND", "NO_NEW_MSG", "NO_MATCHED_MSG", "OFFSET_ILLEGAL", "NO_PERMISSION"),
+    (SEND_LATENCIES, "send_status"): ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"),
+}
+"""(suite, field) to the words RocketMQ has for it. The contract lets others pass: a later release may have more."""
+
+_CONTRACT = InSet(
+    column="contract",
+    values=(KEPT,),
+    why="A message that breaks its contract goes to quarantine, and what it tells is missing.",
+)
+
+_AHEAD = Between(
+    column="ahead_ms",
+    maximum=AHEAD_MS,
+    mostly=0.99,
+    why="An event from the future moves its cluster's time on: silence then looks longer than it is.",
+)
+
+_OF_EVERY_TOPIC = (
+    _CONTRACT,
+    _AHEAD,
+    Between(
+        column="behind_ms",
+        maximum=BEHIND_MS,
+        mostly=0.99,
+        severity=Severity.WARNING,
+        why="Late events count at the next clock event: an agent's backlog, or a clock that is slow.",
+    ),
+)
+
+_COPIES = Between(
+    column="copies",
+    maximum=0,
+    mostly=0.95,
+    severity=Severity.WARNING,
+    why="Repetition changes no verdict; two agents that publish the same thing cost twice the events.",
+)
+
+_QUEUE = InSet(
+    column="queue",
+    values=(KNOWN,),
+    mostly=0.95,
+    why="The queue is in no route of its topic: routes are missing or old, or two clusters share a name.",
+)
+
+_RATE = Between(
+    column="rate_percent",
+    maximum=USUAL_PERCENT,
+    mostly=0.9,
+    severity=Severity.WARNING,
+    why="Ten times what is usual: an agent in a loop, or the same events from several agents.",
+)
+
+RULES: Mapping[str, tuple[Expectation, ...]] = {
+    HEARTBEATS: (
+        _COPIES,
+        _RATE,
+        Between(
+            column="since_last_ms",
+            maximum=HEARTBEAT_MS,
+            mostly=0.8,
+            severity=Severity.WARNING,
+            why="Clients heartbeat every 30 s: where many come later, heartbeats are lost on their way to Kafka.",
+        ),
+    ),
+    PULLS: (_QUEUE, _COPIES, _RATE),
+    SEND_LATENCIES: (
+        _QUEUE,
+        _COPIES,
+        _RATE,
+        Between(
+            column="source_per_second",
+            maximum=FLOOD_PER_SECOND,
+            mostly=0.99,
+            severity=Severity.WARNING,
+            why="One producer floods the topic: it retries without a pause, or reports more than its sends.",
+        ),
+    ),
+    ROUTES: (),
+}
+"""Topic to what is expected of its events beyond the contract; time and the contract as a whole are of every topic."""
+
+_WORDS: Mapping[type[T.DataType], str] = {
+    T.StringType: "string",
+    T.BooleanType: "boolean",
+    T.IntegerType: "integer",
+    T.LongType: "integer",
+    T.ArrayType: "list",
+}
+
+
+def word_of(type_: T.DataType) -> str:
+    """What the reading calls a value that the contract takes for this type."""
+    return _WORDS[type(type_)]
+
+
+def expectations_of(schema: T.StructType, suite: str) -> Iterator[Expectation]:
+    """What the contract, and RocketMQ's enumerations, say of the fields of one object."""
+    for field in schema.fields:
+        word = word_of(field.dataType)
+        yield InSet(
+            column=f"found_{field.name}",
+            values=(word, ABSENT) if field.nullable else (word,),
+            why=f"{field.name}: {field.metadata['comment']}; null means: {field.metadata['null']}.",
+        )
+        minimum = field.metadata.get("minimum")
+        if minimum is not None:
+            yield Between(column=field.name, minimum=minimum, why=f"{field.name}: {field.metadata['comment']}.")
+        words = ENUMERATIONS.get((suite, field.name))
+        if words:
+            yield InSet(
+                column=field.name,
+                values=words,
+                severity=Severity.WARNING,
+                why=f"{field.name}: RocketMQ has no other; rules that ask for it do not see it.",
+            )
+
+
+def _suites_of(topic: str, schema: T.StructType, lists: tuple[str, ...] = ()) -> Iterator[Suite]:
+    rules = (*_OF_EVERY_TOPIC, *RULES.get(topic, ())) if not lists else ()
+    expectations = (*rules, *expectations_of(schema, ".".join((topic, *lists))))
+    yield Suite(topic, lists, schema, expectations)
+    for field in schema.fields:
+        if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
+            yield from _suites_of(topic, field.dataType.elementType, (*lists, field.name))
+
+
+SUITES: Mapping[str, Suite] = {
+    suite.name: suite for topic, schema in EVENTS.items() for suite in _suites_of(topic, schema)
+}
+"""By name: the topic, and the lists that lead to its rows."""
+
+
+def suites_of(topic: str) -> tuple[Suite, ...]:
+    """A topic's suites, the events' own first."""
+    return tuple(suite for suite in SUITES.values() if suite.topic == topic)

@@ -1,0 +1,196 @@
+"""The Dash application: one callback that shows the page the URL names, again whenever the tables have changed."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import structlog
+from dash import ClientsideFunction, Dash, Input, Output, State, html, no_update
+from dash.development.base_component import Component
+from plotly.io.json import to_json_plotly
+
+from conf.board import Board as BoardSettings
+from streaming.board import elements as el
+from streaming.board.asked import AskedError, read_asked
+from streaming.board.frame import INDEX, META, frame
+from streaming.board.page import Page, View
+from streaming.board.pages import PAGES
+from streaming.board.plotly_script import serve_plotly
+from streaming.board.tables import Seen, Tables
+from streaming.board.times import MINUTE
+from streaming.history.store import WarehouseError
+from streaming.oncall.own_alerts import CANARY_CLUSTER
+
+KEPT_BODIES = 64
+"""Bodies kept for viewers of the same URL; each is dropped when the tables change."""
+
+NEWEST_HEARD = 200
+
+log = structlog.get_logger()
+
+
+class Board:
+    """The pages over one warehouse. `render` is the callback, and may run in several threads."""
+
+    def __init__(
+        self, settings: BoardSettings, warehouse: Path, clock_ms: Callable[[], int], pages: tuple[Page, ...] = PAGES
+    ) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._tables = Tables(warehouse)
+        self._pages: Mapping[str, Page] = {page.path: page for page in pages}
+        self._bodies: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+        self.rendered = 0
+        """Bodies that were made anew."""
+
+    def now_ms(self) -> int:
+        """Epoch ms by the board's clock."""
+        return self._clock_ms()
+
+    def render(self, path: str, search: str, shown: str | None) -> tuple[str | None, str, dict[str, Any] | None]:
+        """The body as JSON, the key of what it shows, and what fires; the key alone where `shown` is that key."""
+        now_ms = self._clock_ms()
+        seen = self._tables.look()
+        key = _key(path, search, seen.tag, str(now_ms // MINUTE))
+        if key == shown:
+            return None, key, None
+        with self._lock:
+            known = self._bodies.get(key)
+        if known is None:
+            known = str(to_json_plotly(self._body(path, search, seen, now_ms)))
+            with self._lock:
+                self.rendered += 1
+                self._bodies[key] = known
+                while len(self._bodies) > KEPT_BODIES:
+                    self._bodies.popitem(last=False)
+        return known, key, _firing(seen)
+
+    def _body(self, path: str, search: str, seen: Seen, now_ms: int) -> Component:
+        page = self._pages.get(path.rstrip("/") or "/")
+        if page is None:
+            return _unknown_page(path, self._pages.values())
+        try:
+            asked = read_asked(search, page.parameters)
+            try:
+                return self._ask(page, asked, seen, now_ms)
+            except WarehouseError:  # files may have been vacuumed between the look and the question
+                return self._ask(page, asked, self._tables.look(at_once=True), now_ms)
+        except AskedError as error:
+            return _refused(page, str(error))
+        except WarehouseError as error:
+            log.warning("the tables do not answer", page=page.name, error=str(error))
+            return _failed(page, "The tables do not answer this now; the log says why. It is tried again by itself.")
+        except Exception:
+            log.exception("a page failed", page=page.name)
+            return _failed(page, "This page failed; the log of `balancewatch board` says why. Other pages still work.")
+
+    def _ask(self, page: Page, asked: Mapping[str, str], seen: Seen, now_ms: int) -> Component:
+        if seen.history is None:
+            return _no_tables(seen.trouble)
+        return page.body(View(seen.history, asked, now_ms, round(self._settings.stale_seconds * 1000)))
+
+
+def make_app(board: Board, settings: BoardSettings, pages: tuple[Page, ...] = PAGES) -> Dash:
+    """The Dash application around a board. Everything it loads comes from here."""
+    app = Dash(
+        __name__,
+        title="balancewatch",
+        update_title="",
+        assets_folder=str(Path(__file__).with_name("assets")),
+        assets_ignore=r"theme\.js",
+        meta_tags=META,
+        index_string=INDEX,
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+        add_log_handler=False,
+        compress=False,
+    )
+    serve_plotly(app)
+    app.layout = frame(pages, settings.refresh_seconds, version("balancewatch"))
+
+    @app.callback(
+        Output("body-data", "data"),
+        Output("shown", "data"),
+        Output("heard", "data"),
+        Output("beat", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        Input("tick", "n_intervals"),
+        State("shown", "data"),
+    )
+    def show(path: str | None, search: str | None, ticks: int | None, shown: str | None) -> tuple[Any, ...]:
+        body, key, heard = board.render(path or "/", search or "", shown)
+        beat = {"every_ms": round(settings.refresh_seconds * 1000), "ticks": ticks, "now_ms": board.now_ms()}
+        if body is None:
+            return no_update, no_update, no_update, beat
+        return {"key": key, "tree": body}, key, heard, beat
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]  # Dash types only its decorators
+        ClientsideFunction("board", "arrived"),
+        Output("told", "data"),
+        Input("body-data", "data"),
+        Input("heard", "data"),
+        Input("beat", "data"),
+    )
+    return app
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _firing(seen: Seen) -> dict[str, Any] | None:
+    """What fires and is explained by nothing, id to a few words: what a screen reader is told when it is new."""
+    if seen.history is None:
+        return None
+    sql = (
+        "SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject FROM firing "
+        "WHERE cluster <> ? ORDER BY fired_at DESC, incident_id LIMIT ?"
+    )
+    try:
+        rows = seen.history.rows(sql, [CANARY_CLUSTER, NEWEST_HEARD])
+    except WarehouseError:
+        return None
+    return {row["incident_id"]: f"{row['kind']}, {row['subject']}" for row in rows}
+
+
+def _unknown_page(path: str, pages: Any) -> Component:
+    links = [html.Li(el.link(page.title, page.path)) for page in pages if page.nav]
+    return html.Div(
+        [el.heading("No such page"), el.notice("hint", f"There is nothing at {path[:200]}.", html.Ul(links))]
+    )
+
+
+def _refused(page: Page, sentence: str) -> Component:
+    back = html.P(el.link(f"{page.title} without parameters", page.path))
+    return html.Div([el.heading(page.title), el.notice("error", sentence, back)])
+
+
+def _failed(page: Page, sentence: str) -> Component:
+    return html.Div([el.heading(page.title), el.notice("error", sentence)])
+
+
+def _no_tables(trouble: str) -> Component:
+    return html.Div(
+        [
+            el.heading("No tables yet"),
+            el.notice(
+                "hint",
+                trouble,
+                html.P(
+                    [
+                        "Start ",
+                        el.code("balancewatch run"),
+                        ", which writes them, or name their folder: ",
+                        el.code("balancewatch board --warehouse FOLDER"),
+                        ". This page looks again by itself.",
+                    ]
+                ),
+            ),
+        ]
+    )

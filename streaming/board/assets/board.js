@@ -1,0 +1,151 @@
+// What the browser does by itself: links and forms without loading anew, ages that count on, the theme, and what is told.
+(function () {
+  "use strict";
+
+  var board = (window.balancewatch = window.balancewatch || {});
+  var TITLE = "balancewatch";
+  var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, heardBefore = null;
+
+  function span(ms) {
+    var seconds = Math.max(0, Math.floor(ms / 1000));
+    if (seconds < 60) return seconds + " s";
+    var minutes = Math.floor(seconds / 60);
+    if (minutes < 60) return minutes + " min";
+    var hours = Math.floor(minutes / 60);
+    minutes = minutes % 60;
+    if (hours < 24) return minutes ? hours + " h " + minutes + " min" : hours + " h";
+    var days = Math.floor(hours / 24);
+    hours = hours % 24;
+    return hours ? days + " d " + hours + " h" : days + " d";
+  }
+
+  function ago(ms) {
+    if (ms <= -1000) return "in " + span(-ms);
+    return ms >= 1000 ? span(ms) + " ago" : "now";
+  }
+
+  function countAges() {
+    var now = Date.now() + skewMs;
+    document.querySelectorAll("time.age[data-ms]").forEach(function (element) {
+      var text = ago(now - Number(element.dataset.ms));
+      var node = element.firstChild;
+      if (node && node.nodeValue !== text) node.nodeValue = text;
+    });
+    var late = Date.now() - lastBeat, box = document.getElementById("connection");
+    if (!box) return;
+    var isLost = late > Math.max(3 * everyMs, 10000);
+    if (isLost) box.textContent = "No answer from the board for " + span(late) + ": what is shown is old.";
+    if (box.hidden === isLost) box.hidden = !isLost;
+  }
+
+  var go = board.go = function (url) {
+    if (url === location.pathname + location.search) return;
+    history.pushState({}, "", url);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  };
+
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest ? event.target.closest("a[href]") : null;
+    if (!link || event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.download) return;
+    var href = link.getAttribute("href");
+    if (href === "#page") { document.getElementById("page").focus(); event.preventDefault(); return; }
+    if (!href.startsWith("/") || href.startsWith("//") || link.dataset.load) return;
+    event.preventDefault();
+    go(href);
+  });
+
+  function submit(form) {
+    var asked = new URLSearchParams();
+    var action = new URL(form.getAttribute("action"), location.href);
+    action.searchParams.forEach(function (value, name) { asked.set(name, value); });
+    new FormData(form).forEach(function (value, name) {
+      var text = String(value).trim();
+      if (text) asked.set(name, text); else asked.delete(name);
+    });
+    var query = asked.toString();
+    go(action.pathname + (query ? "?" + query : ""));
+  }
+
+  document.addEventListener("submit", function (event) {
+    if (event.target.method !== "get") return;
+    event.preventDefault();
+    submit(event.target);
+  });
+
+  document.addEventListener("change", function (event) {
+    var field = event.target;
+    if (field.form && field.form.method === "get" && (field.tagName === "SELECT" || field.type === "range")) submit(field.form);
+  });
+
+  function theme() { return document.documentElement.dataset.theme || "system"; }
+
+  function nameTheme() {
+    var word = document.getElementById("theme-word");
+    var name = { system: "System", light: "Light", dark: "Dark" }[theme()];
+    if (word && word.textContent !== name) word.textContent = name;
+  }
+
+  document.addEventListener("click", function (event) {
+    if (!event.target.closest || !event.target.closest("#theme")) return;
+    var next = { system: "light", light: "dark", dark: "system" }[theme()];
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    try {
+      if (next === "system") localStorage.removeItem("balancewatch-theme");
+      else localStorage.setItem("balancewatch-theme", next);
+    } catch (refused) { /* private windows keep no choice */ }
+    nameTheme();
+  });
+
+  function tell(heard) {
+    if (!heard) return;
+    if (heardBefore) {
+      var fresh = Object.keys(heard).filter(function (id) { return !(id in heardBefore); });
+      if (fresh.length) {
+        var words = fresh.slice(0, 3).map(function (id) { return heard[id]; }).join("; ");
+        var more = fresh.length > 3 ? " and " + (fresh.length - 3) + " more" : "";
+        document.getElementById("announce").textContent = "Firing now: " + words + more;
+      }
+    }
+    heardBefore = heard;
+  }
+
+  function settle(heard) {
+    var title = document.getElementById("title");
+    var firing = heard ? Object.keys(heard).length : 0;
+    document.title = (firing ? "(" + firing + ") " : "") + (title ? title.textContent + " · " : "") + TITLE;
+    document.querySelectorAll("#nav a").forEach(function (link) {
+      var isHere = link.getAttribute("href") === location.pathname;
+      if (isHere !== link.hasAttribute("aria-current")) {
+        if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+      }
+    });
+    if (lastPath !== null && lastPath !== location.pathname && title) {
+      title.focus({ preventScroll: true });
+      window.scrollTo(0, 0);
+    }
+    lastPath = location.pathname;
+    nameTheme();
+    countAges();
+  }
+
+  window.dash_clientside = window.dash_clientside || {};
+  window.dash_clientside.board = {
+    // What the server has answered: the body where it is another one, what fires, and that it is there at all.
+    arrived: function (body, heard, beat) {
+      lastBeat = Date.now();
+      if (beat && beat.now_ms) {
+        everyMs = beat.every_ms;
+        skewMs = beat.now_ms - lastBeat;  // ages are told by the board's clock, not by this machine's
+      }
+      if (body && body.key !== lastShown) {
+        lastShown = body.key;
+        board.show(body.tree, function () { tell(heard); settle(heard); });
+      }
+      return window.dash_clientside.no_update;
+    }
+  };
+
+  window.setInterval(countAges, 1000);
+})();

@@ -1,0 +1,79 @@
+// The slider of the history: arrow keys go from change to change, a drag snaps to a change close by, its end is now.
+(function () {
+  "use strict";
+
+  var SNAP = 1 / 80, WAIT_MS = 250, waiting = null;
+
+  function slider(event) {
+    var field = event.target;
+    return field.type === "range" && field.form && field.form.dataset.moments !== undefined ? field : null;
+  }
+
+  function momentsOf(field) {
+    return field.form.dataset.moments.split(",").filter(Boolean).map(Number);
+  }
+
+  function tell(ms) {
+    var time = new Date(ms), now = new Date();
+    var clock = time.toISOString().slice(11, 19) + " UTC";
+    var isToday = time.toISOString().slice(0, 10) === now.toISOString().slice(0, 10);
+    var day = time.getUTCDate() + " " + time.toLocaleString("en", { month: "short", timeZone: "UTC" });
+    return isToday ? clock : day + " " + clock;
+  }
+
+  function say(field) {
+    var words = Number(field.value) >= Number(field.max) ? "now" : tell(Number(field.value));
+    field.setAttribute("aria-valuetext", words);
+    var output = field.form.querySelector("output");
+    if (output && output.firstChild && output.firstChild.nodeValue !== words) output.firstChild.nodeValue = words;
+  }
+
+  function next(moments, value, by, max) {
+    if (by > 0) return moments.filter(function (one) { return one > value; })[by - 1] || max;
+    var before = moments.filter(function (one) { return one < value; });
+    return before.length ? before[Math.max(0, before.length + by)] : null;
+  }
+
+  var STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+
+  document.addEventListener("keydown", function (event) {
+    var field = slider(event), by = STEPS[event.key];
+    if (!field || !by || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    var to = next(momentsOf(field), Number(field.value), by, Number(field.max));
+    if (to === null) return;
+    field.value = to;
+    say(field);
+    window.clearTimeout(waiting);
+    waiting = window.setTimeout(function () { field.dispatchEvent(new Event("change", { bubbles: true })); }, WAIT_MS);
+  });
+
+  document.addEventListener("input", function (event) {
+    var field = slider(event);
+    if (field) say(field);
+  });
+
+  // Before the form is sent: a change close by is what was meant, and now is no moment of the URL's.
+  document.addEventListener("change", function (event) {
+    var field = slider(event);
+    if (!field) return;
+    var value = Number(field.value), max = Number(field.max), width = max - Number(field.min);
+    var near = momentsOf(field).concat(max).reduce(function (best, one) {
+      return Math.abs(one - value) < Math.abs(best - value) ? one : best;
+    }, Infinity);
+    if (Math.abs(near - value) < width * SNAP) field.value = near;
+    say(field);
+    field.name = Number(field.value) >= max ? "" : "at";
+  }, true);
+
+  // The server's value is the field's as soon as it is another one; a person who moves it is not disturbed.
+  new MutationObserver(function (changes) {
+    changes.forEach(function (one) {
+      var field = one.target;
+      if (field.type !== "range" || !field.form || field.form.dataset.moments === undefined) return;
+      var said = field.getAttribute("value");
+      if (said !== null && field.value !== said) field.value = said;
+      say(field);
+    });
+  }).observe(document.documentElement, { subtree: true, attributes: true, attributeFilter: ["value", "max"] });
+})();

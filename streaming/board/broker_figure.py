@@ -1,0 +1,142 @@
+"""The time line of brokers: a band where producers avoid one, with how many of how many, and below it its incidents."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import plotly.graph_objects as go
+from dash import html
+from dash.development.base_component import Component
+
+from streaming.board.asked import href
+from streaming.board.broker_reading import Broker, join_intervals
+from streaming.board.figures import AMBER, BLUE, RED, figure, moments, time_axis
+from streaming.board.lanes import fitting, hatched, lane_name, left_margin, plain, tint
+from streaming.board.times import clock, span
+
+MOST_LANES = 40
+LANE_PX = 44
+MARGIN_PX = 64
+MOST_BARS = 240
+"""More intervals than these are drawn as fewer: what lies close together is one bar."""
+
+LEAST_SHARE = 1 / 500
+"""What would be thinner than this part of the width is drawn as wide, so that it can be seen."""
+
+
+def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_cluster: bool) -> Component:
+    """The brokers that have something to show, at most MOST_LANES; its `aria-label` says how many and which."""
+    lanes = _joined(
+        [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES], until_ms - from_ms
+    )
+    drawn = go.Figure([_avoided(lanes, from_ms, until_ms, by_all=by_all) for by_all in (False, True)])
+    drawn.add_trace(_incidents(lanes, from_ms, until_ms))
+    names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
+    drawn.update_layout(
+        barmode="overlay",
+        showlegend=True,
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+        margin={"l": left_margin(names), "r": 12, "t": 36, "b": 40},
+        xaxis=time_axis(from_ms, until_ms, tickangle=0),
+        yaxis={
+            "tickvals": list(range(len(lanes))),
+            "ticktext": [lane_name(name) for name in names],
+            "range": [len(lanes) - 0.5, -0.5],
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+            "tickfont": {"size": 11},
+        },
+        uniformtext={"minsize": 9, "mode": "hide"},
+    )
+    label = f"When producers avoided {len(lanes)} brokers, and their incidents: {', '.join(names[:10])}"
+    return figure("brokers-figure", drawn, label, MARGIN_PX + LANE_PX * len(lanes), said=_said(lanes, until_ms))
+
+
+def _joined(lanes: Sequence[Broker], time_ms: int) -> list[Broker]:
+    """The same with fewer intervals: breaks are left out, longer ones each time, until few enough remain."""
+    break_ms = time_ms // 200
+    while sum(len(lane.intervals) for lane in lanes) > MOST_BARS and break_ms < time_ms:
+        lanes = [replace(lane, intervals=join_intervals(lane.intervals, break_ms)) for lane in lanes]
+        break_ms *= 2
+    return list(lanes)
+
+
+def _avoided(lanes: Sequence[Broker], from_ms: int, until_ms: int, *, by_all: bool) -> go.Bar:
+    bars = [
+        (number, one)
+        for number, lane in enumerate(lanes)
+        for one in lane.intervals
+        if (one.avoiding >= one.producers) is by_all
+    ]
+    least_ms = round((until_ms - from_ms) * LEAST_SHARE)
+    return go.Bar(
+        name="avoided by all" if by_all else "avoided by some",
+        orientation="h",
+        y=[number - 0.16 for number, _ in bars],
+        base=moments([one.start_ms for _, one in bars]),
+        x=[max(one.end_ms - one.start_ms, least_ms) for _, one in bars],
+        width=0.46,
+        marker=hatched(RED if by_all else AMBER, "x" if by_all else "/"),
+        text=[
+            fitting(f"{one.avoiding} of {one.producers}", (one.end_ms - one.start_ms) / (until_ms - from_ms))
+            for _, one in bars
+        ],
+        textposition="inside",
+        insidetextanchor="start",
+        textangle=0,
+        hovertext=[
+            f"{lanes[number].broker_name}: {_tell(one.avoiding, one.producers, one.times)}, "
+            f"{clock(one.start_ms, until_ms)} to {clock(one.end_ms, until_ms)}"
+            for number, one in bars
+        ],
+        hoverinfo="text",
+    )
+
+
+def _incidents(lanes: Sequence[Broker], from_ms: int, until_ms: int) -> go.Bar:
+    bars = [(number, one) for number, lane in enumerate(lanes) for one in lane.incidents]
+    least_ms = round((until_ms - from_ms) * LEAST_SHARE)
+    starts = [max(one.start_ms, from_ms) for _, one in bars]
+    return go.Bar(
+        name="incident",
+        orientation="h",
+        y=[number + 0.28 for number, _ in bars],
+        base=moments(starts),
+        x=[max((one.end_ms or until_ms) - start, least_ms) for (_, one), start in zip(bars, starts, strict=True)],
+        width=0.36,
+        marker={"color": tint(BLUE), "line": {"width": 1, "color": BLUE}},
+        text=[one.kind for _, one in bars],
+        textfont={"size": 10},
+        textposition="auto",
+        insidetextanchor="start",
+        textangle=0,
+        hovertext=[plain(f"{one.kind}: {one.summary}") for _, one in bars],
+        hoverinfo="text",
+        customdata=[href("/incident", {"id": one.incident_id}) for _, one in bars],
+    )
+
+
+def _tell(avoiding: int, producers: int, times: int) -> str:
+    often = f", {times} times" if times > 1 else ""
+    return f"up to {avoiding} of {producers} producers{often}" if times > 1 else f"{avoiding} of {producers} producers"
+
+
+def _said(lanes: Sequence[Broker], until_ms: int) -> Component:
+    """The same in words, folded."""
+    items = [
+        html.Li(
+            [
+                html.Strong(lane.broker_name),
+                ": ",
+                "; ".join(
+                    f"{clock(one.start_ms, until_ms)} for {span(one.end_ms - one.start_ms)}, "
+                    f"{_tell(one.avoiding, one.producers, one.times)}"
+                    for one in lane.intervals[:5]
+                )
+                or "nobody avoided it",
+                *(f"; {one.kind} from {clock(one.start_ms, until_ms)}" for one in lane.incidents[:5]),
+            ]
+        )
+        for lane in lanes
+    ]
+    return html.Details([html.Summary("The same in words, the newest first"), html.Ul(items)])

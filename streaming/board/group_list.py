@@ -1,0 +1,106 @@
+"""Every consumer group in a row, worst first: its queues by verdict, its members, and what fires about it."""
+
+from dataclasses import dataclass
+
+from streaming.board.verdicts import WRONG
+from streaming.history.store import History
+from streaming.oncall.own_alerts import CANARY_CLUSTER
+
+_SQL = """
+WITH counted AS (
+    SELECT
+        cluster,
+        consumer_group,
+        count(*) AS queues,
+        count(DISTINCT topic) AS topics,
+        count(*) FILTER (verdict = 'STARVED') AS starved,
+        count(*) FILTER (verdict = 'SILENT') AS silent,
+        count(*) FILTER (verdict = 'DOUBLED') AS doubled,
+        count(*) FILTER (verdict = 'MISPLACED') AS misplaced,
+        count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
+        min(epoch_ms(since)) FILTER (verdict IN {wrong}) AS wrong_since_ms
+    FROM assignments_now
+    GROUP BY ALL
+), listed AS (
+    SELECT cluster, consumer_group, count(DISTINCT client_id) AS members FROM members GROUP BY ALL
+), fired AS (
+    SELECT
+        cluster,
+        consumer_group,
+        count(*) FILTER (suppressed_by IS NULL) AS firing,
+        arg_min(incident_id, started_at) FILTER (suppressed_by IS NULL) AS incident_id,
+        arg_min(kind, started_at) FILTER (suppressed_by IS NULL) AS kind
+    FROM alerts_now
+    WHERE state = 'FIRING' AND consumer_group IS NOT NULL
+    GROUP BY ALL
+), known AS (
+    SELECT cluster, consumer_group FROM counted UNION SELECT cluster, consumer_group FROM listed
+), told AS (
+    SELECT
+        cluster,
+        consumer_group,
+        coalesce(queues, 0) AS queues,
+        coalesce(topics, 0) AS topics,
+        coalesce(members, 0) AS members,
+        coalesce(starved, 0) AS starved,
+        coalesce(silent, 0) AS silent,
+        coalesce(doubled, 0) AS doubled,
+        coalesce(misplaced, 0) AS misplaced,
+        coalesce(unknown, 0) AS unknown,
+        wrong_since_ms,
+        coalesce(firing, 0) AS firing,
+        incident_id,
+        kind
+    FROM known
+    LEFT JOIN counted USING (cluster, consumer_group)
+    LEFT JOIN listed USING (cluster, consumer_group)
+    LEFT JOIN fired USING (cluster, consumer_group)
+    WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
+)
+FROM told
+ORDER BY firing > 0 DESC, starved DESC, silent DESC, doubled DESC, misplaced DESC, unknown DESC, cluster, consumer_group
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group: counts of its queues by verdict, and the oldest incident that fires and nothing explains."""
+
+    cluster: str
+    consumer_group: str
+    queues: int
+    topics: int
+    members: int
+    starved: int
+    silent: int
+    doubled: int
+    misplaced: int
+    unknown: int
+    wrong_since_ms: int | None
+    firing: int
+    incident_id: str | None
+    kind: str | None
+
+    @property
+    def wrong(self) -> int:
+        """Queues that are not as they should be."""
+        return self.starved + self.silent + self.doubled + self.misplaced
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict among its queues."""
+        counts = {
+            "STARVED": self.starved,
+            "SILENT": self.silent,
+            "DOUBLED": self.doubled,
+            "MISPLACED": self.misplaced,
+            "UNKNOWN": self.unknown,
+        }
+        return next((name for name, number in counts.items() if number), "OK" if self.queues else "NOT_JUDGED")
+
+
+def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
+    """All groups, or one cluster's, worst first. The canary's are told only where its cluster is named."""
+    sql = _SQL.format(wrong=WRONG)
+    rows = history.query(sql, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
+    return [GroupRow(**row) for row in rows]

@@ -1,0 +1,37 @@
+"""The moment that a URL asks for: epoch ms, a span before now, or ISO 8601, UTC where it names no zone."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from streaming.board.asked import AskedError, read_span_ms
+
+EARLIEST_MS = 1_000_000_000_000
+"""September 2001: RocketMQ is younger."""
+
+_SPAN = re.compile(r"\d{1,6}\s*(s|m|h|d)")
+
+
+def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | None:
+    """Epoch ms; None where the URL does not ask, or asks for now or later. Raises AskedError."""
+    value = asked.get(name)
+    if not value:
+        return None
+    moment_ms = _parse(asked, name, value, now_ms)
+    if moment_ms < EARLIEST_MS:
+        raise AskedError(f"{name} = {value!r} is before anything was recorded; give a later moment.")
+    return moment_ms if moment_ms < now_ms else None
+
+
+def _parse(asked: Mapping[str, str], name: str, value: str, now_ms: int) -> int:
+    if re.fullmatch(r"\d{1,15}", value):
+        return int(value)
+    if _SPAN.fullmatch(value):
+        return now_ms - read_span_ms(asked, name, value)
+    try:
+        time = datetime.fromisoformat(value)
+        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise AskedError(
+            f"{name} = {value!r} is no moment; give epoch ms, a span before now such as 2h, or 2026-11-21T03:12:05Z."
+        ) from None

@@ -1,0 +1,47 @@
+"""What a page of the board is: a name, a path, and a function from what the tables say to Dash components.
+
+The contract that every page keeps:
+
+- `body` reads `view` and nothing else: no clock, no globals, no callbacks of its own. It is called again whenever the
+  tables have changed, once a minute besides, and for every viewer; it may run in several threads at once.
+- It returns `html` components, `dcc.Graph` and `dcc.Input` (any type, `range` too); assets/body.js renders them itself,
+  one React element each, because Dash would mount all of it anew at every change. The first is `elements.heading`.
+- What can move among its siblings (rows, cards, options) has an `id`, its key: its node, focus and scroll then stay.
+- Whatever a person chooses (a filter, a moment, a queue) stands in the URL, so that a link says it all: links are
+  `elements.link(...)`, forms `elements.form(...)`; a select or a range in a form with method="get" sends it when it
+  changes. What a page is asked comes back in `view.asked`. A figure's point whose `customdata` is a path leads there.
+- Figures come from `figures.figure(...)`: they follow the theme by CSS and keep their zoom.
+- A query parameter that cannot be used raises AskedError; the board shows its sentence.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dash.development.base_component import Component
+
+from streaming.history.store import History
+
+
+@dataclass(frozen=True)
+class View:
+    """What a page may know: the tables as of one refresh, what the URL asks, and the time."""
+
+    history: History
+    asked: Mapping[str, str]
+    """Query parameters of the URL, the last of each name; values are at most 512 characters."""
+    now_ms: int
+    stale_ms: int = 120_000
+    """Data older than this count as old (board.stale_seconds)."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page. `nav` is its word in the navigation; None keeps it out."""
+
+    name: str
+    path: str
+    title: str
+    body: Callable[[View], Component]
+    nav: str | None = None
+    parameters: frozenset[str] = field(default_factory=frozenset)
+    """Query parameters that it understands; another one is refused in a sentence."""

@@ -1,0 +1,15 @@
+"""The pages, in the order of the navigation. A page is a module of this folder with its Page as PAGE."""
+
+from streaming.board.page import Page
+from streaming.board.pages import alerts, assignment_history, brokers, group, groups, incident, overview, quality
+
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    alerts.PAGE,
+    groups.PAGE,
+    brokers.PAGE,
+    quality.PAGE,
+    incident.PAGE,
+    group.PAGE,
+    assignment_history.PAGE,
+)

@@ -1,0 +1,169 @@
+"""Brokers as their producers see them: when k of n avoided each, who avoids it now and until when, its incidents."""
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from streaming.board import elements as el
+from streaming.board.asked import read_choice, read_span_ms
+from streaming.board.broker_figure import MOST_LANES, broker_figure
+from streaming.board.broker_reading import Asked, Avoider, Broker, read_brokers
+from streaming.board.counts import counted
+from streaming.board.page import Page, View
+from streaming.board.page_links import page_links, slice_of
+from streaming.board.verdicts import version_words
+
+BROKERS_A_PAGE = 50
+MOST_AVOIDERS = 12
+SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 days"))
+
+
+def body(view: View) -> Component:
+    asked = view.asked
+    since_ms = read_span_ms(asked, "since", "24h")
+    wanted = Asked(asked.get("cluster", ""), view.now_ms - since_ms, view.now_ms)
+    brokers, is_cut = read_brokers(view.history, wanted)
+    clusters = sorted({broker.cluster for broker in brokers})
+    if wanted.cluster and not brokers:
+        everywhere, _ = read_brokers(view.history, Asked("", wanted.from_ms, wanted.until_ms))
+        clusters = sorted({broker.cluster for broker in everywhere})
+        read_choice(asked, "cluster", clusters)
+    fields = [
+        el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in clusters)], wanted.cluster),
+        el.Choice("since", "Back to", _spans(asked.get("since", "24h")), asked.get("since", "24h")),
+    ]
+    return html.Div(
+        [
+            el.heading("Brokers"),
+            html.P(_tell(brokers), className="lead"),
+            el.panel(
+                "timeline-panel",
+                "When producers avoided a broker",
+                el.form(el.Form("brokers-filter", "/brokers", "Which brokers", fields)),
+                *_timeline(brokers, wanted, len(clusters) > 1 and not wanted.cluster, is_cut),
+            ),
+            *_now(view, [broker for broker in brokers if not broker.is_quiet]),
+            *_quiet([broker for broker in brokers if broker.is_quiet]),
+        ],
+        className="page",
+    )
+
+
+def _spans(since: str) -> Sequence[tuple[str, str]]:
+    return SPANS if since in dict(SPANS) else [*SPANS, (since, since)]
+
+
+def _tell(brokers: Sequence[Broker]) -> str:
+    if not brokers:
+        return "No broker is known yet: no send of a producer and no route has come."
+    avoided = [broker for broker in brokers if broker.avoiding]
+    firing = [broker for broker in brokers if broker.open_incidents]
+    told = f"incidents are open about {len(firing):,}" if firing else "no incident about one is open"
+    if not avoided:
+        return f"{counted(len(brokers), 'broker')}; no producer avoids one now; {told}."
+    return f"{counted(len(brokers), 'broker')}; producers avoid {len(avoided):,} of them now; {told}."
+
+
+def _timeline(brokers: Sequence[Broker], asked: Asked, with_cluster: bool, is_cut: bool) -> list[Component]:
+    lanes = [broker for broker in brokers if broker.intervals or broker.incidents]
+    if not lanes:
+        return [el.empty("In this time nobody avoided a broker, and no incident was about one.")]
+    parts: list[Component] = [broker_figure(brokers, asked.from_ms, asked.until_ms, with_cluster)]
+    if len(lanes) > MOST_LANES:
+        parts.append(el.empty(f"The {MOST_LANES} that matter most; {len(lanes) - MOST_LANES} more are in the list."))
+    if is_cut:
+        parts.append(el.empty("The oldest intervals are left out: look at a shorter time, or at one cluster."))
+    return parts
+
+
+def _now(view: View, brokers: Sequence[Broker]) -> list[Component]:
+    if not brokers:
+        return []
+    shown = slice_of(brokers, view.asked, BROKERS_A_PAGE)
+    rows = [
+        el.Row(
+            f"{one.cluster}-{one.broker_name}",
+            [
+                one.broker_name,
+                one.cluster,
+                _state(one),
+                _until(one, view.now_ms),
+                _avoiders(one, view.now_ms),
+                _incidents(one, view.now_ms),
+            ],
+            "row-avoided" if one.avoiding else "",
+        )
+        for one in shown.items
+    ]
+    narrow = [el.Column(heading, "narrow") for heading in ("broker", "cluster", "now", "until")]
+    columns: list[el.Column | str] = [*narrow, el.Column("who avoids it", "wide"), "incidents"]
+    table = el.table(
+        "brokers", f"{shown.tell('broker')} with something to tell, first what needs a look", columns, rows
+    )
+    return [
+        el.panel("brokers-panel", "Who avoids it", table, page_links(shown, "/brokers", view.asked, "Pages of brokers"))
+    ]
+
+
+def _state(broker: Broker) -> Component:
+    if not broker.avoiding:
+        return el.mark("●", "NOT AVOIDED", "broker-used") if broker.producers else el.mark("?", "NO SEND SEEN")
+    share = f"{broker.avoiding} of {broker.producers}"
+    if broker.avoiding >= broker.producers:
+        return el.mark("✖", f"AVOIDED BY ALL, {share}", "broker-all")
+    return el.mark("◐", f"AVOIDED BY {share}", "broker-some")
+
+
+def _until(broker: Broker, now_ms: int) -> el.Children:
+    if not broker.avoiding or broker.until_ms is None:
+        return ""
+    words = [el.moment(broker.until_ms, now_ms)]
+    return [*words, " (past)"] if broker.until_ms < now_ms else list(words)
+
+
+def _avoiders(broker: Broker, now_ms: int) -> el.Children:
+    if not broker.avoiders:
+        return ""
+    items = [html.Li(_avoider(one, now_ms)) for one in broker.avoiders[:MOST_AVOIDERS]]
+    if len(broker.avoiders) > MOST_AVOIDERS:
+        items.append(html.Li(f"and {len(broker.avoiders) - MOST_AVOIDERS} more: balancewatch faults --current"))
+    return html.Ul(items, className="avoiders")
+
+
+def _avoider(one: Avoider, now_ms: int) -> list[el.Child]:
+    why = "a send failed" if one.isolation else f"a send took {one.current_latency_ms:,} ms"
+    return [
+        el.code(one.client_id),
+        f" {version_words(None, one.client_version)}: {why}; since ",
+        el.moment(one.since_ms, now_ms),
+        ", until ",
+        el.moment(one.until_ms, now_ms),
+    ]
+
+
+def _incidents(broker: Broker, now_ms: int) -> el.Children:
+    """What is open; else how many there were."""
+    if not broker.open_incidents:
+        past = len(broker.incidents)
+        if not past:
+            return ""
+        return el.link(f"{counted(past, 'past incident')}", "/alerts", cluster=broker.cluster)
+    return html.Ul(
+        [
+            html.Li([el.link(one.kind, "/incident", id=one.incident_id), " since ", el.moment(one.start_ms, now_ms)])
+            for one in broker.open_incidents
+        ],
+        className="avoiders",
+    )
+
+
+def _quiet(brokers: Sequence[Broker]) -> list[Component]:
+    if not brokers:
+        return []
+    names = ", ".join(broker.broker_name for broker in brokers[:500])
+    summary = html.Summary(f"{counted(len(brokers), 'broker')} that nobody avoided in this time")
+    return [html.Details([summary, html.P(names)], className="quiet")]
+
+
+PAGE = Page("brokers", "/brokers", "Brokers", body, nav="Brokers", parameters=frozenset({"cluster", "since", "page"}))

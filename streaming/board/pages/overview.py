@@ -1,0 +1,197 @@
+"""The overview: what fires, causes first with the line that fixes them, and what can be seen at all."""
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from streaming.board import elements as el
+from streaming.board.attributes import aria
+from streaming.board.firing_reading import Firing, Trouble, read_trouble
+from streaming.board.page import Page, View
+from streaming.board.sight_reading import (
+    ClusterSight,
+    GroupTrouble,
+    TableAge,
+    newest_ms,
+    read_ages,
+    read_clusters,
+    read_troubled_groups,
+)
+from streaming.board.times import DAY, span
+from streaming.board.verdicts import tell_counts
+
+
+def body(view: View) -> Component:
+    trouble = read_trouble(view.history, view.now_ms - DAY)
+    ages = read_ages(view.history)
+    groups, troubled = read_troubled_groups(view.history)
+    return html.Div(
+        [
+            el.heading("Overview", _counts(trouble)),
+            _freshness(view, ages, trouble),
+            _firing(view, trouble),
+            html.Div([_groups(groups, troubled), _sight(view, read_clusters(view.history))], className="two"),
+            _tables(view, ages),
+        ],
+        className="page",
+    )
+
+
+def _counts(trouble: Trouble) -> Component:
+    parts: list[el.Child] = [el.link(el.mark("▲", f"{trouble.firing_count:,} firing"), "/alerts", state="FIRING")]
+    if trouble.explained_count:
+        parts.append(el.link(f"{trouble.explained_count:,} more explained by them", "/alerts", explained="yes"))
+    parts += [
+        el.link(f"{trouble.states[name]:,} {name.lower()}", "/alerts", state=name)
+        for name in ("PENDING", "RECOVERING", "UNKNOWN")
+        if name in trouble.states
+    ]
+    parts.append(el.link(f"{trouble.resolved_lately:,} over in the last day", "/alerts", state="RESOLVED"))
+    return html.Ul([html.Li(part) for part in parts], className="counts", **aria(label="Incidents"))
+
+
+def _freshness(view: View, ages: Sequence[TableAge], trouble: Trouble) -> Component:
+    newest = newest_ms(list(ages))
+    if newest is None:
+        return el.notice(
+            "hint",
+            "The tables are there and empty.",
+            html.P(["Nothing has been judged yet; ", el.code("balancewatch run"), " writes as soon as events come."]),
+        )
+    if view.now_ms - newest > view.stale_ms:
+        return el.notice(
+            "stale",
+            f"No data for {span(view.now_ms - newest)}: what is shown is old.",
+            html.P(
+                [
+                    "The newest row is of ",
+                    el.moment(newest, view.now_ms),
+                    ". Is ",
+                    el.code("balancewatch run"),
+                    " up, and do events reach Kafka?",
+                ]
+            ),
+        )
+    if not trouble.firing_count:
+        return el.notice("calm", "Nothing fires.", html.P(["Last data ", el.age(newest, view.now_ms), "."]))
+    return html.P(["Last data ", el.age(newest, view.now_ms), "."], id="notice", className="muted")
+
+
+def _firing(view: View, trouble: Trouble) -> Component:
+    if not trouble.firing:
+        return html.Div(id="firing")
+    cards = [_card(one, view.now_ms) for one in trouble.firing]
+    rest = trouble.firing_count - len(cards)
+    more = (
+        html.P(el.link(f"{rest:,} more fire; all {trouble.firing_count:,}", "/alerts", state="FIRING"))
+        if rest
+        else None
+    )
+    return el.panel("firing", "Firing now", html.Ol(cards, className="cards"), more, note="root causes, worst first")
+
+
+def _card(one: Firing, now_ms: int) -> Component:
+    head: list[el.Child] = [
+        el.state("FIRING"),
+        el.link(html.Strong(one.kind), "/incident", id=one.incident_id),
+        html.Span(_subject(one)),
+        el.severity(one.severity),
+        html.Span(["since ", el.age(one.fired_ms, now_ms)], className="muted"),
+    ]
+    if one.is_flapping:
+        head.append(el.mark("⇄", "comes and goes"))
+    if one.owner:
+        head.append(el.mark("●", f"{one.owner} is at it"))
+    parts: list[el.Child] = [
+        html.P(head, className="card-head"),
+        html.P(one.summary),
+        html.P([html.Strong("Fix: "), one.advice], className="advice"),
+    ]
+    if one.effects:
+        explained = ", ".join(f"{count:,} {kind}" for kind, count in one.effects.items())
+        parts.append(html.P(f"Explains {explained}: no pages of their own.", className="muted"))
+    return html.Li(parts, id=f"card-{one.incident_id}", className=f"card severity-edge-{one.severity}")
+
+
+def _subject(one: Firing) -> list[el.Child]:
+    if one.consumer_group:
+        group = el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group, topic=one.topic)
+        return ["group ", group, f" in {one.cluster}"]
+    if one.broker_name:
+        return ["broker ", el.link(one.broker_name, "/brokers", cluster=one.cluster), f" in {one.cluster}"]
+    return [f"cluster {one.cluster}"]
+
+
+def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
+    if not groups:
+        return el.panel("groups", "Groups in trouble", el.empty("Every queue that is judged is consumed as planned."))
+    rows = [
+        el.Row(
+            f"{one.cluster}-{one.consumer_group}",
+            [
+                el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group),
+                one.cluster,
+                tell_counts(one.verdicts),
+                f"{one.queues:,}",
+            ],
+        )
+        for one in groups
+    ]
+    table = el.table(
+        "groups-table",
+        "Consumer groups with queues that are not consumed as planned, worst first",
+        ["Group", "Cluster", "Queues in trouble", el.Column("Of", "number")],
+        rows,
+    )
+    note = el.link(f"all {troubled:,}", "/groups") if troubled > len(groups) else None
+    return el.panel("groups", "Groups in trouble", table, note=note)
+
+
+def _sight(view: View, clusters: Sequence[ClusterSight]) -> Component:
+    if not clusters:
+        return el.panel("sight", "What can be seen", el.empty("No cluster has been seen yet."))
+    rows = [el.Row(one.cluster, _sight_cells(view, one)) for one in clusters]
+    table = el.table(
+        "sight-table",
+        "Each cluster: which brokers are heard, and which queues cannot be judged",
+        ["Cluster", "Brokers heard", el.Column("Heard", "number"), "Unknown queues", el.Column("Newest row", "narrow")],
+        rows,
+    )
+    return el.panel("sight", "What can be seen", table)
+
+
+def _sight_cells(view: View, one: ClusterSight) -> list[el.Children]:
+    if one.is_unheard:
+        heard: el.Child = el.mark("?", f"none of {one.brokers}", "state-unknown")
+    elif one.unheard:
+        named = ", ".join(one.unheard[:3]) + (" …" if len(one.unheard) > 3 else "")
+        heard = html.Span(
+            [el.mark("?", f"{one.brokers - len(one.unheard)} of {one.brokers}", "state-unknown"), f" not {named}"]
+        )
+    else:
+        heard = f"all {one.brokers}"
+    share = "-" if one.completeness is None else f"{one.completeness:.0%}"
+    unknown: el.Child = f"0 of {one.queues:,}"
+    if one.unknown:
+        unknown = el.mark("?", f"{one.unknown:,} of {one.queues:,}", "state-unknown")
+    return [
+        el.link(one.cluster, "/groups", cluster=one.cluster),
+        heard,
+        share,
+        unknown,
+        el.age(one.newest_ms, view.now_ms),
+    ]
+
+
+def _tables(view: View, ages: Sequence[TableAge]) -> Component:
+    items = [
+        html.Div([html.Dt(el.code(one.name)), html.Dd(el.age(one.newest_ms, view.now_ms))], id=f"age-{one.name}")
+        for one in ages
+    ]
+    return el.panel(
+        "tables", "Age of the tables", html.Dl(items, className="ages"), note="time of the newest row, canary included"
+    )
+
+
+PAGE = Page("overview", "/", "Overview", body, nav="Overview")

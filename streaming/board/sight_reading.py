@@ -1,0 +1,126 @@
+"""What can be seen, as the tables tell it: each table's newest row, and each cluster's brokers and verdicts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.tables import TABLES
+from streaming.history.store import History
+from udfs.rulebook import CANARY_CLUSTER
+
+LIVE_TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
+"""Tables that the queries write; the canary alone gives some of them rows in each of its turns."""
+
+MOST_GROUPS = 12
+
+TROUBLED = ("STARVED", "SILENT", "DOUBLED", "MISPLACED", "UNKNOWN")
+
+
+@dataclass(frozen=True)
+class TableAge:
+    """A table's newest time; None where it has no row. The canary's rows count."""
+
+    name: str
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class ClusterSight:
+    """One cluster: its brokers, those of them not heard now, its groups, and its queues by verdict."""
+
+    cluster: str
+    brokers: int
+    unheard: tuple[str, ...]
+    is_unheard: bool
+    """No broker of it is heard at all."""
+    groups: int
+    queues: int
+    unknown: int
+    not_judged: int
+    completeness: float | None
+    """The share that was heard when a verdict or an alert changed last, at `newest_ms`."""
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class GroupTrouble:
+    """A group with queues that are not OK, by verdict."""
+
+    cluster: str
+    consumer_group: str
+    queues: int
+    verdicts: Mapping[str, int]
+
+
+def read_ages(history: History) -> list[TableAge]:
+    """In the order of the contract."""
+    each = " UNION ALL ".join(
+        f"SELECT '{table.name}' AS name, max({table.time}) AS newest FROM {table.name}" for table in TABLES.values()
+    )
+    found = {row["name"]: row["ms"] for row in history.rows(f"SELECT name, epoch_ms(newest) AS ms FROM ({each})")}
+    return [TableAge(name, found[name]) for name in TABLES]
+
+
+def newest_ms(ages: list[TableAge]) -> int | None:
+    """When the queries wrote last, by the time of what they wrote."""
+    known = [age.newest_ms for age in ages if age.name in LIVE_TABLES and age.newest_ms is not None]
+    return max(known, default=None)
+
+
+def read_clusters(history: History) -> list[ClusterSight]:
+    """By name; the canary's is left out."""
+    rows = history.rows(
+        """
+        WITH queues AS (
+            SELECT cluster, count(*) AS queues, count(DISTINCT consumer_group) AS groups,
+                count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
+                count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged
+            FROM assignments_now GROUP BY cluster
+        ), brokers AS (
+            SELECT cluster, count(DISTINCT broker_name) AS brokers FROM (
+                SELECT cluster, broker_name FROM assignments UNION SELECT cluster, broker_name FROM memberships
+                UNION SELECT cluster, broker_name FROM broker_health
+            ) GROUP BY cluster
+        ), unheard AS (
+            SELECT cluster, list_sort(list(DISTINCT broker_name) FILTER (kind = 'unheard_broker')) AS unheard,
+                bool_or(kind = 'unheard_cluster') AS is_unheard
+            FROM alerts_now WHERE kind IN ('unheard_broker', 'unheard_cluster') AND state <> 'RESOLVED' GROUP BY cluster
+        ), newest AS (
+            SELECT cluster, max(changed_at) AS newest, arg_max(completeness, changed_at) AS completeness FROM (
+                SELECT cluster, changed_at, completeness FROM assignments
+                UNION ALL SELECT cluster, changed_at, completeness FROM alerts
+                UNION ALL SELECT cluster, changed_at, NULL FROM memberships
+                UNION ALL SELECT cluster, changed_at, NULL FROM broker_health
+            ) GROUP BY cluster
+        )
+        SELECT newest.cluster, coalesce(brokers, 0) AS brokers, coalesce(unheard, []) AS unheard,
+            coalesce(is_unheard, false) AS is_unheard, coalesce(groups, 0) AS groups, coalesce(queues, 0) AS queues,
+            coalesce(unknown, 0) AS unknown, coalesce(not_judged, 0) AS not_judged, completeness,
+            epoch_ms(newest) AS newest_ms
+        FROM newest LEFT JOIN brokers USING (cluster) LEFT JOIN queues USING (cluster) LEFT JOIN unheard USING (cluster)
+        WHERE newest.cluster <> $canary ORDER BY newest.cluster
+        """,
+        {"canary": CANARY_CLUSTER},
+    )
+    return [ClusterSight(**{**row, "unheard": tuple(one for one in row["unheard"] if one)}) for row in rows]
+
+
+def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
+    """The worst groups, those with most queues that nobody consumes first; and how many have any queue in trouble."""
+    rows = history.rows(
+        f"""
+        SELECT cluster, consumer_group, count(*) AS queues,
+            {", ".join(f"count(*) FILTER (verdict = '{one}') AS {one}" for one in TROUBLED)},
+            count(*) OVER () AS troubled
+        FROM assignments_now WHERE cluster <> $canary GROUP BY cluster, consumer_group
+        HAVING {" + ".join(TROUBLED)} > 0
+        ORDER BY STARVED + SILENT DESC, DOUBLED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group LIMIT $most
+        """,
+        {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},
+    )
+    groups = [
+        GroupTrouble(
+            row["cluster"], row["consumer_group"], row["queues"], {one: row[one] for one in TROUBLED if row[one]}
+        )
+        for row in rows
+    ]
+    return groups, rows[0]["troubled"] if rows else 0

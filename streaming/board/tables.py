@@ -1,0 +1,58 @@
+"""The warehouse as the board follows it: opened when it appears, refreshed at most once a second for all viewers."""
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from streaming.history.store import History, WarehouseError
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The tables as of one look: what can be asked, or why nothing can."""
+
+    history: History | None
+    trouble: str
+    tag: str
+    """Another one whenever a table has other rows than before."""
+
+
+class Tables:
+    """One warehouse. `look` may be called by several threads."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.warehouse = warehouse
+        self._lock = threading.Lock()
+        self._history: History | None = None
+        self._looked: float | None = None
+        self._openings = 0
+        self._seen = Seen(None, "", "")
+
+    def look(self, *, at_once: bool = False) -> Seen:
+        """The newest state; within a second of the last look, that look's, unless `at_once`."""
+        with self._lock:
+            now = time.monotonic()
+            if at_once or self._looked is None or now - self._looked >= LOOK_SECONDS:
+                self._seen = self._look()
+                self._looked = time.monotonic()
+            return self._seen
+
+    def _look(self) -> Seen:
+        try:
+            if self._history is not None:
+                try:
+                    self._history.refresh()
+                except WarehouseError:
+                    self._history = None  # another warehouse may stand at the same place
+            if self._history is None:
+                self._history = History(self.warehouse)
+                self._openings += 1
+        except WarehouseError as error:
+            return Seen(None, str(error), f"none-{error}")
+        versions = self._history.versions
+        return Seen(
+            self._history, "", "-".join([str(self._openings), *(f"{k}{v}" for k, v in sorted(versions.items()))])
+        )

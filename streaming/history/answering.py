@@ -1,0 +1,65 @@
+"""How a command about the history answers: the tables asked, what was found printed, what there is to know noted."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from schemas.tables import Table
+from streaming.command import fail
+from streaming.history.asked import Asked
+from streaming.history.moments import tell_both
+from streaming.history.printing import Records, print_answer
+from streaming.history.selecting import Subject, select
+from streaming.history.store import History
+from streaming.history.warehouse_error import WarehouseError
+from udfs.prose import count
+
+MANY_FILES = 1_000
+
+
+def answer(
+    subject: Subject,
+    asked: Asked,
+    show: Callable[[Records], None],
+    nothing: str,
+    present: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    *,
+    beside: tuple[Table, ...] = (),
+    more: Mapping[str, str | None] | None = None,
+) -> None:
+    """Print the rows of `subject` as asked: to people by `show`, or `nothing`; to machines as `present` makes them.
+
+    `beside` are further tables that the subject reads. Leaves with 1 and a sentence when the tables cannot be asked.
+    """
+    try:
+        history = open_history(asked, subject.table, *beside)
+        found = select(history, subject, asked, more)
+        print_answer(found.rows, asked.format, show, nothing, present)
+    except WarehouseError as error:
+        fail(str(error))
+    for note in _notes(asked, history, is_cut=found.is_cut):
+        print(f"note: {note}", file=sys.stderr)
+
+
+def open_history(asked: Asked, table: Table, *beside: Table) -> History:
+    """The tables that are needed. Raises WarehouseError where the first one is not there."""
+    history = History(asked.warehouse, [table, *beside])
+    if table.name not in history.versions:
+        raise WarehouseError(
+            f"paths.warehouse = {str(asked.warehouse)!r}: no {table.name} table there; has `run` written it?"
+        )
+    return history
+
+
+def _notes(asked: Asked, history: History, *, is_cut: bool) -> Iterator[str]:
+    if asked.format == "table":
+        if asked.at_ms is not None:
+            yield f"as of {tell_both(asked.at_ms)}"
+        if asked.since_ms is not None or asked.until_ms is not None:
+            since = f"from {tell_both(asked.since_ms)} " if asked.since_ms is not None else ""
+            yield f"{since}until {'now' if asked.until_ms is None else tell_both(asked.until_ms)}"
+    if is_cut:
+        yield f"the newest {count(asked.limit or 0, 'row')}; there are more, and --limit 0 prints all"
+    for name, files in history.file_counts.items():
+        if files > MANY_FILES:
+            yield f"table {name} has {files:,} files, each of which takes time; `balancewatch maintain` joins them"

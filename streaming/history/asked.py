@@ -1,0 +1,139 @@
+"""What a command about the history is asked: from when to when, of what, how many, in which form.
+
+A command takes the options it can answer, by the names here, hands them to `ask` and its answer to `answer`:
+
+    def faults(since: Since = None, broker: Broker = None, format_: FormatName = "table", ...) -> None:
+        asked = ask(since=since, broker=broker, format_=format_, ...)
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+
+from streaming.command import fail, load
+from streaming.history.moments import parse_moment
+
+Format = Literal["table", "json", "csv", "parquet"]
+FORMATS: tuple[Format, ...] = ("table", "json", "csv", "parquet")
+
+TABLE_ROWS = 200
+"""Rows of a table for people when no --limit is given: the newest."""
+
+MOST_CHARACTERS = 255
+
+_MOMENT = "2h ago, 03:12, yesterday 03:12, or ISO 8601; local where no zone is named."
+
+Since = Annotated[str | None, typer.Option(help=f"From when on: {_MOMENT}")]
+Until = Annotated[str | None, typer.Option(help="Until when, likewise.")]
+At = Annotated[str | None, typer.Option(help="What was so at that moment, likewise: the newest of each until then.")]
+Current = Annotated[bool, typer.Option("--current", help="What is so now: only the newest row of each.")]
+Cluster = Annotated[str | None, typer.Option(help="Only this cluster; globs such as prod-* too.")]
+Group = Annotated[str | None, typer.Option(help="Only this consumer group, or those that match the glob.")]
+Topic = Annotated[str | None, typer.Option(help="Only this topic, or those that match the glob.")]
+Broker = Annotated[str | None, typer.Option(help="Only this broker, or those that match the glob.")]
+FormatName = Annotated[str, typer.Option("--format", help="table, json, csv or parquet (to a file or a pipe).")]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=0, help=f"The newest so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."),
+]
+Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Times are epoch ms, both ends of a span included. Names are globs. `states` are upper case; none asks nothing."""
+
+    warehouse: Path
+    since_ms: int | None = None
+    until_ms: int | None = None
+    at_ms: int | None = None
+    is_current: bool = False
+    cluster: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    broker: str | None = None
+    states: tuple[str, ...] = ()
+    limit: int | None = None
+    format: Format = "table"
+
+
+def ask(
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    at: str | None = None,
+    current: bool = False,
+    cluster: str | None = None,
+    group: str | None = None,
+    topic: str | None = None,
+    broker: str | None = None,
+    state: str | None = None,
+    states: Sequence[str] = (),
+    format_: str = "table",
+    formats: Sequence[Format] = FORMATS,
+    limit: int | None = None,
+    warehouse: Path | None = None,
+) -> Asked:
+    """The options as they were given. `states` are the values that `state`, one or several with commas, may have.
+
+    Leaves with 2 and a sentence that names the option, where one cannot be used.
+    """
+    form = check_format(format_, formats)
+    wanted = _states(state, states)
+    for flag, glob in (("--cluster", cluster), ("--group", group), ("--topic", topic), ("--broker", broker)):
+        if glob is not None and not 0 < len(glob) <= MOST_CHARACTERS:
+            fail(f"{flag} {glob[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    if at is not None and (since is not None or until is not None or current):
+        fail("--at is one moment: leave out --since, --until and --current", code=2)
+    now_ms = time.time_ns() // 1_000_000
+    since_ms, until_ms = moment("--since", since, now_ms), moment("--until", until, now_ms)
+    if since_ms is not None and since_ms > (now_ms if until_ms is None else until_ms):
+        fail(f"--since {since} is not before --until {until or 'now'}", code=2)
+    return Asked(
+        warehouse=load(paths={"warehouse": warehouse}).paths.warehouse,
+        since_ms=since_ms,
+        until_ms=until_ms,
+        at_ms=moment("--at", at, now_ms),
+        is_current=current,
+        cluster=cluster,
+        group=group,
+        topic=topic,
+        broker=broker,
+        states=wanted,
+        limit=(limit or None) if limit is not None else (TABLE_ROWS if form == "table" else None),
+        format=form,
+    )
+
+
+def moment(flag: str, text: str | None, now_ms: int) -> int | None:
+    """Epoch ms; leaves with 2 when the text is no moment."""
+    try:
+        return None if text is None else parse_moment(text, now_ms)
+    except ValueError as error:
+        fail(f"{flag} {error}", code=2)
+
+
+def check_format(format_: str, formats: Sequence[Format] = FORMATS) -> Format:
+    """Leaves with 2 when it is none of them, or is bytes and would go to a terminal."""
+    if format_ not in formats:
+        fail(f"--format {format_!r}: choose {', '.join(formats[:-1])} or {formats[-1]}", code=2)
+    if format_ == "parquet" and is_terminal():
+        fail("--format parquet writes bytes: send them to a file (> rows.parquet) or a pipe", code=2)
+    return cast(Format, format_)
+
+
+def is_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty()
+
+
+def _states(state: str | None, states: Sequence[str]) -> tuple[str, ...]:
+    wanted = tuple(one.strip().upper() for one in (state or "").split(",") if one.strip())
+    if state is not None and (not wanted or not set(wanted) <= set(states)):
+        fail(f"--state {state[:50]!r}: choose one of {', '.join(states)}", code=2)
+    return wanted

@@ -1,0 +1,48 @@
+"""`balancewatch explain`: the story of an incident."""
+
+from typing import Annotated
+
+import typer
+
+from streaming.command import fail
+from streaming.history.asked import Warehouse, ask
+
+
+def explain(
+    incident: Annotated[
+        str | None,
+        typer.Argument(
+            help="An incident_id or its beginning; without it the one that fires since last.", metavar="INCIDENT"
+        ),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="table (the story) or json.")] = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Tell the story of an incident: its steps, members and queues that moved, causes, effects, who was told.
+
+    Times are UTC, beside the local ones where they differ.
+
+    Example: balancewatch explain
+
+    Example: balancewatch explain c87a8d88
+
+    Example: balancewatch explain c87a8d8867cd0128-1795258351124 --format json | jq '.moves[] | .queue'
+    """
+    from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
+    from streaming.history.answering import open_history
+    from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, tell_incident
+    from streaming.history.printing import visible
+    from streaming.history.story_printing import print_story, print_story_json
+    from streaming.history.warehouse_error import WarehouseError
+
+    asked = ask(format_=format_, formats=("table", "json"), warehouse=warehouse)
+    beside = [table for table in TABLES.values() if table not in (ALERTS, QUARANTINE, QUALITY)]
+    try:
+        history = open_history(asked, ALERTS, *beside)
+        incident_id = newest_incident(history) if incident is None else find_incident(history, incident)
+        if incident_id is None:
+            fail("the alerts table is empty: there is nothing to explain")
+        story = tell_incident(history, incident_id)
+    except (WarehouseError, UnknownIncidentError) as error:
+        fail(visible(str(error)))
+    print_story_json(story) if asked.format == "json" else print_story(story)

@@ -1,0 +1,172 @@
+"""Who was meant to consume a queue at a moment, and who did: one answer a consumer group."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
+from streaming.history.moments import tell, tell_both, to_ms
+from streaming.history.near import near
+from streaming.history.selecting import is_glob
+from streaming.history.store import History
+from udfs.plan import queue_order
+from udfs.prose import join_words, name_queues
+from udfs.rulebook import CANARY_CLUSTER
+
+FINE = ("OK", "NOT_JUDGED")
+
+
+class NobodyKnowsError(ValueError):
+    """The tables know nothing of it then. The message says what they know, and names what comes near."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What is asked about. `group` and `cluster` are names or globs; None asks for all, the canary's left out."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    group: str | None
+    cluster: str | None
+
+
+@dataclass(frozen=True)
+class Owners:
+    """One group's answer. `strategy` is the planned owner's, where it told one. `incident_id` is the open incident that
+    lists the queue, `advice` the line that fixes it, of the incident that explains it where one does."""
+
+    cluster: str
+    consumer_group: str
+    topic: str
+    queue: str
+    at_ms: int
+    planned_owner: str | None
+    strategy: str | None
+    observed_owners: tuple[str, ...]
+    verdict: str
+    since_ms: int
+    completeness: float | None
+    incident_id: str | None = None
+    kind: str | None = None
+    cause: str | None = None
+    advice: str | None = None
+
+
+def read_owners(history: History, queue: Queue, at_ms: int) -> list[Owners]:
+    """The answers as of then, by cluster and group. Raises NobodyKnowsError when there is none."""
+    names, params = _names(queue)
+    params |= {"broker": queue.broker_name, "queue_id": queue.queue_id}
+    rows = history.rows(
+        f"SELECT * FROM {history.newest(ASSIGNMENTS, at_ms)} WHERE {names} AND broker_name = $broker "
+        "AND queue_id = $queue_id ORDER BY cluster, consumer_group",
+        params,
+    )
+    if not rows:
+        raise NobodyKnowsError(_what_is_known(history, queue, at_ms))
+    return [_owners(history, row, at_ms) for row in rows]
+
+
+def _names(queue: Queue) -> tuple[str, dict[str, Any]]:
+    """SQL of the topic, group and cluster asked for."""
+    conditions, params = ["topic = $topic"], {"topic": queue.topic}
+    for column, glob in (("consumer_group", queue.group), ("cluster", queue.cluster)):
+        if glob is not None:
+            conditions.append(f"{column} {'GLOB' if is_glob(glob) else '='} ${column}")
+            params[column] = glob
+    if queue.cluster is None:
+        conditions.append("cluster <> $canary")
+        params["canary"] = CANARY_CLUSTER
+    return " AND ".join(conditions), params
+
+
+def _owners(history: History, row: dict[str, Any], at_ms: int) -> Owners:
+    name = f"{row['broker_name']}:{row['queue_id']}"
+    incident = {} if row["verdict"] in FINE else _incident(history, row, name, at_ms)
+    return Owners(
+        row["cluster"],
+        row["consumer_group"],
+        row["topic"],
+        name,
+        at_ms,
+        row["planned_owner"],
+        _strategy(history, row, at_ms),
+        tuple(row["observed_owners"] or ()),
+        row["verdict"],
+        to_ms(row["since"]),
+        row["completeness"],
+        **incident,
+    )
+
+
+def _strategy(history: History, row: dict[str, Any], at_ms: int) -> str | None:
+    if row["planned_owner"] is None:
+        return None
+    told = history.rows(
+        f"SELECT arg_max(strategy, changed_at) AS strategy FROM {history.between(MEMBERSHIPS, None, at_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group AND client_id = $client AND strategy IS NOT NULL",
+        {"cluster": row["cluster"], "group": row["consumer_group"], "client": row["planned_owner"]},
+    )
+    strategy: str | None = told[0]["strategy"]
+    return strategy
+
+
+def _incident(history: History, row: dict[str, Any], queue: str, at_ms: int) -> dict[str, Any]:
+    """The open one that lists the queue, one that fires before others; the advice is its cause's where it has one."""
+    rows = history.rows(
+        f"WITH moment AS (SELECT * FROM {history.newest(ALERTS, at_ms)} WHERE cluster = $cluster) "
+        "SELECT effect.incident_id, effect.kind, effect.cause, coalesce(cause.advice, effect.advice) AS advice "
+        "FROM moment AS effect LEFT JOIN moment AS cause ON cause.incident_id = effect.suppressed_by "
+        "AND cause.state <> 'RESOLVED' "
+        "WHERE effect.state <> 'RESOLVED' AND effect.consumer_group = $group AND effect.topic = $topic "
+        "AND list_contains(effect.queues, $queue) "
+        "ORDER BY effect.state = 'FIRING' DESC, effect.kind = 'starved_queue' DESC, effect.started_at LIMIT 1",
+        {"cluster": row["cluster"], "group": row["consumer_group"], "topic": row["topic"], "queue": queue},
+    )
+    return rows[0] if rows else {}
+
+
+def tell_owners(owners: Owners) -> str:
+    """One line."""
+    meant = f"meant for {owners.planned_owner}" if owners.planned_owner else "meant for nobody"
+    strategy = f" ({owners.strategy})" if owners.strategy else ""
+    pulled = f"pulled by {join_words(owners.observed_owners)}" if owners.observed_owners else "pulled by nobody"
+    heard = "" if owners.completeness is None else f" (completeness {owners.completeness:.2g})"
+    why = ""
+    if owners.incident_id:
+        cause = f", {owners.cause}" if owners.cause and owners.cause != owners.kind else ""
+        why = f"; {owners.kind}{cause}, incident {owners.incident_id}: {owners.advice}"
+    elif owners.verdict == "UNKNOWN":
+        why = "; nothing was heard of it"
+    return (
+        f"{owners.topic} {owners.queue} of {owners.consumer_group} ({owners.cluster}) at {tell_both(owners.at_ms)}: "
+        f"{meant}{strategy}, {pulled}: {owners.verdict} since {tell(owners.since_ms)}{heard}{why}"
+    )
+
+
+def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
+    """Why there is no answer: an unknown topic, group or queue, or a moment before all that is known."""
+    name = f"{queue.broker_name}:{queue.queue_id}"
+    topics = _distinct(history, "topic", "true", {})
+    if queue.topic not in topics:
+        return f"TOPIC {queue.topic!r} is not in the assignments table{near(queue.topic, topics)}"
+    conditions, params = _names(queue)
+    rows = history.rows(
+        "SELECT broker_name, queue_id, min(changed_at) AS first FROM assignments "
+        f"WHERE {conditions} GROUP BY broker_name, queue_id",
+        params,
+    )
+    if not rows:
+        groups = _distinct(history, "consumer_group", "topic = $topic", {"topic": queue.topic})
+        asked = f"--group {queue.group!r}" if queue.group else f"--cluster {queue.cluster!r}"
+        return f"{asked} has no queue of topic {queue.topic}{near(queue.group or '', groups)}"
+    first = {f"{row['broker_name']}:{row['queue_id']}": to_ms(row["first"]) for row in rows}
+    if name not in first:
+        return f"topic {queue.topic} has no queue {name}; it has {name_queues(sorted(first, key=queue_order))}"
+    return (
+        f"nothing is known of {queue.topic} {name} at {tell_both(at_ms)}; its history begins {tell_both(first[name])}"
+    )
+
+
+def _distinct(history: History, column: str, condition: str, params: dict[str, Any]) -> list[str]:
+    rows = history.rows(f"SELECT DISTINCT {column} AS name FROM assignments WHERE {condition}", params)
+    return [row["name"] for row in rows]

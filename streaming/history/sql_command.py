@@ -1,0 +1,84 @@
+"""`balancewatch sql`: read-only SQL over all tables as views."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.command import fail
+from streaming.history.asked import FormatName, Limit, Warehouse, ask
+
+if TYPE_CHECKING:
+    from streaming.history.asked import Asked
+    from streaming.history.store import History
+
+MOST_BYTES = 1 << 20
+
+
+def sql(
+    query: Annotated[
+        str | None,
+        typer.Argument(help='One SELECT; "-" reads it from stdin. Without it the views are listed.', metavar="SQL"),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read it from this file.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which it is given up.", min=0.1, max=86_400)] = 60.0,
+    format_: FormatName = "table",
+    limit: Limit = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN. Nothing can be written.
+
+    Every table is a view of its own name, TABLE_now has the newest row of each key, TABLE_at(moment) the newest as of a
+    moment. Times are UTC. It sees the warehouse alone: no other file, no network, no environment.
+
+    Example: balancewatch sql
+
+    Example: balancewatch sql "SELECT verdict, count(*) FROM assignments_now GROUP BY ALL"
+
+    Example: balancewatch sql "FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'STARVED'"
+
+    Example: balancewatch sql -f report.sql --format parquet > report.parquet
+    """
+    from streaming.history.store import History
+    from streaming.history.view_list import list_views
+    from streaming.history.warehouse_error import WarehouseError
+
+    if query is not None and file is not None:
+        fail("give either the SQL or --file", code=2)
+    text = _read(query, file)
+    asked = ask(format_=format_, limit=limit, warehouse=warehouse)
+    try:
+        if text is None:
+            list_views(asked.format)
+        else:
+            _print(History(asked.warehouse), text, asked, timeout)
+    except WarehouseError as error:
+        fail(f"--file {file}: {error}" if file is not None else str(error))
+
+
+def _read(query: str | None, file: Path | None) -> str | None:
+    if query != "-" and file is None:
+        if query is not None and not query.strip():
+            fail("the SQL is empty; leave it out to list the views", code=2)
+        return query
+    try:
+        text = sys.stdin.read(MOST_BYTES) if file is None or str(file) == "-" else file.read_text()[:MOST_BYTES]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        fail(f"--file {file}: {reason}", code=2)
+    if not text.strip():
+        fail("the SQL is empty", code=2)
+    return text
+
+
+def _print(history: "History", text: str, asked: "Asked", timeout: float) -> None:
+    from streaming.history.found import first_rows
+    from streaming.history.printing import print_answer, print_columns
+    from udfs.prose import count
+
+    found = first_rows(history.stream(text, seconds=timeout), asked.limit)
+    print_answer(found.rows, asked.format, print_columns, "No row.")
+    if found.is_cut:
+        rows = count(asked.limit or 0, "row")
+        print(f"note: the first {rows}; there are more, and --limit 0 prints all", file=sys.stderr)

@@ -1,0 +1,186 @@
+"""The story of an incident as values: what `explain` prints and the board's page of an incident shows.
+
+Times are epoch ms. Lists are oldest first and bounded (MOST_TOLD); what was left out of one is counted in
+`Story.left_out`, by the list's name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_TOLD = 200
+
+REASONS: Mapping[str, str] = {
+    "first_sign": "the first sign; its hold is running",
+    "data_missing": "what it is about is not heard",
+    "hold_over": "seen for long enough, often enough",
+    "came_back": "it held again before it was over",
+    "cause_changed": "another cause explains it",
+    "queues_changed": "other queues are concerned",
+    "severity_changed": "its severity changed",
+    "suppressed": "another open incident explains it, so it does not page",
+    "cause_ended": "what explained it is over, and it is not",
+    "figures_changed": "the figures changed",
+    "condition_gone": "it does not hold any more",
+    "recovered": "it stayed away",
+    "not_confirmed": "it went away before it fired",
+    "heard_again": "the data are back",
+    "group_deleted": "the group was deleted",
+    "topic_deleted": "the topic was deleted",
+    "given_up": "nothing of what it was about is left",
+}
+"""udfs.life.Reason in words."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of the alerts table. `why` is `reason` in words."""
+
+    at_ms: int
+    state: str
+    reason: str | None
+    why: str
+    severity: str
+    cause: str | None
+    queues: tuple[str, ...]
+    suppressed_by: str | None
+    summary: str
+
+
+@dataclass(frozen=True)
+class MemberChange:
+    """JOINED, CHANGED, LEFT or EXPIRED, in the view of each broker by which it happened within a minute.
+
+    `channels` are (broker_name, client_addr).
+    """
+
+    at_ms: int
+    change: str
+    client_id: str
+    channels: tuple[tuple[str, str], ...]
+    strategy: str | None
+    client_version: str | None
+
+
+@dataclass(frozen=True)
+class QueueMove:
+    """A queue whose planned owner, observed owners or verdict changed. `*_before` is None where no row came before."""
+
+    at_ms: int
+    topic: str
+    queue: str
+    verdict_before: str | None
+    verdict: str
+    planned_before: str | None
+    planned_owner: str | None
+    observed_before: tuple[str, ...] | None
+    observed_owners: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another incident, as its newest row tells it."""
+
+    incident_id: str
+    kind: str
+    state: str
+    cause: str | None
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    summary: str
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class HealthChange:
+    """k (`unavailable_producers`) of n (`producers`) avoid the broker, from then on; until `until_ms` as then known."""
+
+    at_ms: int
+    broker_name: str
+    unavailable_producers: int
+    producers: int
+    until_ms: int | None
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One row of the delivery log: `outcome` is DUE, DELIVERED, RETRYING, REFUSED, or why nobody was told."""
+
+    at_ms: int
+    status: str | None
+    receiver: str
+    outcome: str | None
+    attempt: int
+    code: int | None
+    latency_ms: int
+    reason: str | None
+    route: str | None
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A silence that covered it at some time."""
+
+    silence_id: str
+    owner: str
+    reason: str
+    match: str
+    starts_ms: int
+    ends_ms: int
+
+
+@dataclass(frozen=True)
+class Word:
+    """Somebody said that they are at it."""
+
+    at_ms: int
+    owner: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """One incident. `summary` is the newest, `advice` the newest while it was open; `ended_ms` is None while it is.
+
+    What happened around it is of [from_ms, to_ms]: from two minutes before its start until its end; None while it is
+    open, and all since then belongs to it.
+    `causes` begins with what explains it, then what explains that. `untold` says why nobody was told, or None.
+    """
+
+    incident_id: str
+    alert_id: str
+    kind: str
+    severity: str
+    state: str
+    cause: str | None
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    client_id: str | None
+    queues: tuple[str, ...]
+    summary: str
+    advice: str
+    evidence: Mapping[str, Any]
+    completeness: float | None
+    flaps: int
+    is_flapping: bool
+    started_ms: int
+    fired_ms: int | None
+    changed_ms: int
+    ended_ms: int | None
+    from_ms: int
+    to_ms: int | None
+    steps: tuple[Step, ...] = ()
+    members: tuple[MemberChange, ...] = ()
+    moves: tuple[QueueMove, ...] = ()
+    causes: tuple[Related, ...] = ()
+    effects: tuple[Related, ...] = ()
+    effects_by_kind: Mapping[str, int] = field(default_factory=dict)
+    health: tuple[HealthChange, ...] = ()
+    tellings: tuple[Telling, ...] = ()
+    untold: str | None = None
+    silences: tuple[Quiet, ...] = ()
+    words: tuple[Word, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)

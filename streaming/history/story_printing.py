@@ -1,0 +1,200 @@
+"""An incident's story as text that fits the terminal, or as JSON."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from streaming.history.moments import iso, tell_both, tell_span, to_time
+from streaming.history.printing import STATE_STYLES, visible
+from streaming.history.story import (
+    MOST_TOLD,
+    HealthChange,
+    MemberChange,
+    QueueMove,
+    Quiet,
+    Related,
+    Step,
+    Story,
+    Telling,
+)
+from udfs.prose import count, join_words, name_queues
+
+SHOWN = 12
+"""Of each part; JSON has them all."""
+
+Line = tuple[int | None, str, str]
+"""When, what in a word, and the rest."""
+
+
+def print_story_json(story: Story) -> None:
+    """One object; what is `*_ms` in a Story is `*_at` here, ISO 8601."""
+    json.dump(_times(asdict(story)), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(_time(name, one) for name, one in value.items())
+    return [_times(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _time(name: str, value: Any) -> tuple[str, Any]:
+    if not name.endswith("_ms") or name == "latency_ms":
+        return name, _times(value)
+    return "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at", None if value is None else iso(to_time(value))
+
+
+def print_story(story: Story) -> None:
+    """Head, advice, then each part that has anything to tell, oldest first."""
+    console = Console()
+    head = Text(story.state, style=STATE_STYLES.get(story.state, "")).append(f"  {story.kind}  {story.severity}")
+    console.print(head.append(visible(f"  {_subject(story)}")))
+    for label, text in _facts(story):
+        _print_indented(console, Text(visible(f"{label}: {text}")))
+    for title, lines, left_out in _parts(story):
+        if lines:
+            console.print(Text(f"\n{title}", style="bold"))
+            days = {to_time(at_ms).date() for at_ms, _, _ in lines[:SHOWN] if at_ms is not None}
+            for at_ms, word, text in lines[:SHOWN]:
+                _print_line(console, at_ms, word, text, with_day=len(days) > 1)
+            if len(lines) > SHOWN or left_out:
+                more = f"{len(lines) - SHOWN} more" if len(lines) > SHOWN else f"{left_out} more"
+                console.print(f"  ... and {more}{' at least' if left_out else ''}; --format json has up to {MOST_TOLD}")
+
+
+def _print_line(console: Console, at_ms: int | None, word: str, text: str, *, with_day: bool) -> None:
+    day = f"{to_time(at_ms):%Y-%m-%d} " if with_day and at_ms is not None else ""
+    line = Text("" if at_ms is None else f"{day}{_clock(at_ms)}  ")
+    line.append(f"{word}  " if word else "", style=STATE_STYLES.get(word, ""))
+    _print_indented(console, line.append(visible(text)))
+
+
+def _print_indented(console: Console, text: Text) -> None:
+    """Further lines a little deeper, so that each entry is seen to begin."""
+    for number, line in enumerate(text.wrap(console, max(20, console.width - 6))):
+        line.rstrip()
+        console.print(Text("  " if number == 0 else "      ").append_text(line), soft_wrap=True)
+
+
+def _clock(at_ms: int) -> str:
+    local = to_time(at_ms).astimezone()
+    return f"{to_time(at_ms):%H:%M:%S}" + (f" ({local:%H:%M:%S})" if local.utcoffset() else "")
+
+
+def _subject(story: Story) -> str:
+    parts = (
+        ("cluster", story.cluster),
+        ("group", story.consumer_group),
+        ("topic", story.topic),
+        ("broker", story.broker_name),
+        ("client", story.client_id),
+    )
+    return ", ".join(f"{name} {value}" for name, value in parts if value)
+
+
+def _facts(story: Story) -> Iterator[tuple[str, str]]:
+    end_ms = story.ended_ms if story.ended_ms is not None else story.changed_ms
+    lasted = tell_span(max(0, end_ms - story.started_ms) // 1000 * 1000)
+    yield "incident", story.incident_id
+    if story.ended_ms is not None:
+        yield "from", f"{tell_both(story.started_ms)} until {tell_both(story.ended_ms)}, {lasted}"
+    else:
+        yield "since", f"{tell_both(story.started_ms)}; newest row {tell_both(story.changed_ms)}"
+    yield "fired", "never" if story.fired_ms is None else tell_both(story.fired_ms)
+    if story.cause and story.cause != story.kind:
+        yield "cause", story.cause
+    yield "what", story.summary
+    yield "fix", story.advice
+    if story.completeness is not None and story.completeness < 1:
+        yield "heard", f"{story.completeness:.0%} of the brokers and clients concerned"
+    if story.flaps:
+        yield "came back", count(story.flaps, "time") + (", held open as flapping" if story.is_flapping else "")
+    if story.untold:
+        yield "told nobody", story.untold
+
+
+def _parts(story: Story) -> Iterator[tuple[str, list[Line], int]]:
+    """Titles, lines, and how many entries the tables had beyond those of the story."""
+    effects = join_words([f"{number} {kind}" for kind, number in sorted(story.effects_by_kind.items())] or ["none"])
+    where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
+    parts: tuple[tuple[str, str, list[Line]], ...] = (
+        ("steps", f"Steps{where}", [_step(one) for one in story.steps]),
+        ("causes", "Explained by", [_related(one) for one in story.causes]),
+        ("effects", f"Explains, which therefore do not page: {effects}", [_related(one) for one in story.effects]),
+        ("members", f"Members, from two minutes before{where}", [_member(one) for one in story.members]),
+        ("moves", f"Queues that changed{where}", _moves(story.moves)),
+        ("health", f"Producers that avoid the broker{where}", [_health(one) for one in story.health]),
+        ("tellings", f"Who was told{where}", [_telling(one) for one in story.tellings]),
+        ("silences", "Silences", [(None, one.silence_id, _quiet(one)) for one in story.silences]),
+        ("words", f"Acknowledged{where}", [(one.at_ms, one.owner, one.note) for one in story.words]),
+    )
+    for name, title, lines in parts:
+        yield title, lines, story.left_out.get(name, 0)
+
+
+def _step(step: Step) -> Line:
+    queues = f"; {name_queues(step.queues)}" if step.queues and step.state == "FIRING" else ""
+    under = f" ({step.suppressed_by})" if step.suppressed_by and step.reason == "suppressed" else ""
+    return step.at_ms, step.state, f"{step.why}{under}{queues}"
+
+
+def _related(one: Related) -> Line:
+    return one.started_ms, one.state, f"{one.incident_id} {one.kind}: {one.summary}"
+
+
+def _member(change: MemberChange) -> Line:
+    views = join_words([f"{broker_name} ({addr})" for broker_name, addr in change.channels])
+    runs = " ".join(filter(None, (change.client_version, change.strategy)))
+    return change.at_ms, change.change, f"{change.client_id} at {views}" + (f", {runs}" if runs else "")
+
+
+def _moves(moves: Sequence[QueueMove]) -> list[Line]:
+    """Queues of one topic to which the same happened at one moment are one line."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for move in moves:
+        alike.setdefault((move.at_ms, move.topic, *_what_moved(move)), []).append(move.queue)
+    return [
+        (at_ms, "", f"{topic} {name_queues(queues)} {verdict}: {planned}; {pulled}")
+        for (at_ms, topic, verdict, planned, pulled), queues in alike.items()
+    ]
+
+
+def _what_moved(move: QueueMove) -> tuple[str, str, str]:
+    """The verdict, who it is meant for and who pulls it, each with what it was before where that was another."""
+    if move.verdict_before is None:
+        return move.verdict, f"meant for {_who(move.planned_owner)}", f"pulled by {_who(*move.observed_owners)}"
+    pairs = (
+        (_who(move.planned_before), _who(move.planned_owner)),
+        (_who(*(move.observed_before or ())), _who(*move.observed_owners)),
+    )
+    planned, pulled = (after if before == after else f"{before}, then {after}" for before, after in pairs)
+    verdict = move.verdict if move.verdict == move.verdict_before else f"{move.verdict_before} → {move.verdict}"
+    return verdict, f"meant for {planned}", f"pulled by {pulled}"
+
+
+def _who(*clients: str | None) -> str:
+    return join_words([client for client in clients if client] or ["nobody"])
+
+
+def _health(change: HealthChange) -> Line:
+    until = f", until {_clock(change.until_ms)}" if change.until_ms is not None else ""
+    return change.at_ms, change.broker_name, f"{change.unavailable_producers} of {change.producers}{until}"
+
+
+def _telling(one: Telling) -> Line:
+    who = "nobody" if one.receiver == "*" else one.receiver
+    attempt = f", attempt {one.attempt}, {one.latency_ms} ms" if one.attempt else ""
+    code = f", HTTP {one.code}" if one.code else ""
+    reason = f": {one.reason}" if one.reason else ""
+    route = f", route {one.route}" if one.route else ""
+    return one.at_ms, one.outcome or "", f"{who} {one.status or ''}{attempt}{code}{route}{reason}"
+
+
+def _quiet(one: Quiet) -> str:
+    span = f"{tell_both(one.starts_ms)} until {tell_both(one.ends_ms)}"
+    return f"of {one.owner}, {span} ({one.match}): {one.reason}"

@@ -1,0 +1,88 @@
+"""One Delta table's files as its log names them, with the span of time that each covers."""
+
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from schemas.tables import Table
+from streaming.history.found import values_of
+from streaming.history.moments import to_ms
+from streaming.queries.warehouse import table_path
+
+Span = tuple[int | None, int | None]
+"""The first and the last ms of a file's rows; None where the log does not say."""
+
+
+class UnreadableTableError(RuntimeError):
+    """There is a table, and its log cannot be read. The message names the table."""
+
+
+class TableFiles:
+    """Follows one table's log. `version` is None while nobody has written it."""
+
+    def __init__(self, warehouse: Path, table: Table) -> None:
+        self.table = table
+        self.version: int | None = None
+        self._path = table_path(warehouse, table.name)
+        self._handle: DeltaTable | None = None
+        self._paths: list[str] = []
+        self._spans: list[Span] | None = None
+
+    def look(self, *, again: bool = False) -> bool:
+        """Read on, or with `again` anew; whether it is another version than before. Raises UnreadableTableError."""
+        before = self.version
+        try:
+            if self._handle is None or again:
+                self._handle = DeltaTable(self._path)
+            else:
+                self._handle.update_incremental()
+            self.version = int(self._handle.version())
+            if self.version != before or again:
+                self._spans = None
+                self._paths = [unquote(uri) for uri in self._handle.file_uris()]
+        except TableNotFoundError:
+            self._handle, self.version, self._paths, self._spans = None, None, [], None
+        except (DeltaError, OSError) as error:
+            self._handle = None  # a log that was cleaned up, or written anew, is read from its beginning
+            raise UnreadableTableError(f"table {self.table.name} cannot be read: {error}") from None
+        return self.version != before or again
+
+    def paths(self) -> list[str]:
+        """Of all files."""
+        return self._paths
+
+    def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
+        """Of the files that may have rows with times in [since, until]."""
+        if self._handle is None or (since_ms is None and until_ms is None):
+            return self._paths
+        if self._spans is None:
+            self._spans = self._read_spans(self._handle)
+        return [
+            path
+            for path, (first_ms, last_ms) in zip(self._paths, self._spans, strict=True)
+            if (since_ms is None or last_ms is None or last_ms >= since_ms)
+            and (until_ms is None or first_ms is None or first_ms <= until_ms)
+        ]
+
+    def _read_spans(self, handle: DeltaTable) -> list[Span]:
+        """Of the files in their order. The log's times are cut to ms."""
+        columns = ["path", *(f"{end}.{self.table.time}" for end in ("min", "max"))]
+        spans: dict[str, Span] = {}
+        for batch in pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)):
+            if set(columns) <= set(batch.schema.names):
+                rows = zip(*(values_of(batch.column(name)) for name in columns), strict=True)
+                spans |= {_name_of(path): (_ms(first), _ms(last)) for path, first, last in rows}
+        return [spans.get(_name_of(path), (None, None)) for path in self._paths]
+
+
+def _ms(time: datetime | None) -> int | None:
+    return None if time is None else to_ms(time)
+
+
+def _name_of(path: str) -> str:
+    """Of the file alone: the log has relative paths."""
+    return unquote(path).rpartition("/")[2]

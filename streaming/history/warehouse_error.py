@@ -1,0 +1,5 @@
+"""What is said when the tables cannot be asked."""
+
+
+class WarehouseError(RuntimeError):
+    """The tables are not there, or cannot be asked this. The message names the setting or the query's fault."""

@@ -1,0 +1,1 @@
+"""Upkeep of the Delta tables while others write and read them: old rows and unused files go, small files are joined."""

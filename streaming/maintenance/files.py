@@ -1,0 +1,67 @@
+"""A table's files: how many, how large, which compaction would take together, and which nobody needs any more."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Stock:
+    """What a table holds at one version."""
+
+    rows: int
+    sizes: tuple[int, ...]
+    """Bytes of each file."""
+
+    @property
+    def files(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+    def small_files(self, target_mb: int) -> tuple[int, ...]:
+        """Sizes of those that compaction takes together."""
+        return tuple(size for size in self.sizes if size < target_mb * MB)
+
+
+def take_stock(handle: DeltaTable) -> Stock:
+    """Rows and files of the version that the handle has read; from the log, where the writers counted their rows."""
+    adds = handle.get_add_actions(flatten=True)
+    rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
+    counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
+    return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
+
+
+def expected_files(small: tuple[int, ...], target_mb: int) -> int:
+    """Of how many files they will be at the most: compression gains when rows come together."""
+    return max(1, math.ceil(sum(small) / (target_mb * MB))) if small else 0
+
+
+def compact(handle: DeltaTable, target_mb: int) -> tuple[int, int]:
+    """Take small files together, one at a time so that the writers keep their core; (files taken, files made)."""
+    done = handle.optimize.compact(target_size=target_mb * MB, max_concurrent_tasks=1)
+    return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
+
+
+def find_unused(handle: DeltaTable, hours: int) -> list[str]:
+    """Files, by their path in the table's folder, that no version of the last `hours` has, nor a writer is writing.
+
+    Raises DeltaError for fewer hours than the table's delta.deletedFileRetentionDuration.
+    """
+    return list(handle.vacuum(retention_hours=hours, dry_run=True, full=True))
+
+
+def delete_unused(handle: DeltaTable, hours: int) -> list[str]:
+    """Delete them. Raises as find_unused does."""
+    return list(handle.vacuum(retention_hours=hours, dry_run=False, full=True))
+
+
+def bytes_of(folder: Path, files: list[str]) -> int:
+    """What they take on the disk; nothing for one that is gone."""
+    return sum(path.stat().st_size for file in files if (path := folder / file).is_file())

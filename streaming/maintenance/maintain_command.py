@@ -1,0 +1,142 @@
+"""`balancewatch maintain`: old rows dropped, small files taken together, unused files deleted; or what would be."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.command import fail, load
+
+if TYPE_CHECKING:
+    from streaming.maintenance.upkeep import Report
+
+SHOW_AFTER_SECONDS = 1.0
+
+
+def maintain(
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="Only this table; repeat for more. All without it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    retention: Annotated[
+        bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.keep_days].")
+    ] = True,
+    compact: Annotated[
+        bool, typer.Option("--compact/--no-compact", help="Take small files together [maintain.target_file_mb].")
+    ] = True,
+    vacuum: Annotated[
+        bool, typer.Option("--vacuum/--no-vacuum", help="Delete files that no reader can need any more.")
+    ] = True,
+    vacuum_hours: Annotated[
+        int | None,
+        typer.Option(help="Hours that unused files stay, not below [maintain.reader_hours].", min=1, max=87_600),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    warehouse: Annotated[
+        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
+    ] = None,
+) -> None:
+    """Keep the tables small and quick to open, while `run` writes and everyone reads. Once a day is enough.
+
+    What holds now stays however old it is, and so does every file that a reader may still need.
+
+    Example: balancewatch maintain --dry-run
+
+    Example: balancewatch maintain --table alerts --table assignments --no-retention
+
+    Example: 17 3 * * * balancewatch maintain --format json >> /var/log/balancewatch/maintain.json
+    """
+    from schemas.tables import TABLES
+    from streaming.maintenance.upkeep import STEPS, MaintainError, Plan
+    from streaming.maintenance.upkeep import maintain as upkeep
+
+    if format_ not in ("table", "json"):
+        fail(f"--format {format_!r}: choose table or json", code=2)
+    for name in table or []:
+        if name not in TABLES:
+            fail(f"--table {name!r}: choose of {', '.join(TABLES)}", code=2)
+    settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints}, maintain={"vacuum_hours": vacuum_hours})
+    plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, compact, vacuum, dry_run)
+    try:
+        with _progress(len(plan.tables) * len(STEPS)) as on_step:
+            reports = list(upkeep(settings, plan, time.time_ns() // 1_000_000, on_step))
+    except MaintainError as error:
+        fail(str(error))
+    if format_ == "json":
+        json.dump([report.row() for report in reports], sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _print_table(reports)
+    failed = [f"{report.table}: {report.failed}" for report in reports if report.failed]
+    if failed:
+        fail("; ".join(failed))
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Any]:
+    """A bar on a terminal's stderr, with the table and the step at work, once it takes longer."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    began = time.monotonic()
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("opening the tables", total=steps, visible=False)
+
+        def show(table: str, step: str) -> None:
+            is_long = time.monotonic() - began > SHOW_AFTER_SECONDS
+            progress.update(task, advance=1, description=f"{table}: {step}", visible=is_long)
+
+        yield show
+
+
+def _print_table(reports: "list[Report]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    dry_run = reports[0].dry_run
+    table = Table(caption="Nothing was changed: this is what would be done." if dry_run else None)
+    for name in ("table", "rows", "too old", "files", "compacted", "size", "unused files"):
+        table.add_column(name, justify="left" if name == "table" else "right", no_wrap=name == "table")
+    for one in [*reports, _total(reports)]:
+        if one.table == "all":
+            table.add_section()
+        made = f"{'≤ ' if dry_run else ''}{one.files_made:,}"
+        table.add_row(
+            one.table,
+            f"{one.rows:,}",
+            f"-{one.rows_dropped:,}" if one.rows_dropped else "",
+            f"{one.files:,}",
+            f"{one.files_compacted:,} → {made}" if one.files_compacted else "",
+            _size(one.bytes),
+            f"-{one.files_deleted:,} ({_size(one.bytes_deleted)})" if one.files_deleted else "",
+        )
+    Console().print(table)
+    for one in reports:
+        if one.note:
+            print(f"note: {one.table}: {one.note}", file=sys.stderr)
+
+
+def _total(reports: "list[Report]") -> "Report":
+    from streaming.maintenance.upkeep import Report
+
+    total = Report("all", reports[0].dry_run)
+    for name in ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted"):
+        setattr(total, name, sum(getattr(report, name) for report in reports))
+    total.bytes_deleted = sum(report.bytes_deleted for report in reports)
+    return total
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000  # type: ignore[assignment]  # from then on a share of the unit
+    return f"{count:.1f} TB"

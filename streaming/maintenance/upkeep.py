@@ -1,0 +1,180 @@
+"""All of it, table by table: drop old rows, take small files together, delete unused files, shorten the log.
+
+Each step is one Delta commit or none, so a crash between two leaves tables that are valid and a next run that goes on.
+Rows about an incident or a message go after what they are about.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from conf.settings import Settings
+from schemas.tables import ALERTS, TABLES, Table
+from streaming.maintenance.files import (
+    Stock,
+    bytes_of,
+    compact,
+    delete_unused,
+    expected_files,
+    find_unused,
+    take_stock,
+)
+from streaming.maintenance.log import LOG_RETENTION_HOURS, shorten_log
+from streaming.maintenance.readers import RELAY, Reader, ReaderError, read_reader
+from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
+from streaming.queries.warehouse import table_path
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+STEPS = ("retention", "compaction", "vacuum", "log")
+
+OnStep = Callable[[str, str], None]
+"""Called with a table's name and one of STEPS, as it begins."""
+
+
+class MaintainError(RuntimeError):
+    """It cannot be done so. The message names the setting or the flag."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done to which tables; with `dry_run` it is only told."""
+
+    tables: tuple[str, ...] = tuple(TABLES)
+    does_retention: bool = True
+    does_compaction: bool = True
+    does_vacuum: bool = True
+    dry_run: bool = False
+
+
+@dataclass
+class Report:
+    """What was done to one table, or with `dry_run` would be. Rows, files and bytes are as they were before."""
+
+    table: str
+    dry_run: bool
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    keep_days: int = 0
+    rows_dropped: int = 0
+    files_compacted: int = 0
+    files_made: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    vacuum_hours: int | None = None
+    log_files_deleted: int = 0
+    note: str = ""
+    failed: str = ""
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lambda *_: None) -> Iterator[Report]:
+    """A report a table that is there, as it is done. One that fails says so in its report, and the others go on.
+
+    Raises MaintainError when none of the tables is there.
+    """
+    warehouse = settings.paths.warehouse
+    present = [name for name in plan.tables if DeltaTable.is_deltatable(table_path(warehouse, name))]
+    if not present:
+        which = f"table {plan.tables[0]}" if len(plan.tables) == 1 else "table of ours"
+        raise MaintainError(f"paths.warehouse = {str(warehouse)!r}: no {which} there; has `run` written it?")
+    for name in sorted(present, key=lambda name: name in SUBJECTS):
+        upkeep = _Upkeep(settings, plan, now_ms, TABLES[name], on_step)
+        try:
+            upkeep.work()
+        except (DeltaError, OSError, ValueError, ReaderError) as error:
+            upkeep.report.failed = " ".join(str(error).split("\nHelp:")[0].split("\n   0:")[0].split())[:300]
+        yield upkeep.report
+
+
+class _Upkeep:
+    """One table's."""
+
+    def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
+        self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
+        self._folder = Path(table_path(settings.paths.warehouse, table.name))
+        self._keep_days = self._days(table)
+        self.report = Report(table.name, plan.dry_run, keep_days=self._keep_days)
+
+    def work(self) -> None:
+        handle = DeltaTable(str(self._folder))
+        stock = take_stock(handle)
+        self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
+        if self._plan.does_retention and self._keep_days:
+            self._on_step(self._table.name, STEPS[0])
+            self._drop_old(handle)
+        if self._plan.does_compaction:
+            self._on_step(self._table.name, STEPS[1])
+            self._compact(handle, stock if self._plan.dry_run else take_stock(handle))
+        if self._plan.does_vacuum:
+            reader = self._reader(handle)
+            self._on_step(self._table.name, STEPS[2])
+            self._vacuum(handle, reader)
+            self._on_step(self._table.name, STEPS[3])
+            self._shorten_log(handle, reader)
+
+    def _reader(self, handle: DeltaTable) -> Reader | None:
+        """Who reads it as a stream: of the alerts the relay."""
+        checkpoint = self._settings.paths.checkpoints.expanduser() / RELAY
+        return read_reader(checkpoint, self._folder, handle) if self._table is ALERTS else None
+
+    def _drop_old(self, handle: DeltaTable) -> None:
+        cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
+        subjects = None
+        if subject is not None:
+            path = table_path(self._settings.paths.warehouse, subject.table.name)
+            if not DeltaTable.is_deltatable(path):
+                return
+            subjects = DeltaTable(path)
+        if self._plan.dry_run:
+            # A run that is not dry would have dropped old subjects before it came here.
+            goes_first = subject is not None and subject.table.name in self._plan.tables
+            gone_ms = self._cutoff_ms(subject.table) if subject is not None and goes_first else 0
+            cut = find_old(handle, self._table, cutoff_ms, subjects, gone_ms)
+        else:
+            cut = drop_old(handle, self._table, cutoff_ms, subjects)
+        self.report.rows_dropped = cut.dropped
+
+    def _cutoff_ms(self, table: Table) -> int:
+        """0 for a table that keeps its rows for ever."""
+        days = self._days(table)
+        return self._now_ms - days * DAY_MS if days else 0
+
+    def _days(self, table: Table) -> int:
+        return next((days for name, days in self._settings.maintain.keep_days.items() if name == table.name), 0)
+
+    def _compact(self, handle: DeltaTable, stock: Stock) -> None:
+        wish = self._settings.maintain
+        small = stock.small_files(wish.target_file_mb)
+        if len(small) < wish.min_files:
+            return
+        if self._plan.dry_run:
+            taken, made = len(small), expected_files(small, wish.target_file_mb)
+        else:
+            taken, made = compact(handle, wish.target_file_mb)
+        self.report.files_compacted, self.report.files_made = taken, made
+
+    def _vacuum(self, handle: DeltaTable, reader: Reader | None) -> None:
+        hours = self._settings.maintain.vacuum_hours
+        if reader is not None and reader.unread_since_ms is not None:
+            behind = -(-(self._now_ms - reader.unread_since_ms) // HOUR_MS) + 1
+            if behind > hours:
+                hours = behind
+                self.report.note = f"the relay has yet to read version {reader.version}: files of {hours} h are left"
+        self.report.vacuum_hours = hours
+        unused = find_unused(handle, hours)
+        self.report.bytes_deleted = bytes_of(self._folder, unused)
+        if unused and not self._plan.dry_run:
+            unused = delete_unused(handle, hours)
+        self.report.files_deleted = len(unused)
+
+    def _shorten_log(self, handle: DeltaTable, reader: Reader | None) -> None:
+        unread_since_ms = reader.unread_since_ms if reader is not None else None
+        if unread_since_ms is None or self._now_ms - unread_since_ms < LOG_RETENTION_HOURS * HOUR_MS:
+            self.report.log_files_deleted = shorten_log(handle, self._folder, dry_run=self._plan.dry_run)

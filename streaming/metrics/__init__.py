@@ -1,0 +1,1 @@
+"""What the service says of itself to Prometheus: the product's verdicts, its own health, `/healthz` and `/readyz`."""

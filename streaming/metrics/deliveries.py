@@ -1,0 +1,75 @@
+"""What the relay does, as metrics: calls, decisions, what is owed, and the canary's way from Kafka to here."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streaming.history.alerts import WarehouseError
+from streaming.metrics.exporter import Exporter
+from streaming.metrics.verdict_names import (
+    ATTEMPT_SECONDS,
+    CANARY_AGE,
+    CANARY_SECONDS,
+    DELIVERY_ATTEMPTS,
+    DELIVERY_DECISIONS,
+    DELIVERY_SECONDS,
+    DUE_NOTICES,
+    RELAY_RESTARTS,
+)
+from streaming.metrics.verdicts import Verdicts
+from streaming.oncall.canary_log import read_canaries
+from streaming.oncall.own_alerts import CANARY
+from streaming.oncall.record import EVERYBODY, Record
+from streaming.oncall.worker import Reply
+
+
+class Deliveries:
+    """Ears of a relay (streaming.oncall.ears). The canary is told apart: it is nobody's page."""
+
+    def __init__(self, exporter: Exporter, verdicts: Verdicts) -> None:
+        self._exporter, self._verdicts = exporter, verdicts
+        self._canary_at: float | None = None
+        self._due: set[str] = set()
+
+    def load(self, warehouse: Path) -> None:
+        """When the newest canary arrived, before this process began; where none has, one is waited for from now on."""
+        try:
+            known = read_canaries(warehouse, 1)
+        except WarehouseError:
+            known = []
+        self._canary_at = known[-1].delivered_at_ms / 1000 if known else time.time()
+        self._exporter.follow(CANARY_AGE, self._canary_age)
+
+    def answered(self, reply: Reply) -> None:
+        if reply.receiver != CANARY:
+            self._exporter.add(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict)
+            self._exporter.observe(ATTEMPT_SECONDS, reply.latency_ms / 1000, receiver=reply.receiver)
+
+    def decided(self, records: Sequence[Record], own_alerts: Sequence[Mapping[str, Any]]) -> None:
+        self._verdicts.hear_alerts(own_alerts)
+        for record in records:
+            seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
+            is_delivered = record.outcome == "DELIVERED"
+            if record.receiver == CANARY:
+                if is_delivered and record.status == "firing":
+                    self._canary_at = record.at_ms / 1000
+                    self._exporter.observe(CANARY_SECONDS, seconds)
+                continue
+            self._exporter.add(DELIVERY_DECISIONS, outcome=record.outcome)
+            if is_delivered and record.receiver != EVERYBODY:
+                self._exporter.observe(DELIVERY_SECONDS, seconds, receiver=record.receiver)
+
+    def owes(self, due: Mapping[str, int]) -> None:
+        for receiver in self._due - due.keys():
+            self._exporter.drop(DUE_NOTICES, receiver=receiver)
+        self._due = set(due) - {CANARY}
+        for receiver in self._due:
+            self._exporter.set(DUE_NOTICES, due[receiver], receiver=receiver)
+
+    def restarted(self) -> None:
+        self._exporter.add(RELAY_RESTARTS)
+
+    def _canary_age(self) -> float:
+        return math.nan if self._canary_at is None else time.time() - self._canary_at

@@ -1,0 +1,54 @@
+"""Is it alive, is it ready: rules over the signs of life, each a sentence when it is broken. The clock is the caller's.
+
+Alive is what a restart would mend; ready is what a look, a rolling update or a page wants to know.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class QuerySigns:
+    """`age_seconds` since it ended a batch or found nothing to do; `has_worked` once it has since the service began."""
+
+    age_seconds: float
+    is_running: bool
+    has_worked: bool
+
+
+@dataclass(frozen=True)
+class Signs:
+    """`jvm_age_seconds` since the JVM answered, None before it is there. `queries` has each that is expected, by name.
+
+    A query that is not there yet is None. `parts` says of each thread whether it lives.
+    """
+
+    jvm_age_seconds: float | None = None
+    queries: Mapping[str, QuerySigns | None] = field(default_factory=dict)
+    parts: Mapping[str, bool] = field(default_factory=dict)
+
+
+def reasons_not_alive(signs: Signs, hung_seconds: float) -> Iterator[str]:
+    """Why a restart is due; none while it starts."""
+    for part, is_alive in signs.parts.items():
+        if not is_alive:
+            yield f"the thread {part} is dead"
+    if signs.jvm_age_seconds is not None and signs.jvm_age_seconds > hung_seconds:
+        yield f"the JVM has not answered for {signs.jvm_age_seconds:.0f} s"
+    for name, query in signs.queries.items():
+        if query is not None and query.age_seconds > hung_seconds:
+            yield f"the query {name} has shown no progress for {query.age_seconds:.0f} s"
+
+
+def reasons_not_ready(signs: Signs, late_seconds: float) -> Iterator[str]:
+    """Why what it says may be old, or incomplete. With the lower limit it has all reasons of the other."""
+    if signs.jvm_age_seconds is None:
+        yield "Spark is starting"
+    for name, query in signs.queries.items():
+        if query is None:
+            yield f"the query {name} is not started yet"
+        elif not query.is_running:
+            yield f"the query {name} has ended"
+        elif not query.has_worked:
+            yield f"the query {name} has not ended its first batch"
+    yield from reasons_not_alive(signs, late_seconds)

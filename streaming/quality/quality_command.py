@@ -1,0 +1,192 @@
+"""`balancewatch quality`: whether the events are what they should be, by the newest samples; now; and as pages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.command import fail, guard, load, needs_kafka
+from streaming.history.asked import FormatName, Topic, Warehouse, ask
+
+if TYPE_CHECKING:
+    from streaming.quality.inspection import Inspected
+
+quality = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+Failed = Annotated[bool, typer.Option("--failed", help="Only what does not hold.")]
+
+
+@quality.callback()
+def newest(
+    context: typer.Context,
+    failed: Failed = False,
+    topic: Topic = None,
+    format_: FormatName = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Whether the events are what they should be, by the newest samples that `run` validated.
+
+    A table shows what fails and how many hold; JSON, CSV and Parquet have every expectation.
+
+    Example: balancewatch quality
+
+    Example: balancewatch quality --failed --format json | jq '.[] | .suite + ": " + .says'
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from schemas.tables import QUALITY
+    from streaming.history.printing import print_answer
+    from streaming.history.store import History
+    from streaming.history.warehouse_error import WarehouseError
+
+    asked = ask(topic=topic, format_=format_, warehouse=warehouse)
+    try:
+        history = History(asked.warehouse, [QUALITY])
+        found = history.stream(
+            "SELECT * FROM quality_now WHERE (NOT $failed OR NOT success) AND ($topic IS NULL OR topic GLOB $topic) "
+            "ORDER BY success, suite, expectation",
+            {"failed": failed, "topic": asked.topic},
+        )
+        nothing = "No sample has been validated yet; `balancewatch quality check` does."
+        print_answer(found, asked.format, _print, "Nothing fails." if failed else nothing)
+    except WarehouseError as error:
+        fail(str(error))
+
+
+@quality.command()
+def check(
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Kafka topic; repeat for more. All five without it.")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            help="Newest events of a topic to look at, at the most [quality.sample_messages]", min=1, max=100_000
+        ),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    bootstrap_servers: Annotated[
+        str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port [kafka.bootstrap_servers]")
+    ] = None,
+) -> None:
+    """Validate the newest events in Kafka now; nothing is written. Ends with 1 when a critical expectation fails.
+
+    Example: balancewatch quality check
+
+    Example: balancewatch quality check --topic rocketmq.pulls --sample 10000 --format json
+    """
+    from schemas.events import EVENTS
+    from streaming.history.asked import check_format
+    from streaming.quality.sample import Bounds
+
+    form = check_format(format_, ("table", "json", "csv"))
+    settings = load(kafka={"bootstrap_servers": bootstrap_servers})
+    needs_kafka(settings)
+    for one in topic or ():
+        if one not in EVENTS:
+            fail(f"--topic {one[:100]!r}: choose of {', '.join(EVENTS)}", code=2)
+    bounds = Bounds(sample or settings.quality.sample_messages, settings.quality.sample_bytes)
+    found: list[Inspected] = []
+    guard(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))
+    rows = [row for inspected in found for row in _as_read(inspected)]
+    if form == "table":
+        for inspected in found:
+            print(f"{inspected.sample.topic}: {_extent(inspected)}")
+        _print(rows)
+    else:
+        from streaming.history.printing import print_rows
+
+        print_rows(rows, "json" if form == "json" else "csv", "")
+    if any(row["severity"] == "critical" and not row["success"] for row in rows):
+        raise typer.Exit(1)
+
+
+@quality.command()
+def docs(
+    out: Annotated[Path, typer.Option(help="Folder for the pages; those of an earlier time are replaced.")] = Path(
+        "quality-docs"
+    ),
+    warehouse: Warehouse = None,
+) -> None:
+    """Write readable pages of every suite and its newest results, and print where: no server, no internet needed.
+
+    Example: balancewatch quality docs --out /var/www/quality
+    """
+    from schemas.tables import QUALITY
+    from streaming.history.store import History
+    from streaming.history.warehouse_error import WarehouseError
+    from streaming.quality.waiting import waiting
+
+    settings = load(paths={"warehouse": warehouse})
+    try:
+        rows = History(settings.paths.warehouse, [QUALITY]).rows("SELECT * FROM quality_now")
+    except WarehouseError:
+        rows = []  # the expectations can be read before anything was validated
+    if out.exists() and not out.is_dir():
+        fail(f"--out {out} is a file; name a folder", code=2)
+    try:
+        with waiting("writing the pages"):
+            from streaming.quality.docs import write_docs
+
+            index = write_docs(out, rows)
+    except OSError as error:
+        fail(f"--out {out}: {error.strerror or error}")
+    if not rows:
+        print("No sample has been validated yet: the pages have the expectations alone.")
+    print(index.resolve())
+
+
+def _inspect(settings: Any, topics: Sequence[str], bounds: Any) -> "list[Inspected]":
+    """Raises KafkaUnreachableError."""
+    from kafka.errors import KafkaError
+
+    from streaming.ingest.topics import KafkaUnreachableError
+    from streaming.quality.waiting import waiting
+
+    with waiting("validating"):
+        from streaming.quality.inspection import Inspection
+
+        inspection = Inspection(settings, bounds)
+        try:
+            return [inspection.look(topic) for topic in topics]
+        except KafkaError as error:
+            raise KafkaUnreachableError(
+                f"kafka.bootstrap_servers = {settings.kafka.bootstrap_servers!r}: no broker answers "
+                f"({type(error).__name__})"
+            ) from None
+        finally:
+            inspection.close()
+
+
+def _extent(inspected: "Inspected") -> str:
+    messages = inspected.sample.messages
+    if not messages:
+        return "no event"
+    spans = ", ".join(f"{part}: {first} to {last}" for part, (first, last) in inspected.sample.spans.items())
+    return f"{len(messages):,} events (partition {spans})"
+
+
+def _as_read(inspected: "Inspected") -> list[dict[str, Any]]:
+    from streaming.history.moments import to_time
+    from streaming.history.printing import plain
+    from streaming.oncall.relay import clock_ms
+
+    return [plain({**row, "validated_at": to_time(clock_ms())}) for row in inspected.rows(None, 0)]
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What fails, and of how many."""
+    from streaming.history.printing import print_table
+
+    failed = [row for row in rows if not row["success"]]
+    layout: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "expected": lambda row: f"{row['suite']}\n{row['says'] or row['expectation']}",
+        "not so": lambda row: f"{row['unexpected'] or 0:,} of {row['rows']:,}\n{row['severity'] or ''}",
+        "found": lambda row: ", ".join(row["observed"] or ()),
+        "partition@offset": lambda row: "\n".join(place.rpartition("-")[2] for place in row["places"] or ()),
+    }
+    if failed:
+        print_table(failed, layout)
+    suites = len({row["suite"] for row in rows})
+    print(f"{len(rows) - len(failed)} of {len(rows)} expectations of {suites} suites hold.")

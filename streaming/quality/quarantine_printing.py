@@ -1,0 +1,61 @@
+"""One quarantined message for people: nothing of it reaches the terminal that the terminal would obey."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from streaming.history.moments import tell_both, to_ms
+from streaming.history.printing import visible
+from streaming.oncall.relay import clock_ms
+from streaming.quality.mending import judge, pretty
+
+MOST_CHARACTERS = 20_000
+MOST_HEX_BYTES = 1_024
+
+
+def print_message(row: Mapping[str, Any]) -> None:
+    """All that is known of it."""
+    print(f"{row['topic']}-{row['partition']}@{row['offset']}, {tell_both(to_ms(row['ingest_time']))}, {row['state']}")
+    print(f"refused for: {visible('; '.join(row['reasons']))}")
+    _, reasons = judge(row["topic"], row["raw"], clock_ms())
+    takes = "takes it as it is"
+    if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
+        takes += "; its topic's route, when it came, did not"
+    print(f"today's contract: {'refuses it for ' + visible('; '.join(reasons)) if reasons else takes}")
+    if row["state"] == "REPLAYED":
+        print(f"replayed as {row['topic']}-{row['replayed_partition']}@{row['replayed_offset']}")
+    if row["state"] == "UNKNOWN":
+        place = f"{row['topic']} {row['partition']} {row['offset']}"
+        print(
+            f"claimed by replay {row['claim_id']}, end unknown: `balancewatch quarantine find {place}` looks in Kafka"
+        )
+    print(_content(row["raw"]))
+    if row["repaired"] is not None:
+        print(f"\nrepaired:\n{_content(row['repaired'])}")
+
+
+def _content(value: bytes | None) -> str:
+    if value is None:
+        return "it has no value"
+    text = pretty(value)
+    if text is not None:
+        return _cut(visible(text), MOST_CHARACTERS, len(text))
+    return f"{len(value):,} bytes, no JSON:\n" + _cut(_hex(value[:MOST_HEX_BYTES]), 1 << 30, 0) + _rest(value)
+
+
+def _rest(value: bytes) -> str:
+    left = len(value) - MOST_HEX_BYTES
+    return f"\n… and {left:,} bytes more; --raw has all" if left > 0 else ""
+
+
+def _cut(text: str, most: int, length: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}\n… and {length - most:,} characters more; --raw has all"
+
+
+def _hex(value: bytes) -> str:
+    """Offset, sixteen bytes, and what of them is ASCII."""
+    lines = []
+    for start in range(0, len(value), 16):
+        part = value[start : start + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""Quarantined messages as people ask for them: by place, topic, reason and time, each with how it stands."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import QUARANTINE, REPAIRS
+from streaming.history.store import History
+from streaming.quality.wanted import Wanted
+
+_SQL = """
+WITH steps AS (
+    SELECT topic, "partition", "offset", ingest_time,
+        CASE WHEN bool_or(step = 'REPLAYED') THEN 'REPLAYED' WHEN bool_or(step = 'CLAIMED') THEN 'UNKNOWN'
+            ELSE 'REPAIRED' END AS state,
+        arg_max(value, changed_at) FILTER (step = 'REPAIRED') AS repaired,
+        max(claim_id) AS claim_id,
+        max(changed_at) FILTER (step = 'CLAIMED') AS claimed_at,
+        max(replayed_partition) AS replayed_partition,
+        max(replayed_offset) AS replayed_offset
+    FROM repairs GROUP BY topic, "partition", "offset", ingest_time
+), found AS (
+    SELECT q.topic, q."partition", q."offset", q.ingest_time, coalesce(s.state, 'WAITING') AS state, q.reasons,
+        coalesce(octet_length(q.raw), 0) AS bytes, s.claim_id, s.claimed_at, s.replayed_partition, s.replayed_offset,
+        q.raw, s.repaired
+    FROM quarantine q LEFT JOIN steps s
+        ON q.topic = s.topic AND q."partition" = s."partition" AND q."offset" = s."offset"
+            AND q.ingest_time = s.ingest_time
+    WHERE ($topic IS NULL OR q.topic GLOB $topic)
+        AND ($partition IS NULL OR q."partition" = $partition)
+        AND ($offset IS NULL OR q."offset" = $offset)
+        AND ($since_ms IS NULL OR epoch_ms(q.ingest_time) >= $since_ms)
+        AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
+        AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said GLOB $reason)) > 0)
+)
+"""
+
+_LISTED = """
+SELECT * EXCLUDE (raw, repaired) FROM (
+    SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
+    ORDER BY ingest_time DESC, topic, "partition", "offset" DESC LIMIT $most
+) ORDER BY ingest_time, topic, "partition", "offset"
+"""
+_WHOLE = """
+SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
+ORDER BY ingest_time, topic, "partition", "offset" LIMIT $most
+"""
+
+MOST = 1_000_000
+
+
+def open_quarantine(warehouse: Path) -> History:
+    """Raises WarehouseError."""
+    return History(warehouse, [QUARANTINE, REPAIRS])
+
+
+def list_quarantined(history: History, wanted: Wanted, limit: int | None) -> pa.RecordBatchReader:
+    """The newest so many, oldest first, without their bytes. Raises WarehouseError."""
+    return history.stream(_SQL + _LISTED, wanted.parameters(MOST if limit is None else limit))
+
+
+def read_quarantined(history: History, wanted: Wanted, most: int) -> list[Mapping[str, Any]]:
+    """The oldest so many, whole: `raw` as it was, `repaired` where somebody did. Raises WarehouseError."""
+    return list(history.rows(_SQL + _WHOLE, wanted.parameters(most)))

@@ -1,0 +1,171 @@
+"""What people did with quarantined messages, and the claim by which each is published at most once.
+
+Claims are optimistic: read the table, decide, commit the version after the one that was read, or read again. So of two
+replays at once one gets a message, and the claim is in the table before anything is published. A replay that dies
+between its claim and the word that Kafka has the message leaves it UNKNOWN, and nobody publishes it again.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from schemas.tables import REPAIRS
+from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
+from streaming.queries.rows import arrow_table
+from streaming.queries.warehouse import append_commit, open_table, table_path
+
+MOST_ATTEMPTS = 50
+
+CLAIMED = "CLAIMED"
+"""The step that makes a message UNKNOWN until REPLAYED follows; the other steps are named like what they lead to."""
+
+
+class Place(NamedTuple):
+    """A quarantined message: where it was, and when it came there, for offsets begin anew in a topic made anew."""
+
+    topic: str
+    partition: int
+    offset: int
+    ingest_time_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a message stands: WAITING, REPAIRED, UNKNOWN or REPLAYED, and the claim, where there is one."""
+
+    state: str = WAITING
+    claim_id: str | None = None
+
+
+class BusyError(RuntimeError):
+    """Others write to the table all the time; nothing was done."""
+
+
+class Repairs:
+    """One warehouse's `repairs`; the table is made with the first step."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self._warehouse = warehouse
+
+    def standings(self) -> dict[Place, Standing]:
+        """Of the messages that have any step."""
+        try:
+            return _standings(DeltaTable(table_path(self._warehouse, REPAIRS.name)))
+        except TableNotFoundError:
+            return {}
+
+    def repair(self, values: Mapping[Place, bytes], owner: str, now_ms: int) -> list[Place]:
+        """Keep what is to be published for each; those that were kept. A message that was claimed is left as it is."""
+
+        def decide(known: Mapping[Place, Standing]) -> list[Place]:
+            return [place for place in values if known.get(place, Standing()).state in (WAITING, REPAIRED)]
+
+        return self._commit(decide, REPAIRED, values, owner, now_ms, None)
+
+    def claim(self, values: Mapping[Place, bytes], owner: str, now_ms: int) -> tuple[str, list[Place]]:
+        """The claim's id, and those that are now ours alone to publish: nobody has claimed them before."""
+        claim_id = secrets.token_hex(8)
+
+        def decide(known: Mapping[Place, Standing]) -> list[Place]:
+            return [place for place in values if known.get(place, Standing()).state in (WAITING, REPAIRED)]
+
+        claimed = self._commit(decide, CLAIMED, values, owner, now_ms, claim_id)
+        return claim_id, claimed
+
+    def done(self, claim_id: str, landed: Mapping[Place, tuple[int, int]], owner: str, now_ms: int) -> None:
+        """Kafka has them; `landed` is (partition, offset) there."""
+        rows = [
+            _row(place, REPLAYED, owner, now_ms)
+            | {"claim_id": claim_id, "replayed_partition": partition, "replayed_offset": offset}
+            for place, (partition, offset) in landed.items()
+        ]
+        if rows:
+            append_commit(open_table(self._warehouse, REPAIRS), arrow_table(rows, REPAIRS, now_ms))
+
+    def _commit(
+        self,
+        decide: Callable[[Mapping[Place, Standing]], Sequence[Place]],
+        step: str,
+        values: Mapping[Place, bytes],
+        owner: str,
+        now_ms: int,
+        claim_id: str | None,
+    ) -> list[Place]:
+        """What was decided on a version, in the version right after it. Raises BusyError after MOST_ATTEMPTS."""
+        for _ in range(MOST_ATTEMPTS):
+            table = open_table(self._warehouse, REPAIRS)
+            known = _standings(table)
+            ours = [place for place, one in known.items() if claim_id and one.claim_id == claim_id]
+            if ours:
+                return ours  # the commit before went through, though it was told as failed
+            places = list(decide(known))
+            if not places:
+                return []
+            rows = [
+                _row(place, step, owner, now_ms) | {"value": values[place], "claim_id": claim_id} for place in places
+            ]
+            try:
+                write_deltalake(
+                    table,
+                    arrow_table(rows, REPAIRS, now_ms),
+                    mode="append",
+                    commit_properties=CommitProperties(max_commit_retries=0),  # the next version, or none
+                )
+                return places
+            except CommitFailedError:
+                continue
+        raise BusyError(f"the table {REPAIRS.name} was written by others {MOST_ATTEMPTS} times in between; try again")
+
+
+def _standings(table: DeltaTable) -> dict[Place, Standing]:
+    columns = ["topic", "partition", "offset", "ingest_time", "step", "claim_id"]
+    found: dict[Place, Standing] = {}
+    for row in table.to_pyarrow_table(columns=columns).to_pylist():
+        place = place_of(row)
+        known = found.get(place, Standing())
+        state = max(known.state, _STATES[row["step"]], key=_ORDER.index)
+        found[place] = Standing(state, row["claim_id"] or known.claim_id)
+    return found
+
+
+_ORDER = (WAITING, REPAIRED, UNKNOWN, REPLAYED)
+_STATES = {REPAIRED: REPAIRED, CLAIMED: UNKNOWN, REPLAYED: REPLAYED}
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    """Of a row of `quarantine` or `repairs`."""
+    time: datetime = row["ingest_time"]
+    return Place(row["topic"], row["partition"], row["offset"], round(time.timestamp() * 1000))
+
+
+def _row(place: Place, step: str, owner: str, now_ms: int) -> dict[str, Any]:
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": place.offset,
+        "ingest_time": place.ingest_time_ms,
+        "step": step,
+        "owner": owner,
+        "changed_at": now_ms,
+    }
+
+
+def chunks(places: Iterable[Place], size: int) -> Iterable[list[Place]]:
+    """So many at a time: a replay that dies leaves no more UNKNOWN than that."""
+    chunk: list[Place] = []
+    for place in places:
+        chunk.append(place)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

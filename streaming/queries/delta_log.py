@@ -1,0 +1,50 @@
+"""What one commit of a Delta table did, as its log says: which rows it added, and whether it took any away.
+
+Compaction writes rows anew that were there before. The log says so (dataChange false); the list of files does not.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+LOG = "_delta_log"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version. `new_files` hold rows that it added, by their path in the table's folder.
+
+    `removes_rows` is true of a delete, an update or an overwrite, whose new files hold what it left of the old rows.
+    """
+
+    version: int
+    at_ms: int
+    new_files: tuple[str, ...]
+    removes_rows: bool
+
+    @property
+    def appended(self) -> tuple[str, ...]:
+        """Files whose rows were not in the table before."""
+        return () if self.removes_rows else self.new_files
+
+
+def read_commit(table: Path | str, version: int) -> Commit | None:
+    """None where the log does not have it: it is yet to come, or was cleaned away."""
+    path = Path(table) / LOG / f"{version:020}.json"
+    try:
+        lines = path.read_text().splitlines()
+        at_ms = path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+    new_files: list[str] = []
+    removes_rows = False
+    for line in lines:
+        action = json.loads(line)
+        if "add" in action and action["add"]["dataChange"]:
+            new_files.append(unquote(action["add"]["path"]))
+        elif "remove" in action:
+            removes_rows |= bool(action["remove"]["dataChange"])
+        elif "commitInfo" in action:
+            at_ms = action["commitInfo"].get("timestamp", at_ms)
+    return Commit(version, at_ms, tuple(new_files), removes_rows)

@@ -1,0 +1,68 @@
+"""`balancewatch run`: the service, its metrics, and what tells people, in one process."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.command import fail, guard, load, needs_kafka
+from streaming.stopping import stop_on_signals
+
+
+def run(
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Work through all that is in Kafka, then stop.")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]"),
+    ] = None,
+    warehouse: Annotated[
+        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
+    ] = None,
+) -> None:
+    """Run both streaming queries, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
+
+    Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
+
+    Example: balancewatch run --available-now
+    """
+    from conf.settings import SettingsError
+    from streaming.jvm_lines import JvmLines
+    from streaming.metrics.instruments import run_instruments
+    from streaming.service import Service, progress_logger
+
+    settings = load(
+        kafka={"bootstrap_servers": bootstrap_servers},
+        paths={"warehouse": warehouse, "checkpoints": checkpoints},
+        rules={"file": None if rules is None else str(rules)},
+    )
+    needs_kafka(settings)
+    stop = stop_on_signals()
+
+    def work() -> None:
+        with (
+            run_instruments(settings, is_lasting=not available_now) as instruments,
+            Service(
+                settings,
+                available_now=available_now,
+                on_rows=progress_logger(),
+                jvm_log=JvmLines(),
+                tells_people=settings.oncall.enabled,
+                with_canary=True,
+                instruments=instruments,
+            ) as service,
+        ):
+            service.wait(stop, seconds)
+
+    try:
+        guard(work)
+    except SettingsError as error:
+        fail(str(error), code=2)

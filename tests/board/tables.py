@@ -1,0 +1,67 @@
+"""Rows written by hand: incidents of the alerts table, a minute apart where nothing else is said."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streaming.board.page import Page, View
+from streaming.history.store import History
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+
+NOW_MS = 1_795_258_800_000
+"""2026-11-21T11:00:00Z."""
+
+MINUTE = 60_000
+
+
+def alert(incident_id: str, state: str = "FIRING", ago_ms: int = 5 * MINUTE, **columns: Any) -> dict[str, Any]:
+    """A row of an incident that took this state `ago_ms` before NOW_MS."""
+    changed_at = NOW_MS - ago_ms
+    row = {
+        "alert_id": incident_id,
+        "incident_id": incident_id,
+        "kind": "starved_queue",
+        "severity": "critical",
+        "state": state,
+        "reason": "hold_over",
+        "cause": "frozen_client",
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "topic": "orders",
+        "queues": ["broker-a:0", "broker-a:1"],
+        "summary": f"Summary of {incident_id}.",
+        "advice": f"Advice of {incident_id}.",
+        "evidence": "{}",
+        "started_at": changed_at - MINUTE,
+        "fired_at": None if state in ("PENDING", "UNKNOWN") else changed_at,
+        "changed_at": changed_at,
+    }
+    return row | columns
+
+
+def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "topic": "orders",
+        "broker_name": "broker-a",
+        "queue_id": queue_id,
+        "planned_owner": "c@1",
+        "observed_owners": ["c@1"],
+        "verdict": verdict,
+        "completeness": 1.0,
+        "since": NOW_MS - MINUTE,
+        "changed_at": NOW_MS - MINUTE,
+    }
+    return row | columns
+
+
+def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: int = 0) -> Path:
+    """Append the rows to their tables."""
+    append_rows(DeltalakeWriter(warehouse), dict(rows), "test", batch_id)
+    return warehouse
+
+
+def shown(page: Page, warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Any:
+    """A page's body over these tables."""
+    return page.body(View(History(warehouse), asked, now_ms))

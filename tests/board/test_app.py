@@ -1,0 +1,152 @@
+"""The callback behind every page: what is rendered when, and what is said where nothing can be shown."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dash import html
+
+from conf.settings import Settings
+from schemas.tables import TABLES
+from streaming.board.app import Board
+from streaming.board.page import Page, View
+from streaming.board.tables import Tables
+from streaming.history.store import WarehouseError
+from tests.board.tables import NOW_MS, alert, write
+
+
+def text_of(node: Any) -> str:
+    """The text of a rendered tree."""
+    if isinstance(node, dict):
+        return text_of(node["props"].get("children"))
+    return " ".join(map(text_of, node)) if isinstance(node, list) else "" if node is None else str(node)
+
+
+class Shown:
+    """A board with one page that counts its calls; the clock and the tables' once-a-second are out of the way."""
+
+    def __init__(self, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("streaming.board.tables.LOOK_SECONDS", 0.0)
+        self.now_ms = NOW_MS
+        self.calls = 0
+        self.error: Exception | None = None
+        page = Page("one", "/", "One", self._body, nav="One", parameters=frozenset({"kind"}))
+        self.board = Board(Settings.load().board, warehouse, lambda: self.now_ms, (page,))
+
+    def _body(self, view: View) -> Any:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        rows = view.history.rows("SELECT * FROM alerts")
+        return html.P(f"{view.asked.get('kind', 'all')}: {len(rows)}")
+
+    def text(self, path: str = "/", search: str = "", shown: str | None = None) -> str:
+        body, _, _ = self.board.render(path, search, shown)
+        return "" if body is None else text_of(json.loads(body))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return write(tmp_path / "warehouse", {"alerts": [alert("one")]})
+
+
+@pytest.fixture
+def shown(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+    return Shown(warehouse, monkeypatch)
+
+
+def test_a_body_is_rendered_again_only_when_the_tables_or_the_minute_are_others(shown: Shown, warehouse: Path) -> None:
+    body, key, heard = shown.board.render("/", "", None)
+    assert body is not None
+    assert heard == {"one": "starved_queue, billing"}
+    assert shown.board.render("/", "", key) == (None, key, None)
+    assert shown.calls == 1
+    write(warehouse, {"alerts": [alert("two")]}, 1)
+    body, other, heard = shown.board.render("/", "", key)
+    assert (body is not None, other != key, set(heard or ())) == (True, True, {"one", "two"})
+    shown.now_ms += 60_000
+    assert shown.board.render("/", "", other)[0] is not None
+    assert shown.calls == 3
+
+
+def test_viewers_of_one_url_share_what_was_rendered(shown: Shown) -> None:
+    for _ in range(5):
+        assert shown.text() == "all: 1"
+    assert shown.calls == 1
+    assert shown.text(search="?kind=x") == "x: 1"
+    assert shown.calls == 2
+
+
+def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
+    write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
+    _, _, heard = shown.board.render("/", "", None)
+    assert set(heard or ()) == {"one"}
+
+
+def test_a_page_that_is_not_there_links_to_those_that_are(shown: Shown) -> None:
+    assert "There is nothing at /nothing." in shown.text("/nothing")
+
+
+def test_a_parameter_that_cannot_be_used_is_a_sentence(shown: Shown) -> None:
+    assert "'colour' is no parameter of this page; it knows kind." in shown.text(search="?colour=red")
+
+
+def test_an_error_in_a_page_is_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
+    shown.error = RuntimeError("secret detail")
+    assert "This page failed; the log of `balancewatch board` says why." in shown.text()
+    assert "secret detail" not in shown.text()
+
+
+def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown: Shown) -> None:
+    """As when the tables are vacuumed meanwhile: one retry, then a sentence."""
+    shown.error = WarehouseError("No files found")
+    assert "The tables do not answer this now" in shown.text()
+    assert shown.calls == 2
+
+
+def test_without_tables_it_says_what_to_run_and_finds_them_when_they_appear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Shown(tmp_path / "later", monkeypatch)
+    text = shown.text()
+    assert "none of our tables is there" in text
+    assert "balancewatch run" in text
+    write(tmp_path / "later", {"alerts": [alert("one")]})
+    assert shown.text() == "all: 1"
+
+
+def test_tables_of_an_older_release_lack_columns_and_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that the files lack is null."""
+    from deltalake import write_deltalake  # noqa: PLC0415  # this test alone writes a table past the contract
+
+    from streaming.queries.rows import arrow_table  # noqa: PLC0415  # the same
+
+    old = arrow_table([alert("one")], TABLES["alerts"], 0).drop_columns(["reason", "flaps", "fired_at"])
+    write_deltalake(str(tmp_path / "warehouse" / "alerts"), old)
+    assert Shown(tmp_path / "warehouse", monkeypatch).text() == "all: 1"
+
+
+def test_the_tables_are_looked_at_once_for_all_who_ask_at_a_time(warehouse: Path) -> None:
+    """Fifty viewers within a second cost one look."""
+    tables = Tables(warehouse)
+    first = tables.look().history
+    assert first is not None
+    looks = 0
+    refresh = first.refresh
+
+    def count() -> bool:
+        nonlocal looks
+        looks += 1
+        return refresh()
+
+    first.refresh = count  # type: ignore[method-assign]  # counted, then done
+    threads = [threading.Thread(target=tables.look) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert looks <= 1

@@ -1,0 +1,132 @@
+"""The brokers page: when k of n producers avoided a broker, who does now, and the incidents on the same axis."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.board.asked import AskedError
+from streaming.board.broker_reading import Asked, Broker, Interval, join_intervals, read_brokers
+from streaming.board.pages.brokers import PAGE
+from streaming.history.store import History
+from tests.board.components import by_id, links_of, text_of
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+
+HOUR = 60 * MINUTE
+P = "10.0.1.1@9#3"
+
+
+def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "broker_name": "broker-a",
+        "unavailable_producers": avoiding,
+        "producers": producers,
+        "unavailable_until": NOW_MS - ago_ms + 30_000 if avoiding else None,
+        "changed_at": NOW_MS - ago_ms,
+    }
+    return row | columns
+
+
+def fault_item(client_id: str, ago_ms: int, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_version": "V5_1_4",
+        "current_latency_ms": 2_400,
+        "isolation": False,
+        "start_timestamp": NOW_MS + 12_000,
+        "available": False,
+        "changed_at": NOW_MS - ago_ms,
+    }
+    return row | columns
+
+
+def brokers(warehouse: Path, since_ms: int = HOUR, cluster: str = "") -> dict[str, Broker]:
+    found, _ = read_brokers(History(warehouse), Asked(cluster, NOW_MS - since_ms, NOW_MS))
+    return {one.broker_name: one for one in found}
+
+
+def spans(broker: Broker) -> list[tuple[int, int, int, int]]:
+    """(minutes ago it began, minutes ago it ended, k, n)"""
+    return [
+        ((NOW_MS - one.start_ms) // MINUTE, (NOW_MS - one.end_ms) // MINUTE, one.avoiding, one.producers)
+        for one in broker.intervals
+    ]
+
+
+def test_transitions_are_intervals_with_the_most_that_avoided_it(tmp_path: Path) -> None:
+    steps = [health(40 * MINUTE, 1), health(38 * MINUTE, 2), health(30 * MINUTE, 0), health(10 * MINUTE, 3)]
+    broker = brokers(write(tmp_path, {"broker_health": steps}))["broker-a"]
+    assert spans(broker) == [(10, 0, 3, 3), (40, 30, 2, 3)]
+    assert (broker.avoiding, broker.producers) == (3, 3)
+
+
+def test_what_began_before_the_time_shown_is_there_from_its_beginning(tmp_path: Path) -> None:
+    steps = [health(3 * HOUR, 2), health(20 * MINUTE, 0)]
+    assert spans(brokers(write(tmp_path, {"broker_health": steps}))["broker-a"]) == [(60, 20, 2, 3)]
+
+
+def test_breaks_thinner_than_a_pixel_are_left_out_and_counted(tmp_path: Path) -> None:
+    steps = [health(20 * MINUTE - second * 1_000, avoiding) for second, avoiding in ((0, 1), (30, 0), (33, 2), (60, 0))]
+    (one,) = brokers(write(tmp_path, {"broker_health": steps}))["broker-a"].intervals
+    assert (one.times, one.avoiding, one.end_ms - one.start_ms) == (2, 2, 60_000)
+
+
+def test_joining_keeps_the_whole_span_and_the_sum_of_times() -> None:
+    newest_first = [Interval(100, 110, 1, 3, 1), Interval(80, 95, 2, 3, 4), Interval(10, 20, 1, 3, 1)]
+    assert join_intervals(newest_first, 5) == (Interval(80, 110, 2, 3, 5), Interval(10, 20, 1, 3, 1))
+
+
+def test_a_broker_that_nobody_sends_to_is_known_by_its_queues_and_quiet(tmp_path: Path) -> None:
+    known = brokers(write(tmp_path, {"assignments": [assignment(0, "OK")], "broker_health": []}))
+    assert known["broker-a"].is_quiet
+
+
+def test_an_incident_about_two_brokers_stands_at_both_until_it_ended(tmp_path: Path) -> None:
+    about = {"consumer_group": None, "topic": None, "broker_name": "broker-a,broker-b", "kind": "unheard_broker"}
+    gone = alert("gone", "RESOLVED", 3 * HOUR, **about)
+    found = brokers(write(tmp_path, {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
+    assert [one.incident_id for one in found["broker-b"].incidents] == ["open"]
+    assert found["broker-a"].open_incidents[0].end_ms is None
+    assert len(brokers(tmp_path, 4 * HOUR)["broker-a"].incidents) == 2
+
+
+def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -> None:
+    items = [fault_item(P, MINUTE), fault_item("10.0.1.2@9#4", MINUTE, available=True), fault_item("z", MINUTE)]
+    items[2] |= {"isolation": True, "client_version": "V4_9_8"}
+    write(tmp_path, {"broker_health": [health(10_000, 2)], "fault_items": items})
+    row = text_of(by_id(shown(PAGE, tmp_path, since="1h"), "brokers-prod-broker-a"))
+    assert "AVOIDED BY 2 of 3 11:00:20" in row
+    assert f"{P} 5.1.4: a send took 2,400 ms; since 10:59:00 , until 11:00:12" in row
+    assert "z 4.9.8: a send failed" in row
+    assert "10.0.1.2" not in row
+
+
+def test_all_avoiding_is_another_word_and_the_figure_says_the_same_as_text(tmp_path: Path) -> None:
+    page = shown(PAGE, write(tmp_path, {"broker_health": [health(10 * MINUTE, 3)]}), since="1h")
+    assert "AVOIDED BY ALL, 3 of 3" in text_of(page)
+    assert "broker-a : 10:50:00 for 10 min, 3 of 3 producers" in text_of(page)
+
+
+def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_path: Path) -> None:
+    about = {"consumer_group": None, "topic": None, "broker_name": "broker-c", "kind": "masterless_broker"}
+    steps = [health(MINUTE, 1), health(MINUTE, 2, broker_name="broker-b"), health(MINUTE, 0, broker_name="broker-d")]
+    write(tmp_path, {"broker_health": steps, "alerts": [alert("m", **about)]})
+    assert list(brokers(tmp_path)) == ["broker-c", "broker-b", "broker-a", "broker-d"]
+    page = shown(PAGE, tmp_path)
+    assert "/incident?id=m" in links_of(page)
+    assert "1 broker that nobody avoided in this time broker-d" in text_of(page)
+
+
+def test_nothing_to_tell_is_said(tmp_path: Path) -> None:
+    page = shown(PAGE, write(tmp_path, {"assignments": [assignment(0, "OK")]}))
+    assert "nobody avoided a broker, and no incident was about one" in text_of(page)
+    assert "1 broker; no producer avoids one now; no incident about one is open." in text_of(page)
+
+
+def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"broker_health": [health(MINUTE, 1)]})
+    with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
+        shown(PAGE, tmp_path, cluster="x")

@@ -1,0 +1,229 @@
+"""The frame in a real Chromium: what every page has, live updates, keyboard, theme, what hostile rows cannot do."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from streaming.board.security import Door
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.board.conftest import PHONE, Tab, serve
+from tests.board.modelled import NOW_MS, played, write_modelled
+
+pytestmark = pytest.mark.real
+
+PATHS = ("/", "/alerts", "/incident", "/quality", "/nothing", "/alerts?since=never")
+
+
+def incident_id(cluster: str, kind: str) -> str:
+    """The modelled incident's."""
+    return str(
+        next(row["incident_id"] for row in played()["alerts"] if (row["cluster"], row["kind"]) == (cluster, kind))
+    )
+
+
+def url_of(base: str, path: str) -> str:
+    asked = f"?id={incident_id('twins', 'duplicate_client_id')}" if path == "/incident" else ""
+    return base.rstrip("/") + path + asked
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[tuple[str, Callable[..., None]]]:
+    """A board of its own over the modelled incidents, and a way to add a row to its alerts."""
+    write_modelled(tmp_path / "warehouse")
+    writer = DeltalakeWriter(tmp_path / "warehouse")
+    batches = iter(range(1, 1_000))
+
+    def add(**columns: Any) -> None:
+        row = {**played()["alerts"][0], "state": "FIRING", "suppressed_by": None, "fired_at": NOW_MS}
+        append_rows(writer, {"alerts": [{**row, "changed_at": NOW_MS, **columns}]}, "more", next(batches))
+
+    with serve(tmp_path / "warehouse") as url:
+        yield url, add
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PATHS)
+def test_each_page_is_quiet_and_without_serious_faults_for_who_cannot_see_it(
+    path: str, scheme: str, board_url: str, new_tab: Callable[..., Tab]
+) -> None:
+    """Console, axe, one h1, landmarks; the same address gives the same page again."""
+    tab = new_tab(scheme)
+    page = tab.open(url_of(board_url, path))
+    assert tab.faults() == []
+    assert page.locator("h1").count() == page.locator("main").count() == page.locator("header").count() == 1
+    assert page.title().endswith(" · balancewatch")
+    before = tab.words()
+    page.reload()
+    tab.settled()
+    assert tab.words() == before
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("path", PATHS[:4])
+def test_on_a_phone_nothing_scrolls_sideways_but_tables_in_their_boxes(
+    path: str, board_url: str, new_tab: Callable[..., Tab]
+) -> None:
+    tab = new_tab(size=PHONE, has_touch=True, is_mobile=True)
+    tab.open(url_of(board_url, path))
+    assert tab.is_narrow_enough()
+    assert tab.complaints == []
+
+
+ASKS = re.compile("/_dash-update-component")
+
+MARK = "() => document.querySelectorAll('#page *').forEach((one) => { one.marked = true; })"
+RANGE = "() => document.getElementById('timeline-lanes').layout.xaxis.range.map(String)"
+UNMARKED = "() => [...document.querySelectorAll('#page *')].filter((one) => !one.marked).length"
+
+
+def test_a_new_row_appears_without_a_reload_and_touches_only_what_is_new(
+    growing: tuple[str, Callable[..., None]], tab: Tab
+) -> None:
+    """Every node that was there is the same node, focus and scroll included; a screen reader hears of it."""
+    url, add = growing
+    page = tab.open(url)
+    whole = page.locator("#page *").count()
+    page.evaluate(MARK)
+    page.locator(".card a").last.focus()
+    page.evaluate("window.scrollTo(0, 300)")
+    seen_at = page.evaluate("document.activeElement.getBoundingClientRect().top")
+    add(incident_id="new-1", alert_id="new", summary="<img src=x onerror=alert(1)> is new.")
+    expect(page.locator("#card-new-1")).to_contain_text("<img src=x onerror=alert(1)> is new.")
+    fresh = page.evaluate(UNMARKED)
+    assert 0 < fresh < whole / 4, "only the new card is new"
+    assert page.locator("#card-new-1 *").count() + 1 == fresh
+    assert page.evaluate("document.activeElement.marked && document.activeElement.tagName") == "A"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") == pytest.approx(seen_at, abs=1)
+    expect(page.locator("#announce")).to_have_text("Firing now: duplicate_client_id, order-service")
+    expect(page).to_have_title(re.compile(r"^\(\d+\) Overview"))
+
+
+def test_when_nothing_is_new_nothing_moves(board_url: str, tab: Tab) -> None:
+    """Three looks at unchanged tables change no node of the page."""
+    page = tab.open(board_url)
+    page.evaluate(
+        """() => { window.moves = 0; new MutationObserver((all) => { window.moves += all.length; }).observe(
+        document.getElementById('page'), {subtree: true, childList: true, characterData: true, attributes: true}); }"""
+    )
+    for _ in range(3):
+        with page.expect_response(ASKS):
+            pass
+    assert page.evaluate("window.moves") == 0
+
+
+def test_what_is_being_typed_and_a_figures_zoom_outlive_an_update(
+    growing: tuple[str, Callable[..., None]], tab: Tab
+) -> None:
+    url, add = growing
+    page = tab.open(url + "alerts")
+    box = page.locator("#timeline-lanes .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 20, steps=5)
+    page.mouse.up()
+    zoomed = page.evaluate(RANGE)
+    page.locator("#filters-group").fill("half typed")
+    add(incident_id="new-2", alert_id="new")
+    expect(page.locator("#incidents-table-new-2")).to_be_visible()
+    assert page.input_value("#filters-group") == "half typed"
+    assert page.evaluate(RANGE) == zoomed
+    page.locator("#timeline-lanes .nsewdrag").dblclick()
+    assert page.evaluate(RANGE) != zoomed
+
+
+def tab_to(page: Page, selector: str, most: int = 60) -> None:
+    """Press Tab until it has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
+            return
+    pytest.fail(f"no way to {selector} by {most} times Tab")
+
+
+def test_everything_is_done_by_keyboard_and_the_back_button_undoes_it(board_url: str, tab: Tab) -> None:
+    page = tab.open(board_url)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "page"
+    tab_to(page, ".card a[href^='/incident']")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("unheard_broker")
+    assert page.evaluate("document.activeElement.id") == "title", "the focus follows to the new page"
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("Overview")
+    page.goto(board_url + "alerts")
+    tab.settled()
+    tab_to(page, "#filters-state")
+    page.keyboard.type("RES")
+    expect(page).to_have_url(re.compile("state=RESOLVED"))
+    expect(page.locator("h1 + span")).to_have_text("3 incidents")
+    assert page.evaluate("document.activeElement.id") == "filters-state"
+    tab_to(page, "#filters-group")
+    page.keyboard.type("order-service")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1 + span")).to_have_text("1 incident")
+    assert "group=order-service" in page.url
+    page.go_back()
+    expect(page.locator("h1 + span")).to_have_text("3 incidents")
+    assert page.input_value("#filters-group") == ""
+
+
+def test_the_theme_that_is_chosen_stays_and_figures_follow_it(board_url: str, tab: Tab) -> None:
+    page = tab.open(board_url + "alerts")
+
+    def colours() -> tuple[str, str]:
+        ground = "getComputedStyle(document.documentElement).backgroundColor"
+        tick = "getComputedStyle(document.querySelector('.figure .xtick text')).fill"
+        return page.evaluate(ground), page.evaluate(tick)
+
+    light = colours()
+    page.locator("#theme").click()
+    expect(page.locator("#theme-word")).to_have_text("Light")
+    assert colours() == light
+    page.locator("#theme").click()
+    dark = colours()
+    assert dark[0] != light[0]
+    assert dark[1] != light[1]
+    page.reload()
+    tab.settled()
+    assert colours() == dark
+
+
+def test_a_board_that_does_not_answer_any_more_is_told(board_url: str, new_tab: Callable[..., Tab]) -> None:
+    tab = new_tab()
+    tab.page.clock.install()
+    page = tab.open(board_url)
+    assert page.locator("#connection").is_hidden()
+    page.route(ASKS, lambda route: route.abort())
+    page.clock.fast_forward(30_000)
+    expect(page.locator("#connection")).to_contain_text("No answer from the board for")
+    page.unroute(ASKS)
+    page.clock.fast_forward(3_000)
+    expect(page.locator("#connection")).to_be_hidden()
+
+
+def test_behind_a_token_the_form_lets_in_and_the_token_leaves_the_address(
+    modelled_warehouse: Path, new_tab: Callable[..., Tab]
+) -> None:
+    door = Door(frozenset(), "correct-horse-battery-staple", 3600)
+    tab = new_tab()
+    page = tab.page
+    with serve(modelled_warehouse, door=door) as url:
+        page.goto(url)
+        page.get_by_label("Token of this board").fill("wrong")
+        page.get_by_role("button").click()
+        expect(page.get_by_role("alert")).to_have_text("That is not the token.")
+        page.get_by_label("Token of this board").fill("correct-horse-battery-staple")
+        page.get_by_role("button").click()
+        tab.settled()
+        page.context.clear_cookies()
+        page.goto(url + "alerts?kind=starved_queue&token=correct-horse-battery-staple")
+        tab.settled()
+        assert page.url == url + "alerts?kind=starved_queue"
+        assert page.evaluate("document.cookie") == ""

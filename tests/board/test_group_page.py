@@ -1,0 +1,190 @@
+"""The group page as a tree of components: every verdict in words and signs, twins, filters, pages, other moments."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dash import html
+
+from streaming.board.asked import AskedError
+from streaming.board.pages.group import PAGE, QUEUES_A_PAGE
+from tests.board.components import by_id, links_of, text_of, walk
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+
+A, B = "10.0.0.1@7#11", "10.0.0.2@7#12"
+
+
+def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_addr": client_addr,
+        "language": "JAVA",
+        "client_version": "V4_9_8",
+        "topics": ["orders"],
+        "strategy": "AVG",
+        "change": "JOINED",
+        "last_heartbeat": NOW_MS,
+        "changed_at": NOW_MS - 9 * MINUTE,
+    }
+    return row | columns
+
+
+MEMBERS = [member(A, "10.0.0.1:50"), member(B, "10.0.0.2:50")]
+EVERY_VERDICT = [
+    assignment(0, "OK", planned_owner=A, observed_owners=[A]),
+    assignment(1, "STARVED", planned_owner=None, observed_owners=[]),
+    assignment(2, "SILENT", planned_owner=A, observed_owners=[]),
+    assignment(3, "DOUBLED", planned_owner=A, observed_owners=[A, B]),
+    assignment(4, "MISPLACED", planned_owner=A, observed_owners=[B]),
+    assignment(5, "UNKNOWN", planned_owner=B, observed_owners=[]),
+    assignment(6, "NOT_JUDGED", planned_owner=None, observed_owners=[]),
+]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    starved = alert("s", queues=["broker-a:1"], suppressed_by="cause", kind="starved_queue")
+    cause = alert("cause", queues=["broker-a:1"], kind="duplicate_client_id", client_id=A)
+    return write(tmp_path, {"assignments": EVERY_VERDICT, "memberships": MEMBERS, "alerts": [starved, cause]})
+
+
+def rows_of(page: Any) -> dict[str, html.Tr]:
+    """Rows of the matrix by queue."""
+    return {text_of(row.children[0]): row for row in by_id(page, "queues").children[2].children}
+
+
+def labels_of(row: html.Tr) -> list[str]:
+    return [label for cell in row.children if (label := getattr(cell, "aria-label", None))]
+
+
+@pytest.mark.parametrize(
+    ("queue", "verdict", "signs", "labels"),
+    [
+        ("broker-a:0", "OK", ["●"], [f"{A}: meant to consume it, and does"]),
+        ("broker-a:1", "STARVED", [], []),
+        ("broker-a:2", "SILENT", ["○"], [f"{A}: meant to consume it, and does not"]),
+        (
+            "broker-a:3",
+            "DOUBLED",
+            ["●●", "◆◆"],
+            [
+                f"{A}: meant to consume it, and does, as does another",
+                f"{B}: consumes it beside the one that is meant to",
+            ],
+        ),
+        (
+            "broker-a:4",
+            "MISPLACED",
+            ["○", "◆"],
+            [f"{A}: meant to consume it, and does not", f"{B}: consumes it, though not meant to"],
+        ),
+        ("broker-a:5", "UNKNOWN", ["○"], [f"{B}: meant to consume it, and does not"]),
+        ("broker-a:6", "NOT_JUDGED", [], []),
+    ],
+)
+def test_each_verdict_is_a_word_with_its_moment_and_each_cell_a_sign_with_words(
+    warehouse: Path, queue: str, verdict: str, signs: list[str], labels: list[str]
+) -> None:
+    row = rows_of(shown(PAGE, warehouse, group="billing"))[queue]
+    assert f"{verdict} since 10:59:00" in text_of(row.children[1])
+    assert [cell.children for cell in row.children if "cell-" in (getattr(cell, "className", None) or "")] == signs
+    assert labels_of(row) == labels
+
+
+def test_the_legend_explains_every_sign_and_word_that_is_there(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing")
+    terms = {text_of(term) for term in walk(page) if isinstance(term, html.Dt)}
+    signs = {cell.children for cell in walk(page) if "cell-" in (getattr(cell, "className", None) or "")}
+    assert signs <= terms
+    assert {row["verdict"] for row in EVERY_VERDICT} <= terms
+
+
+def test_the_head_says_how_many_queues_are_how_and_causes_come_before_their_effects(warehouse: Path) -> None:
+    said = text_of(shown(PAGE, warehouse, group="billing"))
+    assert "✖ 1 STARVED ○ 1 SILENT ●● 1 DOUBLED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
+    assert "of 7 queues; 2 ClientIds on 2 channels." in said
+    assert said.index("duplicate_client_id") < said.index("starved_queue")
+    assert "Fix: Advice of cause." in said
+    assert "Advice of s." not in said
+
+
+def test_a_starved_queue_leads_to_its_cause_to_its_history_and_to_the_command_that_asks_the_same(
+    warehouse: Path,
+) -> None:
+    page = shown(PAGE, warehouse, group="billing")
+    links = links_of(rows_of(page)["broker-a:1"])
+    assert "/incident?id=cause" in links
+    assert "/history?cluster=prod&group=billing&topic=orders&queue=broker-a%3A1" in links
+    assert "balancewatch owner orders broker-a:1 --group billing --cluster prod" in text_of(page)
+
+
+def test_a_duplicate_client_id_is_marked_as_a_word_in_the_matrix_and_among_the_members(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing")
+    assert "TWIN" in text_of(by_id(page, "queues").children[1])
+    assert "TWIN" in text_of(by_id(page, "members"))
+
+
+def test_members_are_told_with_version_strategy_and_addresses(warehouse: Path) -> None:
+    said = text_of(by_id(shown(PAGE, warehouse, group="billing"), "members"))
+    assert f"{B} 10.0.0.2:50 Java 4.9.8 AVG orders broker-a" in said
+
+
+def test_a_filter_on_the_verdict_leaves_its_queues_alone(warehouse: Path) -> None:
+    assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="SILENT"))) == ["broker-a:2"]
+
+
+def test_a_moment_of_the_past_shows_what_was_so_then(tmp_path: Path) -> None:
+    before = [assignment(0, "OK", planned_owner=A, observed_owners=[A], changed_at=NOW_MS - 8 * MINUTE)]
+    write(tmp_path, {"assignments": before, "memberships": MEMBERS[:1]})
+    write(tmp_path, {"assignments": EVERY_VERDICT, "memberships": MEMBERS[1:]}, 1)
+    page = shown(PAGE, tmp_path, group="billing", at="5m")
+    assert list(rows_of(page)) == ["broker-a:0"]
+    assert "As of 2026-11-21T10:55:00.000Z, 5 min ago." in text_of(page)
+    assert "--at 2026-11-21T10:55:00.000Z" in text_of(page)
+
+
+def test_many_queues_are_paged_worst_first_and_counted_by_broker(tmp_path: Path) -> None:
+    queues = [assignment(number, "OK", planned_owner=A, observed_owners=[A]) for number in range(QUEUES_A_PAGE + 30)]
+    queues[77] |= {"verdict": "STARVED", "planned_owner": None, "observed_owners": []}
+    write(tmp_path, {"assignments": queues, "memberships": MEMBERS})
+    first, second = (rows_of(shown(PAGE, tmp_path, group="billing", page=page)) for page in ("1", "2"))
+    assert (len(first), len(second)) == (QUEUES_A_PAGE, 30)
+    assert next(iter(first)) == "broker-a:77"
+    page = shown(PAGE, tmp_path, group="billing")
+    assert "/group?group=billing&page=2" in links_of(page)
+    assert text_of(by_id(page, "by-broker").children[2]) == f"broker-a 1 {len(queues) - 1}"
+
+
+def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Path) -> None:
+    write(tmp_path, {"memberships": MEMBERS})
+    page = shown(PAGE, tmp_path, group="billing")
+    assert "it subscribes no topic" in text_of(page)
+    assert A in text_of(by_id(page, "members"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, "group is missing"),
+        ({"group": "biling"}, "Group 'biling' is not known; there is billing."),
+        ({"group": "billing", "cluster": "x"}, "Group 'billing' is not known in cluster x; the tables know none there"),
+        ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
+        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of STARVED, SILENT"),
+        ({"group": "billing", "page": "0"}, "page = '0': give a whole number from 1"),
+        ({"group": "billing", "at": "noon"}, "at = 'noon' is no moment"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_sentence(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
+    with pytest.raises(AskedError) as refused:
+        shown(PAGE, warehouse, **asked)
+    assert sentence in str(refused.value)
+
+
+def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK"), assignment(0, "OK", cluster="test")]})
+    with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
+        shown(PAGE, tmp_path, group="billing")
+    assert "group of cluster test" in text_of(shown(PAGE, tmp_path, group="billing", cluster="test"))

@@ -1,0 +1,75 @@
+"""The list of groups: worst first, searched and paged; the canary's hidden."""
+
+from pathlib import Path
+
+import pytest
+from dash import html
+
+from streaming.board.asked import AskedError
+from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
+from streaming.oncall.own_alerts import CANARY_CLUSTER
+from tests.board.components import by_id, links_of, text_of
+from tests.board.tables import alert, assignment, shown, write
+
+
+def names(page: html.Div) -> list[str]:
+    return [text_of(row.children[0]) for row in by_id(page, "groups").children[2].children]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    queues = [
+        assignment(0, "OK", consumer_group="calm"),
+        assignment(0, "SILENT", consumer_group="silent", planned_owner=None),
+        assignment(0, "STARVED", consumer_group="starved"),
+        assignment(1, "OK", consumer_group="starved"),
+        assignment(0, "UNKNOWN", consumer_group="unseen"),
+        assignment(0, "OK", consumer_group="firing"),
+        assignment(0, "STARVED", consumer_group="canary", cluster=CANARY_CLUSTER),
+    ]
+    fires = alert("f", consumer_group="firing", kind="split_view")
+    effect = alert("e", consumer_group="calm", suppressed_by="f")
+    return write(tmp_path, {"assignments": queues, "alerts": [fires, effect]})
+
+
+def test_groups_that_page_come_first_then_the_worst(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse)
+    assert names(page) == ["firing", "starved", "silent", "unseen", "calm"]
+    assert "5 groups; 2 with 2 queues starved, silent, doubled or misplaced" in text_of(page)
+    assert "1 of which too little was seen; alerts fire about 1." in text_of(page)
+
+
+def test_a_row_says_its_counts_and_leads_to_the_group_and_to_what_fires(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse)
+    assert "/group?cluster=prod&group=starved" in links_of(page)
+    assert "/incident?id=f" in links_of(page)
+    assert "/incident?id=e" not in links_of(page)
+    row = by_id(page, "groups-prod-starved")
+    assert text_of(row) == "starved prod ✖ STARVED 1 1 min ago 2 0"
+
+
+def test_the_canary_is_shown_only_where_its_cluster_is_named(warehouse: Path) -> None:
+    assert "canary" not in names(shown(PAGE, warehouse))
+    assert names(shown(PAGE, warehouse, cluster=CANARY_CLUSTER)) == ["canary"]
+
+
+def test_a_search_takes_parts_of_names_in_any_case(warehouse: Path) -> None:
+    assert names(shown(PAGE, warehouse, q="AR")) == ["starved"]
+    assert "No group's name has 'zzz'." in text_of(shown(PAGE, warehouse, q="zzz"))
+
+
+def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(warehouse: Path) -> None:
+    with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
+        shown(PAGE, warehouse, cluster="x")
+
+
+def test_more_groups_than_a_page_holds_are_paged(tmp_path: Path) -> None:
+    queues = [assignment(0, "OK", consumer_group=f"g{number:03}") for number in range(GROUPS_A_PAGE + 3)]
+    write(tmp_path, {"assignments": queues})
+    assert len(names(shown(PAGE, tmp_path))) == GROUPS_A_PAGE
+    assert names(shown(PAGE, tmp_path, page="2", q="g")) == ["g050", "g051", "g052"]
+    assert "/groups?q=g" in links_of(shown(PAGE, tmp_path, page="2", q="g"))
+
+
+def test_tables_without_groups_say_what_has_not_come(tmp_path: Path) -> None:
+    assert "No group is known yet" in text_of(shown(PAGE, write(tmp_path, {"alerts": [alert("a")]})))

@@ -1,0 +1,197 @@
+"""The history page: bands, moments, the matrix as of one of them, and the same in words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dash import dcc, html
+
+from streaming.board.asked import AskedError
+from streaming.board.pages.assignment_history import PAGE
+from streaming.board.queue_changes import Change, changes_of
+from streaming.board.queue_times import MOST_LANES, Place, Times, read_times
+from streaming.history.store import History
+from tests.board.components import by_id, links_of, text_of, walk
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+from tests.board.test_group_page import A, B, member, rows_of
+
+HOUR = 60 * MINUTE
+
+
+def step(queue_id: int, minutes_ago: int, verdict: str, owner: str | None = A, **columns: Any) -> dict[str, Any]:
+    at_ms = NOW_MS - minutes_ago * MINUTE
+    owners = [owner] if owner and verdict == "OK" else []
+    return assignment(
+        queue_id, verdict, planned_owner=owner, observed_owners=owners, changed_at=at_ms, since=at_ms, **columns
+    )
+
+
+STEPS = [
+    step(0, 180, "OK"),
+    step(1, 180, "OK", B),
+    step(0, 40, "STARVED", None),
+    step(1, 40, "STARVED", None),
+    step(0, 30, "OK"),
+    step(1, 20, "OK", B),
+]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    members = [
+        member(A, "10.0.0.1:50", changed_at=NOW_MS - 180 * MINUTE),
+        member(B, "10.0.0.2:50", changed_at=NOW_MS - 180 * MINUTE),
+        member(B, "10.0.0.2:50", changed_at=NOW_MS - 10 * MINUTE, change="LEFT"),
+    ]
+    incident = alert("s", "RESOLVED", 25 * MINUTE, started_at=NOW_MS - 40 * MINUTE)
+    return write(tmp_path, {"assignments": STEPS, "memberships": members, "alerts": [incident]})
+
+
+def times(warehouse: Path, since_ms: int = HOUR, at_ms: int = NOW_MS, topic: str = "", queue: str = "") -> Times:
+    place = Place("prod", "billing", topic, queue, NOW_MS - since_ms, NOW_MS, at_ms)
+    return read_times(History(warehouse), place)
+
+
+def ago(minutes: int) -> int:
+    return NOW_MS - minutes * MINUTE
+
+
+def test_spans_cover_the_whole_time_without_a_gap_and_begin_with_what_was_before(warehouse: Path) -> None:
+    spans = [span for span in times(warehouse).spans if span.queue == "broker-a:0"]
+    assert [(span.verdict, span.start_ms, span.end_ms) for span in spans] == [
+        ("OK", ago(30), NOW_MS),
+        ("STARVED", ago(40), ago(30)),
+        ("OK", ago(60), ago(40)),
+    ]
+
+
+def test_moments_are_those_of_changes_within_the_time(warehouse: Path) -> None:
+    assert times(warehouse).moments == (ago(40), ago(30), ago(20))
+
+
+@pytest.mark.parametrize(
+    ("at", "before", "after"),
+    [(NOW_MS, ago(20), None), (ago(30), ago(40), ago(20)), (ago(40), None, ago(30)), (ago(55), None, ago(40))],
+)
+def test_the_nearest_changes_are_found_on_both_sides_and_leave_the_moment_itself_out(
+    warehouse: Path, at: int, before: int | None, after: int | None
+) -> None:
+    found = times(warehouse, at_ms=at)
+    assert (found.before_ms, found.after_ms) == (before, after)
+
+
+def test_the_queues_as_of_a_moment_are_those_of_the_newest_step_up_to_it(warehouse: Path) -> None:
+    def verdicts(at_ms: int) -> list[str]:
+        return [queue.verdict for queue in times(warehouse, at_ms=at_ms).queues]
+
+    assert verdicts(ago(41)) == ["OK", "OK"]
+    assert verdicts(ago(40)) == ["STARVED", "STARVED"]
+    assert verdicts(ago(25)) == ["OK", "STARVED"]
+
+
+def test_of_two_steps_at_one_moment_the_later_batch_holds(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [step(0, 10, "STARVED", None)]})
+    write(tmp_path, {"assignments": [step(0, 10, "OK")]}, 1)
+    assert [queue.verdict for queue in times(tmp_path).queues] == ["OK"]
+
+
+def test_changes_that_came_at_one_moment_are_one_with_all_its_queues(warehouse: Path) -> None:
+    found = changes_of(times(warehouse).spans, NOW_MS - HOUR)
+    assert found == [
+        Change(ago(20), "orders", "STARVED", "OK", ("broker-a:1",)),
+        Change(ago(30), "orders", "STARVED", "OK", ("broker-a:0",)),
+        Change(ago(40), "orders", "OK", "STARVED", ("broker-a:0", "broker-a:1")),
+    ]
+
+
+def test_the_page_says_in_words_what_the_bands_show(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing", since="1h")
+    rows = [text_of(row) for row in by_id(page, "changes").children[2].children]
+    assert rows == [
+        f"10:50:00 ▼ left {B}",
+        "10:40:00 ● OK after STARVED broker-a:1 of orders",
+        "10:30:00 ● OK after STARVED broker-a:0 of orders",
+        "10:20:00 ✖ STARVED after OK broker-a:0-1 of orders",
+    ]
+    pictures = [getattr(one, "aria-label", "") for one in walk(page) if getattr(one, "role", None) == "img"]
+    assert pictures == [
+        "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became STARVED. The table of changes has the same."
+    ]
+
+
+def test_each_bar_has_its_word_or_a_hatch_and_leads_to_its_moment(warehouse: Path) -> None:
+    figure = by_id(shown(PAGE, warehouse, group="billing", since="1h"), "bands").figure
+    starved = next(trace for trace in figure.data if trace.name == "STARVED")
+    assert (starved.marker.pattern.shape, set(starved.text)) == ("x", {"STARVED"})
+    assert starved.customdata[0] == f"/history?group=billing&since=1h&at={ago(40)}"
+    incident = next(trace for trace in figure.data if trace.name == "incident")
+    assert list(incident.customdata) == ["/incident?id=s"]
+
+
+def test_the_slider_has_the_moments_and_the_buttons_lead_to_the_nearest(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing", since="1h", at=str(ago(30)))
+    (field,) = [one for one in walk(page) if isinstance(one, dcc.Input)]
+    assert (field.type, field.min, field.max, field.value) == ("range", ago(60), NOW_MS, ago(30))
+    form = by_id(page, "history-moment")
+    assert getattr(form, "data-moments") == ",".join(map(str, (ago(40), ago(30), ago(20))))
+    assert links_of(form) == [
+        f"/history?group=billing&since=1h&at={ago(40)}",
+        f"/history?group=billing&since=1h&at={ago(20)}",
+        "/history?group=billing&since=1h",
+    ]
+    assert list(rows_of(page)) == ["broker-a:0", "broker-a:1"]
+    assert "Queues and clients as of 10:30:00" in text_of(page)
+
+
+def test_a_moment_before_the_time_shown_moves_the_time_to_it(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing", since="1h", at="2h")
+    (field,) = [one for one in walk(page) if isinstance(one, dcc.Input)]
+    assert (field.min, field.max) == (ago(150), ago(90))
+    assert "2 queues : 2 OK" in text_of(page) or "2 queues: 2 OK" in text_of(page)
+
+
+def test_one_queue_may_be_chosen(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing", since="1h", topic="orders", queue="broker-a:1")
+    assert list(rows_of(page)) == ["broker-a:1"]
+    assert {span.queue for span in times(warehouse, queue="broker-a:1").spans} == {"broker-a:1"}
+
+
+def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+    steps = [step(number, 30, "OK") for number in range(MOST_LANES + 20)]
+    steps.append(step(MOST_LANES + 15, 20, "SILENT"))
+    found = times(write(tmp_path, {"assignments": steps}))
+    assert found.lanes == MOST_LANES + 20
+    assert len({span.queue for span in found.spans}) == MOST_LANES
+    assert f"broker-a:{MOST_LANES + 15}" in {span.queue for span in found.spans}
+    page = shown(PAGE, tmp_path, group="billing", since="1h")
+    assert f"{MOST_LANES} of {MOST_LANES + 20} queues, those that were wrong first" in text_of(page)
+
+
+def test_a_time_without_anything_says_so(warehouse: Path) -> None:
+    page = shown(PAGE, warehouse, group="billing", since="1h", at="2000h")
+    assert "Nothing is known of such a queue in this time." in text_of(page)
+    assert "None of its queues was known then." in text_of(page)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, "group is missing"),
+        ({"group": "bill"}, "there is billing"),
+        ({"group": "billing", "since": "soon"}, "since = 'soon' is no span of time"),
+        ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_sentence(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
+    with pytest.raises(AskedError) as refused:
+        shown(PAGE, warehouse, **asked)
+    assert sentence in str(refused.value)
+
+
+def test_names_that_plotly_would_read_as_tags_are_text(tmp_path: Path) -> None:
+    evil = "<a href='https://example.org'>x</a>@1"
+    write(tmp_path, {"assignments": [step(0, 50, "OK", evil)], "memberships": [member(evil, "10.0.0.1:1")]})
+    page = shown(PAGE, tmp_path, group="billing", since="1h")
+    figure = by_id(page, "bands").figure
+    assert not [text for trace in figure.data for text in (*(trace.text or ()), *trace.hovertext) if "<a" in text]
+    assert isinstance(page, html.Div)

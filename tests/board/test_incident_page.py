@@ -1,0 +1,126 @@
+"""An incident's page: its story in order, what it does not know, and lines to type."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.board.asked import AskedError
+from streaming.board.pages.incident import PAGE
+from tests.board.components import by_id, links_of, text_of
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    began = NOW_MS - 9 * MINUTE
+    step = {"started_at": began, "kind": "starved_queue", "client_id": "c@1"}
+    return write(
+        tmp_path / "w",
+        {
+            "alerts": [
+                alert("abc-1", "PENDING", 9 * MINUTE, **step, reason="first_sign"),
+                alert(
+                    "abc-1", "FIRING", 8 * MINUTE, **step, reason="hold_over", evidence='{"client_addr": "10.0.0.1:5"}'
+                ),
+                alert("effect-1", "FIRING", 7 * MINUTE, suppressed_by="abc-1", kind="doubled_queue"),
+            ],
+            "assignments": [
+                assignment(0, "OK", changed_at=began - 30 * MINUTE),
+                assignment(1, "OK", changed_at=began - 30 * MINUTE),
+                assignment(0, "STARVED", planned_owner=None, observed_owners=[], changed_at=began),
+                assignment(1, "STARVED", planned_owner=None, observed_owners=[], changed_at=began),
+            ],
+            "memberships": [
+                {
+                    "cluster": "prod",
+                    "consumer_group": "billing",
+                    "broker_name": "broker-a",
+                    "client_id": "c@1",
+                    "client_addr": "10.0.0.1:5",
+                    "client_version": "4.9.8",
+                    "change": "EXPIRED",
+                    "last_heartbeat": began - MINUTE,
+                    "changed_at": began - 1_000,
+                }
+            ],
+            "alert_deliveries": [
+                {
+                    "incident_id": "abc-1",
+                    "state": "FIRING",
+                    "receiver": "pager",
+                    "attempt": 1,
+                    "code": 202,
+                    "latency_ms": 41,
+                    "delivered_at": NOW_MS - 8 * MINUTE + 500,
+                    "status": "firing",
+                    "outcome": "DELIVERED",
+                    "route": "prod",
+                }
+            ],
+            "acknowledgements": [
+                {"incident_id": "abc-1", "owner": "ada", "note": "restarting", "acknowledged_at": NOW_MS - 5 * MINUTE}
+            ],
+        },
+    )
+
+
+def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) -> None:
+    """One line a moment and change: two queues that made the same step are one."""
+    story = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "story-table"))
+    order = [
+        "c@1 (4.9.8) expired at 10.0.0.1:5, seen by broker-a.",
+        "2 queues of orders: broker-a:0-1: OK → STARVED, planned for nobody, pulled by nobody.",
+        "PENDING The first sign; its hold is running.",
+        "FIRING Seen for long enough, often enough (critical). Queues: broker-a:0-1.",
+        "Delivered to pager (firing, attempt 1, HTTP 202 after 41 ms).",
+        "ada is at it: restarting",
+    ]
+    places = [story.find(line) for line in order]
+    assert -1 not in places, story
+    assert places == sorted(places)
+
+
+def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
+    body = shown(PAGE, warehouse, id="abc-1")
+    assert text_of(body.children[0]) == "starved_queue ▲ FIRING critical began 9 min ago"
+    assert "Fix: Advice of abc-1." in text_of(body)
+    assert "/incident?id=effect-1" in links_of(by_id(body, "explanations"))
+    assert "10.0.0.1:5" in text_of(by_id(body, "evidence"))
+    commands = text_of(by_id(body, "commands"))
+    assert "balancewatch explain abc-1" in commands
+    assert "--match kind=starved_queue --match consumer_group=billing" in commands
+
+
+def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_told(warehouse: Path) -> None:
+    body = shown(PAGE, warehouse, id="effect-1")
+    assert "⤷ Explained by starved_queue in group billing, topic orders : mend that first" in text_of(body)
+    assert "/incident?id=abc-1" in links_of(body)
+    assert "Nobody was told:" in text_of(by_id(body, "explanations"))
+
+
+def test_the_beginning_of_an_id_is_enough(warehouse: Path) -> None:
+    assert "starved_queue" in text_of(shown(PAGE, warehouse, id="abc"))
+
+
+@pytest.mark.parametrize(("asked", "sentence"), [({}, "id is missing"), ({"id": "nope"}, "id = 'nope' is not in")])
+def test_what_is_no_incident_is_a_sentence(asked: dict[str, str], sentence: str, warehouse: Path) -> None:
+    with pytest.raises(AskedError, match=sentence):
+        shown(PAGE, warehouse, **asked)
+
+
+def test_many_changes_of_producers_are_told_by_the_first_and_the_last(tmp_path: Path) -> None:
+    broken = {"kind": "broker_isolated", "broker_name": "broker-b", "consumer_group": None, "topic": None}
+    health = [
+        {
+            "cluster": "prod",
+            "broker_name": "broker-b",
+            "unavailable_producers": number % 3,
+            "producers": 3,
+            "changed_at": NOW_MS - 5 * MINUTE + number * 1_000,
+        }
+        for number in range(30)
+    ]
+    warehouse = write(tmp_path / "w", {"alerts": [alert("b-1", **broken)], "broker_health": health})
+    story = text_of(by_id(shown(PAGE, warehouse, id="b-1"), "story-table"))
+    assert story.count("broker-b") < 6
+    assert "27 more changes of how many producers avoid it." in story

@@ -1,0 +1,98 @@
+"""The overview: what it says of the tables, from rows written by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.board.pages.overview import PAGE
+from tests.board.components import by_id, links_of, text_of
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "w",
+        {
+            "alerts": [
+                alert("mild", severity="warning", ago_ms=MINUTE),
+                alert("old", ago_ms=9 * MINUTE, kind="duplicate_client_id"),
+                alert("new", ago_ms=2 * MINUTE),
+                alert("effect", suppressed_by="old"),
+                alert("effect-2", suppressed_by="old"),
+                alert("over", "RESOLVED"),
+                alert("soon", "PENDING"),
+                alert("canary", cluster="balancewatch_canary"),
+                alert("dark", "FIRING", kind="unheard_broker", consumer_group=None, broker_name="broker-b"),
+            ],
+            "assignments": [
+                assignment(0, "STARVED"),
+                assignment(1, "UNKNOWN"),
+                assignment(2, "OK"),
+                assignment(0, "OK", consumer_group="calm"),
+                assignment(0, "OK", broker_name="broker-b", consumer_group="calm"),
+            ],
+            "acknowledgements": [
+                {"incident_id": "new", "owner": "ada", "note": "on it", "acknowledged_at": NOW_MS - MINUTE}
+            ],
+        },
+    )
+
+
+def test_causes_come_worst_and_newest_first_with_advice_and_what_they_explain(warehouse: Path) -> None:
+    firing = by_id(shown(PAGE, warehouse), "firing")
+    cards = [link.removeprefix("/incident?id=") for link in links_of(firing) if link.startswith("/incident")]
+    assert cards == ["new", "dark", "old", "mild"]
+    assert "Explains 2 starved_queue: no pages of their own." in text_of(by_id(firing, "card-old"))
+    card = text_of(by_id(firing, "card-new"))
+    assert "▲ FIRING starved_queue group billing in prod critical since 2 min ago" in card
+    assert "Fix: Advice of new." in card
+    assert "ada is at it" in card
+    assert "Explains" not in card
+
+
+def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path) -> None:
+    counts = text_of(shown(PAGE, warehouse).children[0])
+    assert counts == "Overview ▲ 4 firing 2 more explained by them 1 pending 1 over in the last day"
+
+
+def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) -> None:
+    body = shown(PAGE, warehouse)
+    assert text_of(by_id(body, "sight-table-prod")) == "prod ? 1 of 2 not broker-b 100% ? 1 of 5 1 min ago"
+    assert text_of(by_id(body, "groups-table-prod-billing")) == "billing prod 1 STARVED, 1 UNKNOWN 3"
+    assert "calm" not in text_of(by_id(body, "groups"))
+
+
+def test_when_nothing_fires_it_says_so_and_how_old_the_data_are(tmp_path: Path) -> None:
+    warehouse = write(tmp_path / "w", {"assignments": [assignment(0, "OK")]})
+    body = shown(PAGE, warehouse)
+    assert text_of(by_id(body, "notice")) == "✓ Nothing fires. Last data 1 min ago ."
+    assert "Every queue that is judged is consumed as planned." in text_of(body)
+
+
+def test_data_that_are_old_are_called_old_whatever_they_say(tmp_path: Path) -> None:
+    """Nothing fires in tables that nobody writes: that is no good news."""
+    warehouse = write(tmp_path / "w", {"assignments": [assignment(0, "OK")]})
+    text = text_of(by_id(shown(PAGE, warehouse, NOW_MS + 12 * MINUTE), "notice"))
+    assert text.startswith("◷ No data for 13 min: what is shown is old.")
+    assert "Nothing fires" not in text
+
+
+def test_the_canary_shows_that_data_come_and_is_shown_nowhere_else(tmp_path: Path) -> None:
+    canary = assignment(0, "STARVED", cluster="balancewatch_canary", changed_at=NOW_MS)
+    body = shown(PAGE, write(tmp_path / "w", {"assignments": [assignment(0, "OK"), canary]}), NOW_MS + 1_000)
+    assert "Last data 1 s ago" in text_of(by_id(body, "notice"))
+    assert "balancewatch_canary" not in text_of(body)
+
+
+def test_empty_tables_are_told_apart_from_no_trouble(tmp_path: Path) -> None:
+    text = text_of(shown(PAGE, write(tmp_path / "w", {})))
+    assert "The tables are there and empty." in text
+    assert "Nothing fires" not in text
+
+
+def test_many_that_fire_are_counted_and_the_first_are_shown(tmp_path: Path) -> None:
+    rows = [alert(f"one-{number:03}", ago_ms=number) for number in range(1, 101)]
+    firing = by_id(shown(PAGE, write(tmp_path / "w", {"alerts": rows})), "firing")
+    assert sum(link.startswith("/incident") for link in links_of(firing)) == 20
+    assert "80 more fire; all 100" in text_of(firing)

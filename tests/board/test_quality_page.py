@@ -1,0 +1,57 @@
+"""The quality page: expectations that fail, and messages in quarantine whatever bytes they hold."""
+
+from pathlib import Path
+from typing import Any
+
+from streaming.board.pages.quality import PAGE
+from tests.board.components import by_id, text_of
+from tests.board.modelled import poor
+from tests.board.tables import MINUTE, NOW_MS, shown, write
+
+
+def message(offset: int, raw: bytes | None, ago_ms: int = MINUTE, **columns: Any) -> dict[str, Any]:
+    row = {"topic": "rocketmq.pulls", "partition": 0, "offset": offset, "raw": raw, "reasons": ["not_json"]}
+    return {**row, "ingest_time": NOW_MS - ago_ms, **columns}
+
+
+def test_failing_expectations_are_told_with_share_values_and_places(tmp_path: Path) -> None:
+    body = shown(PAGE, write(tmp_path / "w", poor()))
+    text = text_of(by_id(body, "failing"))
+    assert "latency_ms is from 0 to 60,000" in text
+    assert "critical 7 of 500 (1.4%) -20 -3 rocketmq.send_latencies-0@4711" in text
+    assert "every message keeps its contract" not in text
+    assert "▲ 1 of 3 expectations fail 20 quarantined in 1 d" in text_of(body.children[0])
+
+
+def test_bytes_are_shown_as_text_bounded_and_never_as_markup(tmp_path: Path) -> None:
+    raw = b"<script>alert(1)</script>\xff\x00\n" + b"x" * 5_000
+    body = shown(PAGE, write(tmp_path / "w", {"quarantine": [message(1, raw), message(2, None)]}))
+    row = text_of(by_id(body, "newest-table-rocketmq.pulls-0-1"))
+    assert "<script>alert(1)</script>\\xff\\x00\\x0axxx" in row
+    assert "bytes more" in row
+    assert len(row) < 400
+    assert "(no value)" in text_of(by_id(body, "newest-table-rocketmq.pulls-0-2"))
+
+
+def test_counts_are_of_the_span_and_the_newest_of_all_time(tmp_path: Path) -> None:
+    rows = [message(1, b"a"), message(2, b"b", reasons=["missing: topic"]), message(3, b"c", 90 * MINUTE)]
+    warehouse = write(tmp_path / "w", {"quarantine": rows})
+    hour, day = shown(PAGE, warehouse, since="1h"), shown(PAGE, warehouse)
+    assert "not_json 1" in text_of(by_id(hour, "rejected-table"))
+    assert "not_json 2" in text_of(by_id(day, "rejected-table"))
+    assert sum(sum(trace.y) for trace in by_id(day, "quarantined").figure.data) == 3
+    assert "@3" in text_of(by_id(hour, "newest"))
+
+
+def test_what_people_did_about_a_message_stands_beside_it(tmp_path: Path) -> None:
+    repair = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1, "step": "REPLAYED"}
+    repair |= {"owner": "ada", "ingest_time": NOW_MS - MINUTE, "changed_at": NOW_MS}
+    warehouse = write(tmp_path / "w", {"quarantine": [message(1, b"a")], "repairs": [repair]})
+    assert "replayed" in text_of(by_id(shown(PAGE, warehouse), "newest-table-rocketmq.pulls-0-1"))
+
+
+def test_nothing_validated_and_nothing_quarantined_are_told_apart_from_all_is_well(tmp_path: Path) -> None:
+    text = text_of(shown(PAGE, write(tmp_path / "w", {})))
+    assert "Nothing has been validated yet." in text
+    assert "No message has ever broken its contract." in text
+    assert "All hold." not in text

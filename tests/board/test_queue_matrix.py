@@ -1,0 +1,120 @@
+"""The matrix of queues and clients: which columns there are, and what each cell says, for every verdict."""
+
+from typing import Any
+
+import pytest
+
+from streaming.board.group_reading import Channel, Group, Queue
+from streaming.board.queue_matrix import Cell, build_matrix, clients_of, order_queues
+
+A, B, C = "10.0.0.1@7#1", "10.0.0.2@7#2", "10.0.0.3@7#3"
+
+
+def channel(client_id: str, client_addr: str, broker_name: str = "broker-a") -> Channel:
+    return Channel(broker_name, client_id, client_addr, "JAVA", "V4_9_8", ("orders",), "AVG", 0, 0)
+
+
+def queue(verdict: str, planned: str | None, *observed: str, queue_id: int = 0, broker: str = "broker-a") -> Queue:
+    return Queue("orders", broker, queue_id, planned, observed, verdict, 0)
+
+
+def group(*channels: Channel, queues: tuple[Queue, ...] = ()) -> Group:
+    return Group("c", "billing", None, queues, channels, ())
+
+
+TWO = (channel(A, "10.0.0.1:5"), channel(B, "10.0.0.2:5"))
+TWINS = (
+    channel("x@7", "10.0.0.1:50"),
+    channel("x@7", "10.0.0.2:60"),
+    channel("x@7", "10.0.0.1:51", "broker-b"),
+    channel("x@7", "10.0.0.2:61", "broker-b"),
+)
+ON_ONE_HOST = (
+    channel("x@7", "10.0.0.1:50"),
+    channel("x@7", "10.0.0.1:60"),
+    channel("x@7", "10.0.0.1:51", "broker-b"),
+    channel("x@7", "10.0.0.1:61", "broker-b"),
+)
+
+
+def keys(clients: Any) -> list[str]:
+    return [client.key for client in clients]
+
+
+def test_columns_stand_in_the_order_of_cid_all() -> None:
+    assert keys(clients_of([channel(B, "10.0.0.2:5"), channel(C, "10.0.0.3:5"), channel(A, "10.0.0.1:5")])) == [A, B, C]
+
+
+def test_twins_on_two_hosts_are_two_columns_each_with_its_addresses_at_all_brokers() -> None:
+    one, other = clients_of(TWINS)
+    assert (one.key, one.addrs) == ("x@7 at 10.0.0.1", ("10.0.0.1:50", "10.0.0.1:51"))
+    assert (other.key, other.addrs) == ("x@7 at 10.0.0.2", ("10.0.0.2:60", "10.0.0.2:61"))
+
+
+def test_twins_on_one_host_are_told_apart_by_address_since_ports_differ_from_broker_to_broker() -> None:
+    assert keys(clients_of(ON_ONE_HOST)) == [f"x@7 at 10.0.0.1:{port}" for port in (50, 51, 60, 61)]
+
+
+@pytest.mark.parametrize(
+    ("one", "cells"),
+    [
+        (queue("OK", A, A), {A: Cell.OWNS}),
+        (queue("OK", A, A, B), {A: Cell.OWNS, B: Cell.HANDED_OVER}),
+        (queue("STARVED", None), {}),
+        (queue("SILENT", A), {A: Cell.ABSENT}),
+        (queue("DOUBLED", A, A, B), {A: Cell.OWNS_TOO, B: Cell.TAKES_TOO}),
+        (queue("MISPLACED", A, B), {A: Cell.ABSENT, B: Cell.TAKES}),
+        (queue("UNKNOWN", A), {A: Cell.ABSENT}),
+        (queue("NOT_JUDGED", None, A, B), {A: Cell.PULLS, B: Cell.PULLS}),
+        (queue("MISPLACED", A, "10.0.0.2:5"), {A: Cell.ABSENT, B: Cell.TAKES}),
+    ],
+    ids=lambda value: f"{value.verdict}-{len(value.observed_owners)}" if isinstance(value, Queue) else "",
+)
+def test_each_verdict_has_its_cells(one: Queue, cells: dict[str, Cell]) -> None:
+    (line,) = build_matrix(group(*TWO), [one]).lines
+    assert line.cells == cells
+
+
+def test_no_two_cells_share_their_words_and_every_sign_is_there_without_colour() -> None:
+    assert len({cell.words for cell in Cell}) == len(Cell)
+    assert all(cell.sign.strip() for cell in Cell)
+
+
+def test_both_twins_are_meant_to_consume_what_their_client_id_is_planned_for() -> None:
+    observed = ("x@7 at 10.0.0.1:50", "x@7 at 10.0.0.2:60")
+    (line,) = build_matrix(group(*TWINS), [queue("DOUBLED", "x@7", *observed)]).lines
+    assert line.cells == {"x@7 at 10.0.0.1": Cell.OWNS_TOO, "x@7 at 10.0.0.2": Cell.OWNS_TOO}
+
+
+def test_a_pull_that_either_twin_may_have_sent_is_said_to_be_of_one_of_them() -> None:
+    (line,) = build_matrix(group(*TWINS), [queue("OK", "x@7", "x@7")]).lines
+    assert line.cells == {"x@7 at 10.0.0.1": Cell.ONE_OF, "x@7 at 10.0.0.2": Cell.ONE_OF}
+
+
+def test_twins_told_apart_by_address_are_looked_for_at_the_queues_own_broker() -> None:
+    (line,) = build_matrix(group(*ON_ONE_HOST), [queue("SILENT", "x@7", broker="broker-b")]).lines
+    assert line.cells == {"x@7 at 10.0.0.1:51": Cell.ABSENT, "x@7 at 10.0.0.1:61": Cell.ABSENT}
+
+
+def test_who_pulls_without_being_a_member_has_a_column_that_says_so() -> None:
+    matrix = build_matrix(group(*TWO), [queue("MISPLACED", A, "10.9.9.9:1", C)])
+    strangers = [client for client in matrix.clients if not client.is_member]
+    assert keys(strangers) == [C, "10.9.9.9:1"]
+    assert matrix.lines[0].cells[C] is Cell.TAKES
+
+
+def test_of_many_clients_only_those_that_matter_here_have_columns_and_the_others_are_counted() -> None:
+    ids = [f"10.0.0.{number:03}@7" for number in range(30)]
+    many = group(*(channel(cid, f"{cid}:1") for cid in ids))
+    queues = [queue("OK", cid, cid, queue_id=number) for number, cid in enumerate(ids[:6])]
+    queues.append(queue("SILENT", ids[20], queue_id=99))
+    matrix = build_matrix(many, queues, most_columns=4)
+    assert ids[20] in keys(matrix.clients)
+    assert (len(matrix.clients), len(matrix.rest), matrix.elsewhere) == (4, 3, 23)
+    assert all(key in {*keys(matrix.clients), *matrix.rest} for line in matrix.lines for key in line.cells)
+
+
+def test_worst_first_puts_verdicts_before_names_and_by_queue_the_other_way_round() -> None:
+    queues = [queue("OK", A, A), queue("UNKNOWN", A, queue_id=1), queue("STARVED", None, queue_id=2)]
+    assert [one.verdict for one in order_queues(queues, "worst")] == ["STARVED", "UNKNOWN", "OK"]
+    assert [one.queue_id for one in order_queues(reversed(queues), "queue")] == [0, 1, 2]

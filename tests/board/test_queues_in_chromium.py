@@ -1,0 +1,155 @@
+"""Groups, their matrix, their history and the brokers in a real browser, over the modelled incidents."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.board.conftest import PHONE, Tab, serve
+from tests.board.modelled import MINUTE, NOW_MS
+from tests.board.tables import assignment, write
+
+pytestmark = pytest.mark.real
+
+TWINS = "group?cluster=twins&group=order-service"
+HISTORY = "history?cluster=twins&group=order-service&topic=orders&since=1h"
+PAGES = ("groups", TWINS, HISTORY, "brokers?since=1h")
+
+expect.set_options(timeout=20_000)  # a busy machine is no failure
+
+
+def cells(page: Page, queue: str) -> list[str]:
+    """The verdict of a queue's row, and what its cells say to who cannot see them."""
+    row = page.locator("#queues tbody tr").filter(has=page.get_by_role("link", name=queue, exact=True))
+    labels = row.locator("td[aria-label]").evaluate_all("cells => cells.map(cell => cell.getAttribute('aria-label'))")
+    return [row.locator("td .mark").first.inner_text(), *labels]
+
+
+def asked(page: Page) -> str | None:
+    """The moment in the URL."""
+    at: str | None = page.evaluate("new URLSearchParams(location.search).get('at')")
+    return at
+
+
+def test_the_twins_page_names_their_starved_queues_and_both_addresses(tab: Tab, board_url: str) -> None:
+    page = tab.open(board_url + TWINS)
+    expect(page.locator("h1")).to_have_text("order-service")
+    starved = page.locator("#queues .verdict-starved")
+    assert {text.strip().split("\n")[-1] for text in starved.all_inner_texts()} == {"✖STARVED"}
+    assert cells(page, "broker-a:6")[1:] == []
+    heads = page.locator("#queues thead .client").all_inner_texts()
+    twins = [head for head in heads if "TWIN" in head]
+    assert len(twins) == 2
+    hosts = {line.removeprefix("at ") for head in twins for line in head.split("\n") if line.startswith("at ")}
+    assert len(hosts) == 2
+    members = page.locator("#members").inner_text()
+    incident = page.locator("#incidents-panel .card").first.inner_text()
+    assert all(host in members and host in incident for host in hosts)
+
+
+def test_a_group_is_reached_from_the_list_by_keyboard_alone(tab: Tab, board_url: str) -> None:
+    page = tab.open(board_url + "groups")
+    page.locator("#groups-filter-q").focus()
+    page.keyboard.type("order")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => location.search === '?q=order'")
+    expect(page.locator("#groups tbody tr").first).to_contain_text("order-service")
+    link = page.locator("#groups tbody th a").first
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if link.evaluate("link => link === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator("#queues")).to_be_visible()
+    assert page.evaluate("location.pathname") == "/group"
+
+
+def test_the_slider_moves_the_matrix_and_the_url_by_keyboard_and_keeps_the_focus(tab: Tab, board_url: str) -> None:
+    page = tab.open(board_url + HISTORY)
+    now = cells(page, "broker-a:6")
+    slider = page.get_by_role("slider")
+    slider.focus()
+    moments = [int(one) for one in page.locator("#history-moment").get_attribute("data-moments").split(",")]  # type: ignore[union-attr]  # the slider of this page has moments
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"() => location.search.includes('at={moments[-1]}')")
+    while len(moments) > 1:
+        moments.pop()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function(f"() => location.search.includes('at={moments[-1]}')")
+    expect(page.locator("#matrix-panel h2")).to_contain_text("as of")
+    page.wait_for_function("verdict => !document.querySelector('#queues').innerText.includes(verdict)", arg="STARVED")
+    assert cells(page, "broker-a:6") != now
+    expect(slider).to_be_focused()
+    assert slider.get_attribute("aria-valuetext") == page.locator("#history-output").inner_text()
+
+
+def test_a_moment_in_the_url_survives_a_reload_and_the_way_back(tab: Tab, board_url: str) -> None:
+    page = tab.open(board_url + HISTORY)
+    page.get_by_role("link", name="← Change before").click()
+    page.wait_for_function("() => location.search.includes('at=')")
+    at = asked(page)
+    expect(page.locator("#matrix-panel h2")).to_contain_text("as of")
+    before = page.locator("#queues").inner_text()
+    page.reload()
+    tab.settled()
+    assert (asked(page), page.locator("#queues").inner_text()) == (at, before)
+    assert page.get_by_role("slider").input_value() == at
+    page.go_back()
+    expect(page.locator("#matrix-panel h2")).to_contain_text("now")
+    assert asked(page) is None
+
+
+def test_the_end_of_the_slider_is_now_and_leaves_the_url_live(tab: Tab, board_url: str) -> None:
+    page = tab.open(f"{board_url}{HISTORY}&at={NOW_MS - 2 * MINUTE}")
+    page.get_by_role("slider").focus()
+    page.keyboard.press("End")
+    page.wait_for_function("() => !location.search.includes('at=')")
+    expect(page.locator("#history-output")).to_have_text("now")
+
+
+def test_the_history_shows_a_band_a_queue_with_its_word_and_a_click_goes_to_its_moment(
+    tab: Tab, board_url: str
+) -> None:
+    page = tab.open(board_url + HISTORY)
+    words = set(page.locator("#bands .bartext").all_text_contents())
+    assert "STARVED" in words
+    box = page.locator("#bands .bars .point").filter(has_text="STARVED").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#bands .hoverlayer .hovertext")).to_contain_text("meant for nobody")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_function("() => location.search.includes('at=')")
+
+
+def test_a_slow_brokers_time_line_says_k_of_n_in_words_too(tab: Tab, board_url: str) -> None:
+    page = tab.open(board_url + "brokers?cluster=slow_broker&since=1h")
+    page.get_by_text("The same in words").click()
+    expect(page.locator("#timeline-panel li").first).to_contain_text("producers")
+    assert page.locator("#brokers-figure .bars .point").count() > 0
+
+
+def test_a_new_verdict_appears_without_a_reload_and_leaves_other_rows_their_nodes(tmp_path: Path, tab: Tab) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK"), assignment(1, "OK")]})
+    with serve(tmp_path) as url:
+        page = tab.open(url + "group?group=billing")
+        page.evaluate("document.querySelectorAll('#queues tbody tr').forEach(row => { row.isOld = true; })")
+        page.locator("#queues tbody tr a").first.focus()
+        starved = assignment(1, "STARVED", planned_owner=None, observed_owners=[], changed_at=NOW_MS - 1_000)
+        write(tmp_path, {"assignments": [starved]}, 1)
+        expect(page.locator("#queues .verdict-starved")).to_have_count(1)
+        assert page.evaluate("[...document.querySelectorAll('#queues tbody tr')].every(row => row.isOld)")
+        assert page.evaluate("document.activeElement.textContent") == "broker-a:0"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_quiet_usable_without_eyes_or_mouse_in_both_themes_and_fits_a_phone(
+    tab: Tab, board_url: str, path: str
+) -> None:
+    page = tab.open(board_url + path)
+    assert tab.faults() == []
+    page.emulate_media(color_scheme="dark")
+    assert tab.faults() == []
+    page.set_viewport_size(PHONE)
+    assert tab.is_narrow_enough()
+    assert page.evaluate("[...document.querySelectorAll('.scroll')].every(box => box.clientWidth <= innerWidth)")

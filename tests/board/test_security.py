@@ -1,0 +1,209 @@
+"""Who comes in, and with which headers the answers leave."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from conf.settings import Settings, SettingsError
+from streaming.board.app import Board, make_app
+from streaming.board.security import COOKIE, Door, guard_app
+from streaming.board.wrong_tries import ADDRESSES, MOST_OF_ONE, WINDOW_SECONDS, WrongTries
+from tests.board.tables import NOW_MS
+
+TOKEN = "correct-horse-battery-staple"  # noqa: S105  # of these tests
+LOCAL = {"Host": "127.0.0.1:8050"}
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def client_of(door: Door, warehouse: Path) -> FlaskClient:
+    settings = Settings.load().board
+    app = make_app(Board(settings, warehouse, lambda: NOW_MS), settings)
+    guard_app(app, door)
+    client: FlaskClient = app.server.test_client()
+    return client
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> FlaskClient:
+    return client_of(Door.of(Settings.load().board), tmp_path)
+
+
+@pytest.fixture
+def opened(tmp_path: Path, clock: Clock) -> FlaskClient:
+    return client_of(Door(frozenset(), TOKEN, 3600, clock), tmp_path)
+
+
+def ask(client: FlaskClient, **headers: str) -> Any:
+    """The callback that brings a page's body."""
+    body = {
+        "output": "..body-data.data...shown.data...heard.data...beat.data..",
+        "outputs": [{"id": one, "property": "data"} for one in ("body-data", "shown", "heard", "beat")],
+        "inputs": [
+            {"id": "url", "property": "pathname", "value": "/"},
+            {"id": "url", "property": "search", "value": ""},
+            {"id": "tick", "property": "n_intervals", "value": 1},
+        ],
+        "state": [{"id": "shown", "property": "data"}],
+        "changedPropIds": ["url.pathname"],
+    }
+    return client.post("/_dash-update-component", json=body, headers=headers)
+
+
+def test_on_the_loopback_no_token_is_asked_and_headers_keep_the_browser_narrow(local: FlaskClient) -> None:
+    answer = local.get("/", headers=LOCAL)
+    assert answer.status_code == 200
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert re.search(r"script-src 'self' 'sha256-[^']+';", policy), "no unsafe-inline for scripts"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "Server" not in answer.headers
+
+
+def test_data_are_never_kept_by_the_browser_and_scripts_are(local: FlaskClient) -> None:
+    assert ask(local).status_code == 200
+    assert ask(local).headers["Cache-Control"] == "no-store"
+    script = re.search(r'content="(/plotly-[^"]+)"', local.get("/", headers=LOCAL).text)
+    assert script
+    kept = local.get(script[1], headers={**LOCAL, "Accept-Encoding": "gzip"})
+    assert "immutable" in kept.headers["Cache-Control"]
+    assert kept.headers["Content-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("host", ["evil.example:8050", "127.0.0.1.evil.example", "", "localhost.", "[::2]:8050"])
+def test_a_name_that_is_not_ours_gets_nothing(local: FlaskClient, host: str) -> None:
+    """DNS rebinding: a foreign page that made its own name lead here."""
+    answer = local.get("/", headers={"Host": host})
+    assert answer.status_code in (400, 421)
+    assert "dash" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:1", "LOCALHOST", "[::1]:8050"])
+def test_names_of_the_loopback_are_ours(local: FlaskClient, host: str) -> None:
+    assert local.get("/", headers={"Host": host}).status_code == 200
+
+
+def test_a_request_of_another_sites_page_is_refused(local: FlaskClient) -> None:
+    assert ask(local, Origin="http://evil.example").status_code == 403
+    assert ask(local, Origin="http://localhost").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/alerts", "/_dash-layout", "/_dash-dependencies", "/assets/board.js", "/_favicon.ico", "/nothing"]
+)
+def test_opened_wider_every_route_wants_the_token(opened: FlaskClient, path: str) -> None:
+    assert opened.get(path).status_code == 401
+    with opened.get(path, headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+        assert answer.status_code == 200
+    assert ask(opened).status_code == 401
+    assert ask(opened, Authorization=f"Bearer {TOKEN}").status_code == 200
+
+
+def test_the_token_in_the_url_becomes_a_cookie_that_is_not_the_token(opened: FlaskClient) -> None:
+    answer = opened.get(f"/alerts?kind=starved_queue&token={TOKEN}")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/alerts?kind=starved_queue"
+    cookie = answer.headers["Set-Cookie"]
+    assert TOKEN not in cookie
+    assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=3600"))
+    assert opened.get("/alerts?kind=starved_queue").status_code == 200
+    assert ask(opened).status_code == 200
+
+
+def test_the_form_posts_the_token(opened: FlaskClient) -> None:
+    assert 'method="post"' in opened.get("/").text
+    assert opened.post("/", data={"token": TOKEN}).status_code == 303
+    assert opened.get("/").status_code == 200
+
+
+def test_the_way_on_never_leads_to_another_host(opened: FlaskClient) -> None:
+    answer = opened.get(f"//evil.example/?token={TOKEN}")
+    assert answer.headers["Location"] in ("/", "/evil.example/")
+
+
+def test_a_session_ends_and_a_forged_one_is_none(opened: FlaskClient, clock: Clock) -> None:
+    opened.get(f"/?token={TOKEN}")
+    clock.now += 3601
+    assert opened.get("/").status_code == 401
+    door = Door(frozenset(), TOKEN, 3600, clock)
+    ends, _, signature = door.session().partition(".")
+    other = Door(frozenset(), "another-token-altogether", 3600, clock)
+    assert door.is_session(f"{ends}.{signature}")
+    assert not other.is_session(f"{ends}.{signature}")
+    for forged in ("", ".", "x", f"{int(ends) + 1}.{signature}", f"{ends}.", f".{signature}", f"²{ends}.{signature}"):
+        assert not door.is_session(forged)
+
+
+def test_wrong_tokens_are_soon_not_heard_and_sessions_go_on(opened: FlaskClient, clock: Clock) -> None:
+    for _ in range(MOST_OF_ONE):
+        assert opened.get("/?token=wrong").status_code == 401
+    refused = opened.get(f"/?token={TOKEN}")
+    assert refused.status_code == 429
+    assert 0 < int(refused.headers["Retry-After"]) <= WINDOW_SECONDS + 1
+    opened.set_cookie(COOKIE, Door(frozenset(), TOKEN, 3600, clock).session())
+    assert opened.get("/").status_code == 200
+    opened.delete_cookie(COOKIE)
+    clock.now += WINDOW_SECONDS + 1
+    assert opened.get(f"/?token={TOKEN}").status_code == 303
+
+
+def test_what_is_remembered_of_wrong_tries_is_bounded(clock: Clock) -> None:
+    tries = WrongTries(clock)
+    for number in range(2 * ADDRESSES):
+        tries.note(f"10.0.{number // 256}.{number % 256}")
+        clock.now += 1
+    assert len(tries._of_one) == ADDRESSES
+    assert len(tries._of_all) <= WINDOW_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({}, "board.host = '0.0.0.0' opens the board to others, who need a token: board.token_env = "),
+        ({"BOARD_TOKEN": "short"}, "board.token_env = 'BOARD_TOKEN': the token has fewer than 16 characters"),
+    ],
+)
+def test_open_to_others_without_a_proper_token_nothing_starts(
+    environment: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BOARD_TOKEN", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.load(board={"host": "0.0.0.0", "token_env": "BOARD_TOKEN"})  # noqa: S104  # it must be refused
+    with pytest.raises(SettingsError) as error:
+        Door.of(settings.board)
+    assert sentence in str(error.value)
+    assert "short" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("box", False)],
+)
+def test_only_the_loopback_is_the_loopback(host: str, is_loopback: bool) -> None:
+    assert Settings.load(board={"host": host}).board.is_loopback is is_loopback
+
+
+def test_given_names_alone_are_answered_to_behind_a_token(clock: Clock) -> None:
+    door = Door(frozenset({"board.example.org"}), TOKEN, 3600, clock)
+    assert door.answers_to("board.example.org:443")
+    assert not door.answers_to("10.0.0.1")

@@ -1,0 +1,117 @@
+"""The rules for Prometheus: their syntax and their firing by promtool, their names and runbooks by our list."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from streaming.metrics.manual import page
+from streaming.metrics.metric import Histogram
+from streaming.metrics.names import METRICS
+from tests.conf.promql import names_in
+
+CONF = Path(__file__).parents[2] / "conf"
+FILES = [CONF / "prometheus.rules.yml", CONF / "prometheus.product.rules.yml"]
+TESTS = Path(__file__).parent / "prometheus.rules.test.yml"
+
+
+def read(path: Path) -> Any:
+    return YAML(typ="safe").load(path)
+
+
+GROUPS = [group for file in FILES for group in read(file)["groups"]]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS = [rule for rule in RULES if "alert" in rule]
+
+PROMETHEUS_OWN = {"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+OF_SCRAPES = {"job", "instance", "le"}
+
+SERIES = {
+    name
+    for one in METRICS
+    for name in (
+        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if isinstance(one, Histogram) else [one.name]
+    )
+}
+LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+each_alert = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+
+
+def promtool(*arguments: str, text: str | None = None) -> str:
+    done = subprocess.run(
+        ["promtool", *arguments], input=text, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.real
+def test_promtool_takes_the_rules_without_a_remark() -> None:
+    said = promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES))
+    assert said.count("SUCCESS") == len(FILES)
+
+
+@pytest.mark.real
+def test_the_rules_fire_when_they_should_and_only_then() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(TESTS))
+
+
+@each_rule
+def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
+    names = names_in(rule["expr"])
+    assert names.metrics
+    assert names.metrics <= SERIES | RECORDED | PROMETHEUS_OWN
+    assert names.labels <= LABELS
+
+
+@each_alert
+def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+    file, _, anchor = rule["annotations"]["runbook"].partition("#")
+    assert file == "streaming/metrics/README.md"
+    assert f"### {anchor}\n" in page()
+    given = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+    assert given <= LABELS
+
+
+@each_alert
+def test_an_alert_is_tried_where_it_fires(rule: dict[str, Any]) -> None:
+    tried = {
+        case["alertname"] for test in read(TESTS)["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]
+    }
+    assert rule["alert"] in tried
+
+
+def test_what_pages_instead_of_the_relay_is_in_a_file_of_its_own_and_marked() -> None:
+    """Nobody hears things twice who loads only the rules about the service."""
+    told_by = {file.name: [rule for group in read(file)["groups"] for rule in group["rules"]] for file in FILES}
+    marked = {name: {rule.get("labels", {}).get("told_by") for rule in rules} for name, rules in told_by.items()}
+    assert marked == {"prometheus.rules.yml": {None}, "prometheus.product.rules.yml": {"prometheus"}}
+    about_rocketmq = {"balancewatch_queues", "balancewatch_incidents", "balancewatch_unavailable_producers"}
+    assert not any(
+        names_in(rule["expr"]).metrics & about_rocketmq for rule in told_by["prometheus.rules.yml"] if "alert" in rule
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "metrics", "labels"),
+    [
+        ('sum by (job) (rate(a_total{x="b c"}[5m])) / (b > 0)', {"a_total", "b"}, {"job", "x"}),
+        ("a > on (job) (2 * b + 60 and b offset 1d > 1e9) or vector(0)", {"a", "b"}, {"job"}),
+        (
+            'histogram_quantile(0.95, sum by (le) (rate(a_bucket{y!~"z|{}"}[$__rate_interval])))',
+            {"a_bucket"},
+            {"le", "y"},
+        ),
+        ("job:a:sum", {"job:a:sum"}, set()),
+    ],
+)
+def test_names_are_found_in_an_expression(expression: str, metrics: set[str], labels: set[str]) -> None:
+    names = names_in(expression)
+    assert (names.metrics, names.labels) == (metrics, labels)

@@ -1,0 +1,268 @@
+"""The story of an incident: what it holds, in which order, and how it reads."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, tell_incident
+from streaming.history.store import History
+from streaming.history.story import MOST_TOLD, REASONS
+from tests.history.stage import START_MS, Row, alert, assignment, delivery, member, run, write
+from tests.queries.logs import one_batch
+from udfs.life import Reason
+from udfs.rulebook import CANARY_CLUSTER
+
+STARVED = {"planned_owner": None, "observed_owners": []}
+
+
+def batches() -> Iterator[dict[str, list[Row]]]:
+    """A duplicate ClientId, the queues it starves, and how both end."""
+    yield {
+        "assignments": [assignment(queue, "OK", -600) for queue in (0, 1)],
+        "memberships": [member("A@1", "JOINED", -600), member("Z@1", "JOINED", -600, consumer_group="audit")],
+    }
+    yield {
+        "memberships": [
+            member("A@1", "JOINED", 1, client_addr="h2:5"),
+            member("A@1", "JOINED", 9, client_addr="h2:6", broker_name="broker-b"),
+        ],
+        "alerts": [alert("twin", "FIRING", 5, kind="duplicate_client_id", queues=[], cause="duplicate_client_id")],
+    }
+    yield {
+        "assignments": [assignment(queue, "STARVED", 50, **STARVED) for queue in (0, 1)],
+        "alerts": [
+            alert("hole", "PENDING", 50, reason="first_sign", suppressed_by="twin-1"),
+            alert("hole", "FIRING", 55, suppressed_by="twin-1", completeness=0.8),
+        ],
+        "alert_deliveries": [
+            delivery("twin", "DUE", 6),
+            delivery("twin", "DELIVERED", 7, reason="Accepted"),
+            delivery("hole", "SUPPRESSED", 56, receiver="*", reason="twin-1"),
+        ],
+        "acknowledgements": [
+            {"incident_id": "twin-1", "owner": "ada", "note": "at it", "acknowledged_at": START_MS + 60_000}
+        ],
+        "silences": [silence("5117e4ce", {"consumer_group": ["bill*"]}), silence("0ther000", {"cluster": ["x"]})],
+    }
+    yield {
+        "assignments": [assignment(queue, "OK", 100) for queue in (0, 1)],
+        "memberships": [member("A@1", "LEFT", 95, client_addr="h2:5")],
+        "alerts": [
+            alert("hole", "RESOLVED", 120, reason="recovered", summary="Over after 120 s.", advice="Nothing to do."),
+            alert("twin", "RESOLVED", 130, reason="recovered", kind="duplicate_client_id", advice="Nothing to do."),
+        ],
+    }
+    yield {"memberships": [member("A@1", "CHANGED", 700)], "assignments": [assignment(0, "SILENT", 700)]}
+
+
+def silence(silence_id: str, matchers: dict[str, list[str]]) -> Row:
+    return {
+        "silence_id": silence_id,
+        "matchers": json.dumps(matchers),
+        "owner": "ada",
+        "reason": "release",
+        "starts_at": START_MS + 50_000,
+        "ends_at": START_MS + 90_000,
+        "changed_at": START_MS,
+    }
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return write(tmp_path, *batches())
+
+
+@pytest.fixture
+def history(warehouse: Path) -> History:
+    return History(warehouse)
+
+
+def test_every_reason_has_words() -> None:
+    assert set(REASONS) == {reason.value for reason in Reason}
+
+
+def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history: History) -> None:
+    story = tell_incident(history, "hole-1")
+    assert (story.state, story.summary) == ("RESOLVED", "Over after 120 s.")
+    assert (story.advice, story.queues) == ("Restart it.", ("broker-a:0", "broker-a:1"))
+    assert (story.started_ms, story.fired_ms, story.ended_ms) == (START_MS, START_MS + 5_000, START_MS + 120_000)
+    assert story.evidence == {"client_addr": "10.0.0.1:5"}
+
+
+def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) -> None:
+    steps = tell_incident(history, "hole-1").steps
+    assert [(step.at_ms - START_MS, step.state, step.why) for step in steps] == [
+        (50_000, "PENDING", "the first sign; its hold is running"),
+        (55_000, "FIRING", "seen for long enough, often enough"),
+        (120_000, "RESOLVED", "it stayed away"),
+    ]
+
+
+def test_members_are_those_of_its_group_around_it_and_brokers_that_tell_the_same_are_one_change(
+    history: History,
+) -> None:
+    members = tell_incident(history, "hole-1").members
+    assert [(one.change, one.client_id, one.channels) for one in members] == [
+        ("JOINED", "A@1", (("broker-a", "h2:5"), ("broker-b", "h2:6"))),
+        ("LEFT", "A@1", (("broker-a", "h2:5"),)),
+    ]
+
+
+def test_queues_that_moved_are_told_with_what_was_before(history: History) -> None:
+    moves = tell_incident(history, "hole-1").moves
+    assert [(one.queue, one.verdict_before, one.verdict) for one in moves] == [
+        ("broker-a:0", "OK", "STARVED"),
+        ("broker-a:1", "OK", "STARVED"),
+        ("broker-a:0", "STARVED", "OK"),
+        ("broker-a:1", "STARVED", "OK"),
+    ]
+    assert (moves[0].planned_before, moves[0].planned_owner, moves[0].observed_before) == ("A@1", None, ("A@1",))
+
+
+def test_causes_and_effects_name_each_other(history: History) -> None:
+    assert [one.incident_id for one in tell_incident(history, "hole-1").causes] == ["twin-1"]
+    twin = tell_incident(history, "twin-1")
+    assert ([one.incident_id for one in twin.effects], twin.effects_by_kind) == (["hole-1"], {"starved_queue": 1})
+    assert twin.causes == ()
+
+
+def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
+    rows = [alert("a", "FIRING", 5, suppressed_by="b-1"), alert("b", "FIRING", 5, suppressed_by="a-1")]
+    story = tell_incident(History(write(tmp_path, {"alerts": rows})), "a-1")
+    assert [one.incident_id for one in story.causes] == ["b-1"]
+
+
+def test_who_was_told_and_why_nobody_was(history: History) -> None:
+    twin, hole = tell_incident(history, "twin-1"), tell_incident(history, "hole-1")
+    assert [(one.outcome, one.receiver) for one in twin.tellings] == [("DUE", "pager"), ("DELIVERED", "pager")]
+    assert (twin.untold, hole.untold) == (None, "another incident explains it (twin-1)")
+    assert [(one.owner, one.note) for one in twin.words] == [("ada", "at it")]
+    assert [one.silence_id for one in twin.silences] == ["5117e4ce"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "untold"),
+    [
+        ([alert("one", "PENDING", 5)], "it never fired, and PENDING tells nobody"),
+        ([alert("one", "FIRING", 5)], "the delivery log has no row of it: no relay has looked since it fired"),
+    ],
+)
+def test_why_nobody_was_told_when_the_log_is_silent(rows: list[Row], untold: str, tmp_path: Path) -> None:
+    assert tell_incident(History(write(tmp_path, {"alerts": rows})), "one-1").untold == untold
+
+
+def test_what_happens_to_an_open_incident_belongs_to_it_however_late(tmp_path: Path) -> None:
+    history = History(
+        write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]}, {"memberships": [member("A@1", "LEFT", 9999)]})
+    )
+    assert [one.change for one in tell_incident(history, "one-1").members] == ["LEFT"]
+    assert tell_incident(history, "one-1").to_ms is None
+
+
+def test_long_lists_are_cut_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    rows: list[Row] = [member(f"A@{number}", "JOINED", number % 50) for number in range(MOST_TOLD + 7)]
+    story = tell_incident(
+        History(write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})), "one-1"
+    )
+    assert (len(story.members), story.left_out) == (MOST_TOLD, {"members": 7})
+
+
+def test_a_beginning_is_enough_where_it_is_of_one_incident_alone(tmp_path: Path) -> None:
+    history = History(write(tmp_path, {"alerts": [alert("abc", "FIRING", 5), alert("abd", "FIRING", 5)]}))
+    assert find_incident(history, "abc") == "abc-1"
+    with pytest.raises(UnknownIncidentError, match="'ab' is the beginning of several: abc-1, abd-1"):
+        find_incident(history, "ab")
+    with pytest.raises(UnknownIncidentError, match=r"INCIDENT 'abcd-1' is not in the alerts table; near it: ab"):
+        find_incident(history, "abcd-1")
+
+
+def test_without_one_the_newest_that_pages_is_explained(tmp_path: Path) -> None:
+    rows = [
+        alert("old", "FIRING", 5),
+        alert("new", "FIRING", 50, fired_at=START_MS + 50_000),
+        alert("effect", "FIRING", 60, fired_at=START_MS + 60_000, suppressed_by="new-1"),
+        alert("over", "RESOLVED", 70, fired_at=START_MS + 65_000),
+        alert("canary", "FIRING", 80, fired_at=START_MS + 80_000, cluster=CANARY_CLUSTER),
+    ]
+    assert newest_incident(History(write(tmp_path / "a", {"alerts": rows}))) == "new-1"
+    assert newest_incident(History(write(tmp_path / "b", {"alerts": [alert("over", "RESOLVED", 9)]}))) == "over-1"
+    assert newest_incident(History(write(tmp_path / "c"))) is None
+
+
+def test_broker_incidents_tell_how_many_producers_avoided_the_broker(tmp_path: Path) -> None:
+    health = {"cluster": "c", "broker_name": "broker-b", "producers": 4, "unavailable_until": START_MS + 90_000}
+    rows: dict[str, list[Row]] = {
+        "alerts": [
+            alert(
+                "slow",
+                "FIRING",
+                30,
+                kind="broker_isolated",
+                consumer_group=None,
+                topic=None,
+                queues=[],
+                broker_name="broker-b",
+            )
+        ],
+        "broker_health": [
+            {**health, "unavailable_producers": 3, "changed_at": START_MS},
+            {**health, "unavailable_producers": 1, "changed_at": START_MS, "broker_name": "broker-c"},
+        ],
+    }
+    (one,) = tell_incident(History(write(tmp_path, rows)), "slow-1").health
+    assert (one.unavailable_producers, one.producers, one.until_ms) == (3, 4, START_MS + 90_000)
+
+
+def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    told = run(warehouse, "explain", "hole").stdout
+    assert told.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
+    for line in (
+        "  fix: Restart it.",
+        "  told nobody: another incident explains it (twin-1)",
+        "  15:07:30  PENDING  the first sign; its hold is running",
+        "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
+        "  15:07:30  orders broker-a:0-1 OK → STARVED: meant for A@1, then nobody; pulled by A@1, then nobody",
+        "  15:07:36  SUPPRESSED  nobody firing, route all: twin-1",
+    ):
+        assert line in told
+    assert "Explains" not in told
+    assert max(len(line) for line in told.splitlines()) <= 120
+    assert "Explains, which therefore do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
+
+
+def test_the_commands_json_is_the_whole_story(warehouse: Path) -> None:
+    story: dict[str, Any] = json.loads(run(warehouse, "explain", "hole-1", "--format", "json").stdout)
+    assert story["steps"][0]["at"] == "2025-06-15T15:07:30.000Z"
+    assert (story["started_at"], story["ended_at"]) == ("2025-06-15T15:06:40.000Z", "2025-06-15T15:08:40.000Z")
+    assert story["moves"][0]["verdict_before"] == "OK"
+    twin = json.loads(run(warehouse, "explain", "twin-1", "--format", "json").stdout)
+    assert twin["tellings"][1]["latency_ms"] == 12
+
+
+def test_the_command_says_which_incidents_there_are(warehouse: Path, tmp_path: Path) -> None:
+    result = run(warehouse, "explain", "nope")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "INCIDENT 'nope' is not in the alerts table" in result.stderr
+    result = run(write(tmp_path / "empty"), "explain")
+    assert (result.exit_code, result.stderr) == (1, "error: the alerts table is empty: there is nothing to explain\n")
+
+
+def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:
+    """The rules' own rows: a second process joins under the same ClientId, queues starve, and both are told as one."""
+    rows = {
+        name: of_table
+        for name, of_table in one_batch("twins", 1).items()
+        if name in ("alerts", "assignments", "memberships")
+    }
+    history = History(write(tmp_path, rows))
+    (starved,) = history.rows("SELECT incident_id FROM incidents WHERE kind = 'starved_queue' AND fired_at IS NOT NULL")
+    story = tell_incident(history, starved["incident_id"])
+    assert [one.kind for one in story.causes] == ["duplicate_client_id"]
+    assert {one.queue for one in story.moves if one.verdict == "STARVED"} >= set(story.queues)
+    twins = [one for one in story.members if one.client_id == story.client_id and one.change == "JOINED"]
+    assert twins
+    assert all(len(one.channels) == len({broker_name for broker_name, _ in one.channels}) for one in twins)

@@ -1,0 +1,132 @@
+"""Who was meant to consume a queue at a moment, and who did; and what is said where nobody can know."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.history.stage import START_MS, alert, assignment, member, rows_of, run, write
+
+BEFORE, THEN, LATER = "2025-06-15T15:06:39Z", "2025-06-15T15:07:20Z", "2025-06-15T15:08:20Z"
+"""A second before START_MS, 40 s and 100 s after it."""
+
+STARVED = {"planned_owner": None, "observed_owners": []}
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return write(
+        tmp_path,
+        {
+            "assignments": [assignment(queue, "OK", 0) for queue in (0, 1, 2, 7)]
+            + [assignment(7, "OK", 0, consumer_group="audit", planned_owner="Z@1", observed_owners=["Z@1"])],
+            "memberships": [member("A@1", "JOINED", 0), member("A@1", "LEFT", 90, strategy=None)],
+        },
+        {
+            "assignments": [
+                assignment(7, "DOUBLED", 30, observed_owners=["A@1 at h1:5", "A@1 at h2:5"], completeness=0.5),
+                assignment(0, "STARVED", 30, **STARVED),
+                assignment(1, "UNKNOWN", 30, **STARVED, completeness=0.0),
+            ],
+            "alerts": [
+                alert(
+                    "twin", "FIRING", 31, kind="duplicate_client_id", queues=[], topic=None, advice="Name them apart."
+                ),
+                alert("gone", "FIRING", 32, queues=["broker-a:0"], suppressed_by="twin-1"),
+            ],
+        },
+        {"alerts": [alert("gone", "RESOLVED", 95, queues=["broker-a:0"])]},
+    )
+
+
+def lines(warehouse: Path, *arguments: str) -> list[str]:
+    result = run(warehouse, "owner", *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_one_line_says_who_was_meant_to_and_who_did(warehouse: Path) -> None:
+    assert lines(warehouse, "orders", "broker-a:7", "--group", "billing", "--at", THEN) == [
+        "orders broker-a:7 of billing (c) at 2025-06-15 15:07:20 UTC: meant for A@1 (AVG), pulled by A@1 at h1:5 and "
+        "A@1 at h2:5: DOUBLED since 2025-06-15 15:07:10 UTC (completeness 0.5)"
+    ]
+
+
+def test_it_is_the_answer_of_that_moment(warehouse: Path) -> None:
+    (line,) = lines(warehouse, "orders", "broker-a:7", "--group", "bill*", "--at", "2025-06-15T15:07:09Z")
+    assert "pulled by A@1: OK since 2025-06-15 15:06:40 UTC" in line
+
+
+def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) -> None:
+    told = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
+    assert [line.split(" of ")[1].split()[0] for line in told] == ["audit", "billing"]
+
+
+def test_where_nobody_does_the_open_incident_and_its_causes_advice_are_told(warehouse: Path) -> None:
+    (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
+    assert "meant for nobody, pulled by nobody: STARVED" in line
+    assert line.endswith("; starved_queue, frozen_client, incident gone-1: Name them apart.")
+
+
+def test_an_incident_that_is_over_by_then_is_not_told(warehouse: Path) -> None:
+    (line,) = lines(warehouse, "orders", "broker-a:0", "--at", LATER)
+    assert line.endswith("(completeness 1)")
+
+
+def test_what_was_not_heard_is_said_not_to_be_known(warehouse: Path) -> None:
+    (line,) = lines(warehouse, "orders", "broker-a:1", "--at", THEN)
+    assert line.endswith("UNKNOWN since 2025-06-15 15:07:10 UTC (completeness 0); nothing was heard of it")
+
+
+def test_json_has_the_same_by_name(warehouse: Path) -> None:
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", THEN)
+    assert row["verdict"] == "STARVED"
+    assert (row["at"], row["since"]) == ("2025-06-15T15:07:20.000Z", "2025-06-15T15:07:10.000Z")
+    assert (row["incident_id"], row["advice"]) == ("gone-1", "Name them apart.")
+    assert json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["order", "broker-a:7"], "TOPIC 'order' is not in the assignments table; near it: orders"),
+        (["orders", "broker-a:3"], "topic orders has no queue broker-a:3; it has broker-a:0-2,7"),
+        (
+            ["orders", "broker-a:7", "--group", "biling"],
+            "--group 'biling' has no queue of topic orders; near it: billing",
+        ),
+        (["orders", "broker-a:7", "--cluster", "x"], "--cluster 'x' has no queue of topic orders"),
+        (
+            ["orders", "broker-a:7", "--at", BEFORE],
+            "nothing is known of orders broker-a:7 at 2025-06-15 15:06:39 UTC; its history begins 2025-06-15 15:06:40",
+        ),
+    ],
+)
+def test_what_the_tables_do_not_know_ends_with_1_and_names_what_comes_near(
+    warehouse: Path, arguments: list[str], sentence: str
+) -> None:
+    result = run(warehouse, "owner", *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    "queue", ["7", "broker-a", "broker-a:", "broker-a:x", ":7", "broker-a:-1", "broker-a:9999999999"]
+)
+def test_a_queue_is_a_broker_and_a_number(warehouse: Path, queue: str) -> None:
+    result = run(warehouse, "owner", "orders", queue)
+    assert result.exit_code == 2
+    assert "give a broker's name and a queue's number, such as broker-a:7" in result.stderr
+
+
+def test_an_empty_history_says_that_the_topic_is_unknown(tmp_path: Path) -> None:
+    result = run(write(tmp_path), "owner", "orders", "broker-a:7")
+    assert (result.exit_code, result.stderr) == (1, "error: TOPIC 'orders' is not in the assignments table\n")
+
+
+def test_the_moment_is_told_in_the_local_zone_too(warehouse: Path, zone: Callable[[str], None]) -> None:
+    zone("Asia/Shanghai")
+    (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15 23:07:20")
+    assert "at 2025-06-15 15:07:20 UTC (23:07:20 CST): meant for A@1" in line
+    assert START_MS == 1_750_000_000_000

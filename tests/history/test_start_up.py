@@ -1,0 +1,56 @@
+"""What a question to the history loads: importing Spark or pandas takes longer than the answer."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.history.stage import alert, assignment, delivery, fault, member, write
+
+SCRIPT = """
+import contextlib, io, json, sys
+from streaming.cli import app
+
+at_start = sorted(sys.modules)
+codes = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            app(arguments)
+        except SystemExit as end:
+            codes.append(end.code)
+print(json.dumps([at_start, sorted(sys.modules), codes]))
+"""
+"""All commands in one interpreter: what none of them loads stays away from each."""
+
+QUESTIONS = (
+    ["alerts", "--current"],
+    ["alerts", "--since", "2020-01-01", "--format", "csv"],
+    ["faults", "--format", "json"],
+    ["assignments", "--at", "now"],
+    ["owner", "orders", "broker-a:0"],
+    ["members", "--current"],
+    ["deliveries"],
+    ["explain"],
+    ["explain", "--format", "json"],
+    ["sql", "SELECT max(changed_at) AS newest FROM alerts"],
+    ["sql"],
+)
+
+
+def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
+    rows = {
+        "alerts": [alert("one", "FIRING", 5)],
+        "assignments": [assignment(0, "STARVED", 0)],
+        "memberships": [member("A@1", "JOINED", 0)],
+        "fault_items": [fault("P@1", 0, available=False)],
+        "alert_deliveries": [delivery("one", "DUE", 7)],
+    }
+    write(tmp_path, rows)
+    questions = [[*one, "--warehouse", str(tmp_path)] for one in QUESTIONS]
+    command = [sys.executable, "-c", SCRIPT, json.dumps(questions)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    at_start, afterwards, codes = json.loads(ended.stdout)
+    assert codes == [0] * len(QUESTIONS), ended.stderr
+    assert set(afterwards) & {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka"} == set()
+    assert set(at_start) & {"duckdb", "deltalake", "pyarrow", "pyspark"} == set()

@@ -1,0 +1,102 @@
+"""`balancewatch maintain` as one types it: what it prints, what it refuses, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
+
+from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
+from streaming.cli import app
+from streaming.queries.warehouse import create_tables, table_path
+from tests.maintenance.rows import DAY_MS, row_of, write
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All tables; of the quarantine ten files, one of them with a message of long ago."""
+    monkeypatch.chdir(tmp_path)
+    create_tables(tmp_path / "warehouse")
+    now_ms = int((tmp_path / "warehouse").stat().st_mtime * 1000)
+    for number in range(10):
+        at_ms = now_ms - (1_000 * DAY_MS if number == 0 else 0)
+        write(tmp_path / "warehouse", QUARANTINE, [row_of(QUARANTINE, at_ms, offset=number)])
+    return tmp_path / "warehouse"
+
+
+def typed(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["maintain", "--warehouse", str(warehouse), *arguments])
+
+
+def told(warehouse: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+    result = typed(warehouse, "--format", "json", *arguments)
+    assert result.exit_code == 0, result.output
+    return {row["table"]: row for row in json.loads(result.stdout)}
+
+
+def test_a_dry_run_tells_each_table_and_the_real_one_does_it(warehouse: Path) -> None:
+    dry = told(warehouse, "--dry-run")
+    assert dry.keys() == TABLES.keys()
+    row = dry["quarantine"]
+    assert (row["rows"], row["rows_dropped"], row["files_compacted"], row["dry_run"]) == (10, 1, 10, True)
+    assert DeltaTable(table_path(warehouse, "quarantine")).version() == 10
+    done = told(warehouse)["quarantine"]
+    assert (done["rows_dropped"], done["files_made"], done["dry_run"]) == (1, 1, False)
+    assert DeltaTable(table_path(warehouse, "quarantine")).to_pyarrow_table().num_rows == 9
+
+
+def test_a_person_reads_a_table_that_fits_the_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = typed(warehouse, "--dry-run")
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("quarantine" in line and "10 → ≤ 1" in line and "-1" in line for line in lines)
+    assert "Nothing was changed: this is what would be done." in result.stdout
+
+
+def test_flags_say_which_tables_and_what(warehouse: Path) -> None:
+    only = told(warehouse, "--table", "quarantine", "--no-retention", "--no-vacuum")
+    assert list(only) == ["quarantine"]
+    assert (only["quarantine"]["rows_dropped"], only["quarantine"]["files_made"]) == (0, 1)
+    assert only["quarantine"]["vacuum_hours"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--table", "alert"], 2, "--table 'alert': choose of alerts, "),
+        (["--format", "csv"], 2, "--format 'csv': choose table or json"),
+        (["--vacuum-hours", "24"], 2, "maintain.vacuum_hours = 24: must not be below reader_hours = 168"),
+        (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no table of ours there"),
+    ],
+)
+def test_what_cannot_work_ends_in_a_sentence_that_names_it(
+    arguments: list[str], code: int, sentence: str, warehouse: Path
+) -> None:
+    result = typed(warehouse, *arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_table_that_fails_ends_it_with_1_after_the_others_are_done(warehouse: Path) -> None:
+    handle = DeltaTable(table_path(warehouse, ASSIGNMENTS.name))
+    handle.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
+    result = typed(warehouse)
+    assert result.exit_code == 1
+    assert "error: assignments: " in result.stderr
+    assert "greater than 1440 hours, got 168 hours" in result.stderr
+    assert len(DeltaTable(table_path(warehouse, "quarantine")).file_uris()) == 1
+
+
+def test_it_loads_no_spark(warehouse: Path) -> None:
+    loaded = "import sys, streaming.cli, streaming.maintenance.upkeep; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], cwd=Path(__file__).parents[2], check=False).returncode == 0
+
+
+def test_help_has_examples() -> None:
+    assert CliRunner().invoke(app, ["maintain", "--help"]).stdout.count("Example: ") == 3

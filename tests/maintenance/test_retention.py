@@ -1,0 +1,184 @@
+"""What retention drops: nothing from the cutoff on, and of what is older nothing that still holds."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.tables import (
+    ACKNOWLEDGEMENTS,
+    ALERT_DELIVERIES,
+    ALERTS,
+    ASSIGNMENTS,
+    BROKER_HEALTH,
+    FAULT_ITEMS,
+    MEMBERSHIPS,
+    QUARANTINE,
+    REPAIRS,
+    SILENCES,
+    TABLES,
+    Table,
+)
+from streaming.maintenance.retention import KEPT, SUBJECTS, drop_old, find_old
+from streaming.queries.warehouse import table_path
+from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
+
+CUTOFF_MS = NOW_MS - 10 * DAY_MS
+OLDER, OLD, NEW = CUTOFF_MS - 5 * DAY_MS, CUTOFF_MS - 1, CUTOFF_MS
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """A table whose newest row of a key is its state: what is drawn for a row, and whether such a row still holds."""
+
+    table: Table
+    key: Callable[[int], Row]
+    drawn: dict[str, Sequence[Any]]
+    holds: Callable[[Row], bool]
+
+
+KEYED = [
+    Keyed(ASSIGNMENTS, lambda n: {"queue_id": n}, {"verdict": ["OK", "STARVED", "NOT_JUDGED"]}, lambda _: True),
+    Keyed(
+        MEMBERSHIPS,
+        lambda n: {"client_id": f"c{n}"},
+        {"change": ["JOINED", "CHANGED", "LEFT", "EXPIRED"]},
+        lambda row: row["change"] in ("JOINED", "CHANGED"),
+    ),
+    Keyed(
+        FAULT_ITEMS, lambda n: {"client_id": f"p{n}"}, {"available": [True, False]}, lambda row: not row["available"]
+    ),
+    Keyed(BROKER_HEALTH, lambda n: {"broker_name": f"b{n}"}, {"unavailable_producers": [0, 1]}, lambda _: True),
+    Keyed(
+        SILENCES,
+        lambda n: {"silence_id": f"s{n}"},
+        {"ends_at": [OLDER, OLD, NEW, NOW_MS]},
+        lambda row: bool(row["ends_at"] >= CUTOFF_MS),
+    ),
+]
+
+
+def at(table: Table, rows: Sequence[Row], moment_ms: int) -> list[Row]:
+    """`<table>_at(moment)`, in plain Python."""
+    until = [row for row in rows if row[table.time] <= moment_ms]
+    newest = {tuple(row[column] for column in table.key): row for row in ordered(table, until)}
+    return list(newest.values())
+
+
+def ordered(table: Table, rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[table.time], row["batch_id"]))
+
+
+def drop(warehouse: Path, table: Table) -> int:
+    subject = SUBJECTS.get(table.name)
+    subjects = DeltaTable(table_path(warehouse, subject.table.name)) if subject else None
+    handle = DeltaTable(table_path(warehouse, table.name))
+    found = find_old(handle, table, CUTOFF_MS, subjects)
+    dropped = drop_old(handle, table, CUTOFF_MS, subjects).dropped
+    assert found.dropped == dropped
+    return dropped
+
+
+@pytest.mark.parametrize("keyed", KEYED, ids=lambda keyed: keyed.table.name)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_every_question_about_a_moment_from_the_cutoff_on_is_answered_as_before(
+    keyed: Keyed, data: st.DataObject
+) -> None:
+    """But for keys that were gone by then; and of what is older, nothing stays that no such question needs."""
+    table = keyed.table
+    values = st.fixed_dictionaries({name: st.sampled_from(one) for name, one in keyed.drawn.items()})
+    moments = st.sampled_from([OLDER, OLDER + 1, OLD, NEW, NEW + 1, NOW_MS])
+    drawn = data.draw(st.lists(st.tuples(st.integers(0, 3), moments, values), min_size=1, max_size=12))
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row_of(table, at_ms, **keyed.key(number), **columns) for number, at_ms, columns in drawn]
+        write_in_turn(Path(folder), table, rows)
+        before = read(Path(folder), table.name)
+        dropped = drop(Path(folder), table)
+        after = read(Path(folder), table.name)
+        assert drop(Path(folder), table) == 0
+    wanted_ids = {row["batch_id"] for row in at(table, before, CUTOFF_MS - 1) if keyed.holds(row)}
+    assert {row["batch_id"] for row in after if row[table.time] < CUTOFF_MS} == wanted_ids
+    assert dropped == len(before) - len(after)
+    for moment_ms in (CUTOFF_MS, CUTOFF_MS + 1, NOW_MS):
+        expected = [row for row in at(table, before, moment_ms) if row[table.time] >= CUTOFF_MS or keyed.holds(row)]
+        assert ordered(table, at(table, after, moment_ms)) == ordered(table, expected)
+
+
+def incident(warehouse: Path, name: str, *steps: tuple[str, int], told_ms: int | None = None) -> None:
+    write(warehouse, ALERTS, [row_of(ALERTS, at_ms, incident_id=name, state=state) for state, at_ms in steps])
+    delivered = row_of(ALERT_DELIVERIES, told_ms or steps[-1][1] + 1, incident_id=name)
+    write(warehouse, ALERT_DELIVERIES, [delivered])
+    write(warehouse, ACKNOWLEDGEMENTS, [row_of(ACKNOWLEDGEMENTS, steps[0][1] + 1, incident_id=name)])
+
+
+@pytest.fixture
+def incidents(tmp_path: Path) -> Path:
+    incident(tmp_path, "over", ("PENDING", OLDER), ("FIRING", OLDER + 1), ("RESOLVED", OLD - 9), told_ms=OLD)
+    incident(tmp_path, "open", ("PENDING", OLDER), ("FIRING", OLDER + 1))
+    incident(tmp_path, "unknown", ("FIRING", OLDER), ("UNKNOWN", OLD))
+    incident(tmp_path, "ended since", ("FIRING", OLDER), ("RESOLVED", NEW))
+    incident(tmp_path, "new", ("FIRING", NEW + 1))
+    return tmp_path
+
+
+def test_an_incident_goes_whole_once_it_was_over_before_the_cutoff_and_stays_whole_until_then(incidents: Path) -> None:
+    before = {row["incident_id"]: 0 for row in read(incidents, "alerts")}
+    assert drop(incidents, ALERTS) == 3
+    counts = before | {}
+    for row in read(incidents, "alerts"):
+        counts[row["incident_id"]] += 1
+    assert counts == {"over": 0, "open": 2, "unknown": 2, "ended since": 2, "new": 1}
+
+
+@pytest.mark.parametrize("table", [ALERT_DELIVERIES, ACKNOWLEDGEMENTS], ids=lambda table: table.name)
+def test_what_was_told_of_an_incident_stays_as_long_as_the_incident(incidents: Path, table: Table) -> None:
+    """A relay that found the incident without it would tell it again."""
+    assert drop(incidents, table) == 0
+    drop(incidents, ALERTS)
+    assert drop(incidents, table) == 1
+    assert {row["incident_id"] for row in read(incidents, table.name)} == {"open", "unknown", "ended since", "new"}
+
+
+def test_a_dry_look_at_deliveries_counts_the_incidents_that_would_be_gone_by_then(incidents: Path) -> None:
+    deliveries, alerts = (DeltaTable(table_path(incidents, name)) for name in ("alert_deliveries", "alerts"))
+    assert find_old(deliveries, ALERT_DELIVERIES, CUTOFF_MS, alerts, CUTOFF_MS).dropped == 1
+    assert find_old(deliveries, ALERT_DELIVERIES, CUTOFF_MS, alerts, OLDER).dropped == 0
+
+
+def test_a_repair_stays_as_long_as_its_message_so_that_nothing_is_replayed_twice(tmp_path: Path) -> None:
+    for offset, at_ms in enumerate((OLDER, NEW)):
+        write(tmp_path, QUARANTINE, [row_of(QUARANTINE, at_ms, offset=offset)])
+        write(tmp_path, REPAIRS, [row_of(REPAIRS, OLD, offset=offset, step="REPLAYED")])
+    assert drop(tmp_path, REPAIRS) == 0
+    assert drop(tmp_path, QUARANTINE) == 1
+    assert drop(tmp_path, REPAIRS) == 1
+    assert [row["offset"] for row in read(tmp_path, "repairs")] == [1]
+
+
+def test_columns_that_this_release_does_not_know_keep_their_values(tmp_path: Path) -> None:
+    """A newer release may have written the table."""
+    rows = [row_of(ASSIGNMENTS, at_ms, queue_id=number) for number, at_ms in ((1, OLDER), (1, OLD), (2, OLD))]
+    write_in_turn(tmp_path, ASSIGNMENTS, rows)
+    path = table_path(tmp_path, "assignments")
+    newer = (
+        DeltaTable(path)
+        .to_pyarrow_table()
+        .sort_by("batch_id")
+        .append_column("of_a_newer_release", pa.array(["a", "b", None]))
+    )
+    write_deltalake(path, newer, mode="overwrite", schema_mode="overwrite")
+    assert drop(tmp_path, ASSIGNMENTS) == 1
+    kept = {row["queue_id"]: row["of_a_newer_release"] for row in read(tmp_path, "assignments")}
+    assert kept == {1: "b", 2: None}
+
+
+def test_every_table_has_its_rule() -> None:
+    assert KEPT.keys() == TABLES.keys()

@@ -1,0 +1,262 @@
+"""Upkeep of real Delta tables: rows, current state and exactly-once survive it, also while others write."""
+
+import itertools
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+
+from conf.settings import Settings
+from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
+from streaming.maintenance import upkeep as upkeep_module
+from streaming.maintenance.log import CHECKPOINT_AFTER
+from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
+from streaming.queries.warehouse import DeltalakeWriter, append_commit, append_rows, open_table, table_path
+from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
+from tests.maintenance.test_retention import incident
+
+
+def settings_of(root: Path, **maintain: Any) -> Settings:
+    return Settings.load(paths={"warehouse": root, "checkpoints": root / "cp"}, maintain={"min_files": 4, **maintain})
+
+
+def work(root: Path, *tables: str, now_ms: int = NOW_MS, dry_run: bool = False, **maintains: Any) -> dict[str, Report]:
+    plan = Plan(tables, dry_run=dry_run) if tables else Plan(dry_run=dry_run)
+    reports = {report.table: report for report in maintain(settings_of(root, **maintains), plan, now_ms)}
+    assert not [report.failed for report in reports.values() if report.failed]
+    return reports
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def files_of(root: Path) -> dict[str, tuple[int, int]]:
+    paths = [path for path in root.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in paths}
+
+
+def age(root: Path, name: str, hours: float) -> None:
+    """As if all that is in the table's folder and log had been written so many hours earlier."""
+    for path in (root / name).rglob("*"):
+        at = path.stat().st_mtime - hours * 3600
+        os.utime(path, (at, at))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Ten batches of two assignments each, one of them 200 days old, and an incident that was over long ago."""
+    writer = DeltalakeWriter(tmp_path)
+    for batch_id in range(10):
+        at_ms = NOW_MS - 200 * DAY_MS if batch_id < 2 else NOW_MS - DAY_MS + batch_id
+        rows = [
+            {"verdict": "OK", "since": at_ms, "changed_at": at_ms, **row}
+            for row in ({"queue_id": 1}, {"queue_id": 2 + batch_id})
+        ]
+        key = {"cluster": "c", "consumer_group": "g", "topic": "t", "broker_name": "b"}
+        append_rows(writer, {"assignments": [key | row for row in rows]}, "query-1", batch_id)
+    incident(tmp_path, "over", ("FIRING", NOW_MS - 500 * DAY_MS), ("RESOLVED", NOW_MS - 499 * DAY_MS))
+    return tmp_path
+
+
+def test_small_files_become_one_with_the_same_rows_and_the_batch_that_is_run_again_stays_known(warehouse: Path) -> None:
+    before = comparable(read(warehouse, "assignments"))
+    stale = DeltalakeWriter(warehouse)
+    report = work(warehouse, "assignments", keep_days={"assignments": 0})["assignments"]
+    assert (report.files, report.files_compacted, report.files_made, report.rows) == (10, 10, 1, 20)
+    assert comparable(read(warehouse, "assignments")) == before
+    for writer in (stale, DeltalakeWriter(warehouse)):
+        append_rows(writer, {"assignments": [row_of(ASSIGNMENTS, NOW_MS)]}, "query-1", 9)
+    assert comparable(read(warehouse, "assignments")) == before
+
+
+def test_transactions_outlive_the_log_they_stand_in(warehouse: Path) -> None:
+    """A checkpoint is made, commits past Delta's retention are deleted, and the batch is known all the same."""
+    for number in range(CHECKPOINT_AFTER):
+        write(warehouse, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS + number, queue_id=99)], 100 + number)
+    age(warehouse, "assignments", 24 * 40)
+    rows = comparable(read(warehouse, "assignments"))
+    report = work(warehouse, "assignments", keep_days={"assignments": 0})["assignments"]
+    assert report.log_files_deleted >= 10 + CHECKPOINT_AFTER
+    assert not (warehouse / "assignments" / "_delta_log" / f"{5:020}.json").exists()
+    handle = open_table(warehouse, ASSIGNMENTS)
+    assert handle.transaction_version("query-1") == 9
+    append_rows(DeltalakeWriter(warehouse), {"assignments": [row_of(ASSIGNMENTS, NOW_MS)]}, "query-1", 9)
+    assert comparable(read(warehouse, "assignments")) == rows
+    assert (handle.protocol().min_reader_version, handle.protocol().min_writer_version) == (1, 2)
+
+
+def test_a_dry_run_says_what_the_real_one_then_does_and_changes_nothing(warehouse: Path) -> None:
+    files = files_of(warehouse)
+    dry = work(warehouse, dry_run=True)
+    assert files_of(warehouse) == files
+    done = work(warehouse)
+    for name, report in dry.items():
+        told, was = report.row(), done[name].row()
+        assert told.pop("dry_run")
+        assert not was.pop("dry_run")
+        for rough in ("files_compacted", "files_made"):  # retention makes files of its own
+            told.pop(rough), was.pop(rough)
+        assert told == was
+    assert dry["assignments"].rows_dropped == 1
+    assert (dry["alerts"].rows_dropped, dry["alert_deliveries"].rows_dropped) == (2, 1)
+
+
+def test_a_second_run_finds_nothing_to_do(warehouse: Path) -> None:
+    work(warehouse)
+    files = files_of(warehouse)
+    again = work(warehouse)
+    assert files_of(warehouse) == files
+    assert all(report.rows_dropped == report.files_compacted == report.files_deleted == 0 for report in again.values())
+
+
+def test_a_queues_owner_of_200_days_ago_is_still_its_owner(warehouse: Path) -> None:
+    work(warehouse)
+    kept = [row["queue_id"] for row in read(warehouse, "assignments") if row["changed_at"] < NOW_MS - 180 * DAY_MS]
+    assert sorted(kept) == [1, 2, 3]
+
+
+def test_only_files_that_no_recent_version_has_are_deleted(warehouse: Path) -> None:
+    work(warehouse, "assignments")
+    in_use = set(DeltaTable(table_path(warehouse, "assignments")).file_uris())
+    left_by_a_crash, being_written = (warehouse / "assignments" / f"part-{name}.parquet" for name in ("old", "new"))
+    for path in (left_by_a_crash, being_written):
+        path.write_bytes(b"x")
+    os.utime(left_by_a_crash, (0, 0))
+    report = work(warehouse, "assignments")["assignments"]
+    assert (report.files_deleted, report.bytes_deleted) == (1, 1)
+    assert being_written.exists()
+    assert not left_by_a_crash.exists()
+    assert in_use == set(DeltaTable(table_path(warehouse, "assignments")).file_uris())
+    assert all(Path(path).is_file() for path in in_use)
+
+
+def test_a_version_within_the_retention_can_still_be_read(warehouse: Path) -> None:
+    path = table_path(warehouse, "assignments")
+    before = DeltaTable(path)
+    rows = comparable(before.to_pyarrow_table().to_pylist())
+    work(warehouse, "assignments")
+    assert comparable(DeltaTable(path, version=before.version()).to_pyarrow_table().to_pylist()) == rows
+
+
+def test_a_shorter_wish_than_the_tables_own_is_refused_and_the_other_tables_go_on(warehouse: Path) -> None:
+    handle = DeltaTable(table_path(warehouse, "assignments"))
+    handle.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 30 days"})
+    reports = {one.table: one for one in maintain(settings_of(warehouse), Plan(("assignments", "alerts")), NOW_MS)}
+    assert "720 hours, got 168 hours" in reports["assignments"].failed
+    assert not reports["alerts"].failed
+
+
+def test_what_is_not_wished_is_not_done(warehouse: Path) -> None:
+    files = files_of(warehouse)
+    plan = Plan(does_retention=False, does_compaction=False, does_vacuum=False)
+    reports = list(maintain(settings_of(warehouse), plan, NOW_MS))
+    assert files_of(warehouse) == files
+    assert all(report.rows_dropped == report.files_compacted == 0 for report in reports)
+
+
+def test_a_warehouse_without_tables_is_refused_with_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(MaintainError, match=r"paths.warehouse = '.*': no table of ours there"):
+        work(tmp_path)
+    with pytest.raises(MaintainError, match="no table quarantine there"):
+        work(tmp_path, QUARANTINE.name)
+
+
+class Appender(threading.Thread):
+    """A writer as a query is: each batch is written twice, every fifth with a row that retention looks at."""
+
+    def __init__(self, root: Path, app_id: str, stop: threading.Event) -> None:
+        super().__init__(name=app_id)
+        self._root, self._stop_writing = root, stop
+        self.failed: BaseException | None = None
+        self.written: list[str] = []
+
+    def run(self) -> None:
+        try:
+            writer = DeltalakeWriter(self._root)
+            for batch_id in itertools.count():
+                if self._stop_writing.is_set():
+                    return
+                names = {0: f"{self.name}-{batch_id}"} | (
+                    {300: f"{self.name}-{batch_id}-old"} if batch_id % 5 == 0 else {}
+                )
+                rows = [row_of(ALERTS, NOW_MS - days * DAY_MS, incident_id=name) for days, name in names.items()]
+                for _ in range(2):
+                    append_rows(writer, {"alerts": rows}, self.name, batch_id)
+                self.written += names.values()
+                self._stop_writing.wait(0.02)
+        except BaseException as error:
+            self.failed = error
+
+
+def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Path) -> None:
+    """Two writers append many times a second while all is done again and again, each time with something to drop.
+
+    Old rows that come meanwhile may make retention give up for this time, which the next run makes good.
+    """
+    stop, rounds = threading.Event(), 8
+    writers = [Appender(tmp_path, name, stop) for name in ("one", "two")]
+    write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id="first")])
+    for writer in writers:
+        writer.start()
+    settings, reports = settings_of(tmp_path, keep_days={"alerts": 200}), []
+    for number in range(rounds):
+        write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS - 300 * DAY_MS, incident_id=f"x-{number}", state="RESOLVED")])
+        reports += maintain(settings, Plan(("alerts",)), NOW_MS)
+    stop.set()
+    for writer in writers:
+        writer.join(60)
+    assert [writer.failed for writer in writers] == [None, None]
+    assert all("concurrent" in report.failed for report in reports if report.failed)
+    assert any(report.files_compacted for report in reports)
+    reports += maintain(settings, Plan(("alerts",)), NOW_MS)
+    expected = ["first", *writers[0].written, *writers[1].written]
+    assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == sorted(expected)
+    assert sum(report.rows_dropped for report in reports) == rounds
+
+
+def test_an_append_whose_handle_is_older_than_a_deletion_is_tried_again(tmp_path: Path) -> None:
+    handle = open_table(tmp_path, ALERTS)
+    write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id="a")])
+    stale = open_table(tmp_path, ALERTS)
+    DeltaTable(table_path(tmp_path, "alerts")).delete()
+    rows = DeltaTable(table_path(tmp_path, "alerts"), version=1).to_pyarrow_table()
+    append_commit(stale, rows, Transaction("app", 7))
+    append_commit(handle, rows)
+    append_commit(handle, rows, Transaction("app", 7))
+    assert len(read(tmp_path, "alerts")) == 2
+
+
+@pytest.mark.parametrize("crashes_at", ["drop_old", "compact", "delete_unused", "shorten_log"])
+def test_a_crash_between_two_steps_leaves_tables_that_the_next_run_brings_to_the_same(
+    warehouse: Path, crashes_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (warehouse / "assignments" / "part-of-a-crash.parquet").write_bytes(b"x")
+    os.utime(warehouse / "assignments" / "part-of-a-crash.parquet", (0, 0))
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep_module, crashes_at, crash)
+        with pytest.raises(KeyboardInterrupt):
+            work(warehouse, "assignments")
+    assert {row["queue_id"] for row in read(warehouse, "assignments")} == set(range(1, 12))
+    work(warehouse, "assignments")
+    assert len(read(warehouse, "assignments")) == 19
+    assert len(DeltaTable(table_path(warehouse, "assignments")).file_uris()) == 1
+
+
+def test_a_table_that_others_keep_changing_fails_in_a_sentence(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def conflict(*_: object) -> None:
+        raise CommitFailedError("Failed to commit transaction: a concurrent transaction.\nHelp: rerun")
+
+    monkeypatch.setattr(upkeep_module, "compact", conflict)
+    report = next(iter(maintain(settings_of(warehouse), Plan(("assignments",)), NOW_MS)))
+    assert report.failed == "Failed to commit transaction: a concurrent transaction."

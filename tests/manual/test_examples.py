@@ -1,0 +1,134 @@
+"""What the pages show can be typed: every command is understood, every question is asked, every setting is taken."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from conf.settings import Settings
+from streaming.cli import app
+from streaming.history.store import History
+from tests.markdown import Block, blocks_of, commands_of
+from tests.modelled_warehouse import fill_warehouse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [path for path in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("*/**/*.md")) if ".venv" not in path.parts]
+
+ASKS = {
+    *("alerts", "assignments", "canary", "check", "deliveries", "explain", "faults", "maintain", "members", "owner"),
+    *("quality", "quarantine", "silence", "sql"),
+}
+"""Commands that read the tables; those that are shown with --dry-run are among them."""
+
+CHANGES = re.compile(r"maintain(?!.*--dry-run)|quality (check|docs)|quarantine (replay|repair)(?!.*--dry-run)")
+"""Commands that write, or need Kafka: their own tests run them."""
+
+INCIDENT = re.compile(r"\b[0-9a-f]{16}-\d{13}\b")
+
+
+def commands() -> list[str]:
+    """Each `balancewatch` command line of the pages' console blocks, once; what a pipe does with it is left out."""
+    shown = {
+        re.split(r"\s(?:\||>|2>|&$)", command)[0].strip()
+        for page in PAGES
+        for block in blocks_of(page, "console")
+        for command in commands_of(block)
+    }
+    return sorted(command for command in shown if command.startswith("balancewatch "))
+
+
+def settings_blocks() -> list[Block]:
+    return [block for page in PAGES for block in blocks_of(page, "toml")]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twins, then a slow broker, in the modelled cluster."""
+    root = tmp_path_factory.mktemp("examples") / "warehouse"
+    fill_warehouse(root)
+    return root
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_that_a_page_shows_is_understood(command: str) -> None:
+    """Its options are there and its values have the right types; nothing is run."""
+    _, *words = shlex.split(command)
+    group: Any = get_command(app)
+    context = click.Context(group, info_name="balancewatch")
+    while hasattr(group, "commands") and words and words[0] in group.commands:
+        name = words.pop(0)
+        group = group.commands[name]
+        context = click.Context(group, parent=context, info_name=name)
+    assert not (hasattr(group, "commands") and words and not words[0].startswith("-") and not group.params), command
+    group.make_context(group.name, words, parent=context.parent)
+
+
+@pytest.mark.parametrize(
+    "command", [line for line in commands() if line.split()[1] in ASKS and not CHANGES.match(line.split(" ", 1)[1])]
+)
+def test_a_question_that_a_page_shows_is_answered(
+    command: str, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of modelled tables; an incident's id stands for one that is there."""
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(warehouse))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__CHECKPOINTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    incident = History(warehouse).rows("SELECT incident_id FROM incidents ORDER BY started_at LIMIT 1")[0]
+    words = shlex.split(INCIDENT.sub(incident["incident_id"], command))[1:]
+    result = CliRunner().invoke(app, words)
+    # `canary` ends with 1 where none has come: nobody injects any into the modelled tables.
+    assert result.exit_code == 0 or words[0] == "canary", result.output
+    assert result.output.strip()
+
+
+@pytest.mark.parametrize("block", settings_blocks(), ids=str)
+def test_settings_that_a_page_shows_are_taken(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block without a section is a rules file."""
+    file = tmp_path / "shown.toml"
+    file.write_text(block.text)
+    for variable in re.findall(r'_env = "(\w+)"', block.text):
+        monkeypatch.setenv(variable, "a-secret-of-some-length")
+    first = next(line for line in block.text.splitlines() if line and not line.startswith("#"))
+    if re.match(r"\[+(\w+)", first) and re.match(r"\[+(\w+)", first)[1] in Settings.model_fields:  # type: ignore[index]  # it matched
+        monkeypatch.setenv("BALANCEWATCH_CONFIG", str(file))
+        Settings.load()
+    else:
+        Settings.load(rules={"file": str(file)})
+
+
+def test_every_make_target_that_a_page_shows_is_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = {
+        command.split()[1]
+        for page in PAGES
+        for block in blocks_of(page, "console")
+        for command in commands_of(block)
+        if command.startswith("make ")
+    }
+    assert shown
+    assert shown <= targets
+
+
+def test_every_file_that_a_page_links_to_is_there() -> None:
+    missing = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not missing
+
+
+def test_every_part_of_a_page_that_the_page_links_to_is_there() -> None:
+    for page in PAGES:
+        text = page.read_text()
+        heads = {
+            re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
+            for head in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= heads, page.name

@@ -1,0 +1,80 @@
+"""The one list of metrics: what a name must be like, and that the exporter and the code keep to it, both ways."""
+
+import ast
+import math
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics import health_names, verdict_names
+from streaming.metrics.exporter import Exporter
+from streaming.metrics.metric import Counter, Histogram, Metric
+from streaming.metrics.names import METRICS
+
+CLIENTS_OWN = ("process_", "python_gc_")
+ROOM = Path(verdict_names.__file__).parent
+CONSTANTS = {
+    name: value
+    for module in (verdict_names, health_names)
+    for name, value in vars(module).items()
+    if isinstance(value, Metric)
+}
+CALLS = {"set", "add", "observe", "follow", "drop"}
+
+each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+
+
+@each_metric
+def test_a_name_tells_its_kind_and_unit(metric: Metric) -> None:
+    assert metric.name.startswith("balancewatch_")
+    assert metric.name.endswith("_total") == isinstance(metric, Counter)
+    for unit in ("seconds", "bytes"):
+        assert (metric.unit == unit) == metric.name.endswith(f"_{unit}")
+    assert not isinstance(metric, Histogram) or metric.unit == "seconds"
+
+
+@each_metric
+def test_a_metric_says_what_it_is_and_what_to_do_in_sentences(metric: Metric) -> None:
+    assert metric.says.endswith(".")
+    assert metric.rises.endswith(".")
+
+
+def test_no_name_is_taken_twice() -> None:
+    assert len({one.name for one in METRICS}) == len(METRICS) == len(CONSTANTS)
+
+
+def test_the_exporter_has_every_listed_metric_and_nothing_else() -> None:
+    families = {one.name for one in text_string_to_metric_families(Exporter().text().decode())}
+    ours = {name for name in families if not name.startswith(CLIENTS_OWN)}
+    assert ours == {one.name.removesuffix("_total") for one in METRICS}
+
+
+def test_a_gauge_that_was_never_set_is_no_zero() -> None:
+    families = {one.name: one for one in text_string_to_metric_families(Exporter().text().decode())}
+    assert math.isnan(families["balancewatch_canary_age_seconds"].samples[0].value)
+
+
+def test_labels_that_are_not_the_metrics_own_are_refused() -> None:
+    with pytest.raises(ValueError, match="balancewatch_groups has the labels cluster, not topic"):
+        Exporter().set(verdict_names.GROUPS, 1, topic="t")
+
+
+def test_every_metric_that_is_named_in_the_code_is_given_the_labels_it_has() -> None:
+    """Calls such as `exporter.add(MESSAGES, count, query=..., topic=...)`; one with ** is told at run time."""
+    used: set[str] = set()
+    for path in sorted(ROOM.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                not isinstance(node, ast.Call)
+                or not isinstance(node.func, ast.Attribute)
+                or node.func.attr not in CALLS
+            ):
+                continue
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Name) and first.id in CONSTANTS:
+                used.add(first.id)
+                given = {keyword.arg for keyword in node.keywords}
+                assert None in given or given == set(CONSTANTS[first.id].labels), (path.name, first.id)
+    in_figures = {"QUEUES", "MEMBERS", "CLIENT_IDS", "UNAVAILABLE_PRODUCERS", "PRODUCERS"}
+    assert used | in_figures == CONSTANTS.keys()

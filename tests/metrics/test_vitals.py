@@ -1,0 +1,136 @@
+"""The signs of life: told by the listener, grown old by whoever asks."""
+
+import threading
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from streaming.metrics import vitals as module
+from streaming.metrics.exporter import Exporter
+from streaming.metrics.listener import Listener
+from streaming.metrics.vitals import Vitals
+from tests.metrics.samples import value
+from tests.metrics.test_progress import SAMPLE
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def started() -> tuple[Exporter, Vitals, Clock]:
+    exporter, clock = Exporter(), Clock()
+    vitals = Vitals(exporter, ["fault_items"], clock)
+    vitals.started("fault_items")
+    return exporter, vitals, clock
+
+
+def signs_of(vitals: Vitals) -> Any:
+    return vitals.signs().queries["fault_items"]
+
+
+def test_a_query_that_hangs_is_seen_to_grow_old() -> None:
+    exporter, vitals, clock = started()
+    clock.now += 90
+    assert value(exporter, "balancewatch_progress_age_seconds", query="fault_items") == 90
+    assert signs_of(vitals).age_seconds == 90
+
+
+@pytest.mark.parametrize("tell", [lambda one: one.progressed(SAMPLE), lambda one: one.idled("fault_items")])
+def test_a_batch_and_a_query_without_work_are_both_a_sign_of_life(tell: Any) -> None:
+    exporter, vitals, clock = started()
+    assert not signs_of(vitals).has_worked
+    clock.now += 90
+    tell(vitals)
+    assert signs_of(vitals).has_worked
+    assert value(exporter, "balancewatch_progress_age_seconds", query="fault_items") == 0
+
+
+def test_a_query_that_is_started_again_by_other_rules_has_worked_before() -> None:
+    exporter, vitals, _ = started()
+    vitals.idled("fault_items")
+    vitals.ended("fault_items")
+    assert not signs_of(vitals).is_running
+    vitals.started("fault_items")
+    assert signs_of(vitals).is_running
+    assert signs_of(vitals).has_worked
+    assert value(exporter, "balancewatch_query_starts_total", query="fault_items") == 2
+
+
+def test_a_jvm_that_does_not_answer_grows_old_while_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that asks hangs with it; the age is reckoned by whoever scrapes."""
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.001)
+    asked, hang = threading.Event(), threading.Event()
+    runtime = MagicMock()
+    runtime.totalMemory.return_value, runtime.freeMemory.return_value, runtime.maxMemory.return_value = 10, 4, 20
+    answers = iter(range(2))
+
+    def total() -> int:
+        if next(answers, None) is None:
+            asked.set()
+            hang.wait(30)
+        return 10
+
+    runtime.totalMemory.side_effect = total
+    spark = MagicMock()
+    spark.sparkContext._jvm.java.lang.Runtime.getRuntime.return_value = runtime
+    exporter, clock = Exporter(), Clock()
+    vitals = Vitals(exporter, [], clock)
+    assert vitals.signs().jvm_age_seconds is None
+    vitals.ask_jvm(spark)
+    assert asked.wait(30)
+    assert value(exporter, "balancewatch_jvm_heap_bytes") == 6
+    clock.now += 75
+    assert vitals.signs().jvm_age_seconds == 75
+    assert value(exporter, "balancewatch_jvm_age_seconds") == 75
+    hang.set()
+    vitals.stop()
+
+
+def test_a_dead_thread_is_told_until_the_service_ends() -> None:
+    exporter, vitals, _ = started()
+    alive = [True]
+    vitals.watch("relay", lambda: alive[0])
+    assert vitals.signs().parts == {"relay": True}
+    alive[0] = False
+    assert vitals.signs().parts == {"relay": False}
+    assert value(exporter, "balancewatch_part_alive", part="relay") == 0
+    vitals.stop()
+    assert vitals.signs().parts == {}
+
+
+def event(name: str = "fault_items", progress: str = "{}") -> MagicMock:
+    made = MagicMock()
+    made.id.return_value.toString.return_value = f"id of {name}"
+    made.name.return_value = name
+    made.progress.return_value.json.return_value = progress
+    return made
+
+
+def test_the_listener_knows_queries_by_the_name_they_were_started_with() -> None:
+    hearer = MagicMock()
+    listener = Listener(hearer)
+    listener.onQueryStarted(event())
+    listener.onQueryIdle(event())
+    listener.onQueryProgress(event(progress='{"name": "fault_items"}'))
+    listener.onQueryTerminated(event())
+    listener.onQueryIdle(event("never started"))
+    assert [(call[0], call.args) for call in hearer.mock_calls] == [
+        ("started", ("fault_items",)),
+        ("idled", ("fault_items",)),
+        ("progressed", ({"name": "fault_items"},)),
+        ("ended", ("fault_items",)),
+    ]
+
+
+def test_what_goes_wrong_in_the_listener_stays_there() -> None:
+    """Spark's bus would drop it otherwise."""
+    hearer = MagicMock()
+    hearer.progressed.side_effect = KeyError("name")
+    Listener(hearer).onQueryProgress(event(progress="{}"))
+    Listener(hearer).onQueryProgress(event(progress="no JSON"))
+    assert hearer.progressed.call_count == 1

@@ -1,0 +1,240 @@
+"""The thread beside the queries: when it looks, at what, what it writes, and that its faults are its own."""
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.settings import Settings
+from schemas.events import PULLS, SEND_LATENCIES
+from schemas.expectations import holds
+from schemas.suites import SUITES
+from streaming.history.alerts import Filter, read_alerts
+from streaming.history.store import History
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.ingest.publisher import Publisher
+from streaming.quality.inspection import Inspected, Inspection
+from streaming.quality.inspector import Inspector
+from streaming.quality.outcome import Outcome
+from streaming.quality.sample import Bounds, Sample
+from streaming.queries.warehouse import DeltalakeWriter
+from tests.conftest import settings_for
+from tests.quality.sampled import START_MS, message
+from tests.schemas.samples import GOOD
+
+MINUTE = 60_000
+
+
+class FakeInspection:
+    """Every look finds `bad` of 100 rows whose queue is not known."""
+
+    def __init__(self) -> None:
+        self.bad = 0
+        self.looks: list[tuple[str, Mapping[int, int]]] = []
+        self.looked = threading.Semaphore(0)
+        self.failure: Exception | None = None
+        self.closed = 0
+
+    def look(self, topic: str, ends: Mapping[int, int]) -> Inspected:
+        self.looks.append((topic, ends))
+        self.looked.release()
+        if self.failure is not None:
+            raise self.failure
+        expectation = next(one for one in SUITES[topic].expectations if one.column == "queue")
+        success = holds(expectation.mostly, 100, self.bad)
+        outcome = Outcome(topic, expectation, success, 100, self.bad, ("unknown_queue",) if self.bad else ())
+        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Place:
+    """A warehouse, checkpoints as the queries leave them, and the inspector at work there."""
+
+    def __init__(self, root: Path, **quality: Any) -> None:
+        sections = {"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"}
+        self.settings = Settings.load(paths=sections, quality={"every_batches": 3, "pause_seconds": 1, **quality})
+        self.fake = FakeInspection()
+        self.told: list[Any] = []
+        self.batch_id = -1
+
+    def begin(self) -> Inspector:
+        writer = DeltalakeWriter(self.settings.paths.warehouse)
+        inspector = Inspector(self.settings, writer, self.told.extend)
+        inspector._inspection = self.fake
+        return inspector
+
+    def read_up_to(self, topic: str, offset: int, query: str = "fault_items") -> None:
+        """The query has done another batch, up to this offset."""
+        self.batch_id += 1
+        checkpoint = self.settings.paths.checkpoints / query
+        for folder in ("offsets", "commits", "sources/0"):
+            (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+        (checkpoint / "metadata").write_text('{"id": "x"}')
+        (checkpoint / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({topic: {'0': 0}})}")
+        (checkpoint / "offsets" / str(self.batch_id)).write_text(f"v1\n{{}}\n{json.dumps({topic: {'0': offset}})}")
+        (checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
+
+    def quality(self) -> list[dict[str, Any]]:
+        return History(self.settings.paths.warehouse).rows("SELECT * FROM quality ORDER BY batch_id")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
+    inspector = place.begin()
+    place.read_up_to(SEND_LATENCIES, 50)
+    place.fake.bad = 40
+    inspector.look("fault_items", START_MS)
+    rows = place.quality()
+    assert place.fake.looks == [(SEND_LATENCIES, {0: 50})]
+    assert [(row["suite"], row["success"], row["rows"], row["unexpected"], row["query"]) for row in rows] == [
+        (SEND_LATENCIES, False, 100, 40, "fault_items")
+    ]
+    assert (rows[0]["unexpected_share"], json.loads(rows[0]["offsets"])) == (0.4, {"0": [7, 7]})
+
+
+def test_a_topic_without_anything_new_is_not_looked_at_again(place: Place) -> None:
+    inspector = place.begin()
+    place.read_up_to(SEND_LATENCIES, 50)
+    inspector.look("fault_items", START_MS)
+    place.read_up_to(SEND_LATENCIES, 50)
+    inspector.look("fault_items", START_MS + MINUTE)
+    place.read_up_to(SEND_LATENCIES, 51)
+    inspector.look("fault_items", START_MS + 2 * MINUTE)
+    assert [ends for _, ends in place.fake.looks] == [{0: 50}, {0: 51}]
+
+
+def test_a_query_without_a_batch_is_not_looked_at(place: Place) -> None:
+    place.begin().look("fault_items", START_MS)
+    assert place.fake.looks == []
+
+
+def test_what_was_read_before_a_restart_is_not_looked_at_again(place: Place) -> None:
+    place.read_up_to(SEND_LATENCIES, 50)
+    place.begin().look("fault_items", START_MS)
+    assert place.fake.looks == []
+
+
+def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
+    place.fake.bad = 40
+    inspector = place.begin()
+    for number in range(1, 4):
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("fault_items", START_MS + number * MINUTE)
+    place.fake.bad = 0
+    inspector = place.begin()
+    for number in range(4, 7):
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("fault_items", START_MS + number * MINUTE)
+    rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
+    assert [(row["state"], row["changed_at"]) for row in rows] == [
+        ("FIRING", "2025-06-15T15:09:40.000Z"),
+        ("RESOLVED", "2025-06-15T15:12:40.000Z"),
+    ]
+    assert [row["state"] for row in place.told] == ["FIRING", "RESOLVED"]
+
+
+def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
+    inspector = place.begin()
+    bad = [{"topic": SEND_LATENCIES}] * 30
+    for number in range(1, 4):
+        place.read_up_to(SEND_LATENCIES, 1_000 * number)
+        inspector.hear("fault_items", {"quarantine": bad})
+        inspector.look("fault_items", START_MS + number * MINUTE)
+    assert "30 of the last 1,000 messages are in quarantine" in place.told[0]["summary"]
+
+
+def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: Place) -> None:
+    """The table decides what is open, not what was meant to be written."""
+    place.fake.bad = 40
+    inspector = place.begin()
+    write, failures = inspector._writer.append, iter([OSError("disk full")])
+
+    def fail_once(table: Any, *rest: Any) -> None:
+        if table.name == "alerts" and (failure := next(failures, None)) is not None:
+            raise failure
+        write(table, *rest)
+
+    inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
+    for number in range(1, 4):
+        place.read_up_to(SEND_LATENCIES, number)
+        try:
+            inspector.look("fault_items", START_MS + number * MINUTE)
+        except OSError:
+            inspector._forget()
+    assert place.told == []
+    for number in range(4, 7):
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("fault_items", START_MS + number * MINUTE)
+    assert [row["state"] for row in place.told] == ["FIRING"]
+
+
+def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place) -> None:
+    inspector = place.begin()
+    inspector.start()
+    place.fake.failure = ValueError("cannot be")
+    try:
+        for number in range(1, 7):
+            place.read_up_to(SEND_LATENCIES, number)
+            inspector.hear("fault_items", {})
+            if number % 3 == 0:
+                assert place.fake.looked.acquire(timeout=60)
+        assert len(place.fake.looks) == 2
+        assert inspector.is_alive()
+    finally:
+        inspector.stop()
+    assert not inspector.is_alive()
+    assert place.fake.closed >= 2
+
+
+def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
+    place = Place(tmp_path, every_batches=1, pause_seconds=3_600)
+    inspector = place.begin()
+    inspector.start()
+    try:
+        place.read_up_to(SEND_LATENCIES, 1)
+        inspector.hear("fault_items", {})
+        assert place.fake.looked.acquire(timeout=60)
+        for number in range(2, 50):
+            place.read_up_to(SEND_LATENCIES, number)
+            inspector.hear("fault_items", {})
+    finally:
+        inspector.stop()
+    assert len(place.fake.looks) == 1
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
+    return settings_for(kafka, tmp_path)
+
+
+@pytest.mark.real
+def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) -> None:
+    """Null, not UTF-8, far too deep, 10 MB: read, told as what they are, and never more bytes than allowed are kept."""
+    good = next(sample.value for sample in GOOD if sample.topic == PULLS)
+    inspection = Inspection(settings, Bounds(8, 20 << 20))
+    with Publisher(settings.kafka) as publisher:
+        for value in (good, None, b"\xff", b"[" * 100_000, b'{"a": NaN}', b"x" * (10 << 20), good):
+            publisher.publish_raw(PULLS, b"k", value)
+        publisher.flush()
+        before = inspection.look(PULLS)
+        publisher.publish_raw(PULLS, b"k", b"later")
+        publisher.flush()
+    newest = before.sample.messages[-1].offset
+    contract = next(one for one in before.outcomes if one.expectation.column == "contract")
+    assert (contract.rows, contract.unexpected) == (len(before.sample.messages), 5)
+    assert set(contract.observed) == {"not_json", "too_large"}
+    assert sum(len(one.value or b"") for one in before.sample.messages) < 1 << 20
+    ended = inspection.look(PULLS, {0: newest + 1})
+    assert ended.sample.messages[-1].offset == newest
+    few = Inspection(settings, Bounds(8, 1 << 20)).look(PULLS, {0: newest + 1})
+    assert few.sample.messages[-1].size == 10 << 20
+    inspection.close()

@@ -1,0 +1,120 @@
+"""`balancewatch quality`: the newest results, a check of now, pages, and what is said when it cannot be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conf.settings import Settings
+from schemas.events import PULLS, ROUTES
+from streaming.cli import app
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.ingest.publisher import Publisher
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.conftest import settings_for
+
+AT_MS = 1_750_000_000_000
+
+
+def row(suite: str, column: str, unexpected: int, at_ms: int = AT_MS) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "expectation": f"{column} in set",
+        "success": not unexpected,
+        "rows": 1_000,
+        "unexpected": unexpected,
+        "unexpected_share": unexpected / 1_000,
+        "severity": "critical",
+        "says": f"{column} is known",
+        "observed": ["unknown_queue"] if unexpected else [],
+        "places": [f"{PULLS}-0@17"] if unexpected else [],
+        "topic": suite,
+        "offsets": '{"0": [1, 1000]}',
+        "query": "assignments",
+        "validated_at": at_ms,
+    }
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """The pulls' queues failed, and hold again; the routes' brokers fail."""
+    writer = DeltalakeWriter(tmp_path)
+    append_rows(writer, {"quality": [row(PULLS, "queue", 70), row(ROUTES, "brokers", 0)]}, "app", 0)
+    append_rows(
+        writer, {"quality": [row(PULLS, "queue", 0, AT_MS + 1), row(ROUTES, "brokers", 40, AT_MS + 1)]}, "app", 1
+    )
+    return tmp_path
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["quality", *arguments])
+
+
+def test_the_newest_result_of_each_expectation_is_shown(warehouse: Path) -> None:
+    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+    assert [(one["suite"], one["success"]) for one in rows] == [(ROUTES, False), (PULLS, True)]
+    assert (rows[0]["places"], rows[0]["validated_at"]) == ([f"{PULLS}-0@17"], "2025-06-15T15:06:40.001Z")
+
+
+def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call("--warehouse", str(warehouse)).stdout
+    assert "brokers is known" in shown
+    assert "40 of 1,000" in shown
+    assert "queue is known" not in shown
+    assert "1 of 2 expectations of 2 suites hold." in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suites"),
+    [(["--failed"], [ROUTES]), (["--topic", "*.pulls"], [PULLS]), (["--failed", "--topic", PULLS], [])],
+)
+def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> None:
+    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
+    assert [one["suite"] for one in rows] == suites
+
+
+def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:
+    DeltalakeWriter(tmp_path)
+    result = call("--warehouse", str(tmp_path))
+    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no quality table there"),
+        (["--format", "yaml"], 2, "--format 'yaml': choose table, json, csv or parquet"),
+        (["check"], 2, "kafka.bootstrap_servers is empty"),
+        (["check", "--topic", "x", "--bootstrap-servers", "x:1"], 2, "--topic 'x': choose of rocketmq.heartbeats"),
+        (["check", "--format", "parquet", "--bootstrap-servers", "x:1"], 2, "--format 'parquet': choose"),
+        (["docs", "--out", __file__], 2, "is a file; name a folder"),
+    ],
+)
+def test_what_cannot_work_ends_in_a_sentence_that_names_it(
+    arguments: list[str], code: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.real
+def test_check_looks_at_kafka_now_and_ends_with_1_when_a_critical_one_fails(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    settings: Settings = settings_for(kafka, tmp_path)
+    with Publisher(settings.kafka) as publisher:
+        publisher.publish_raw(PULLS, b"k", b"no JSON at all")
+        publisher.flush()
+    servers = settings.kafka.bootstrap_servers
+    result = call("check", "--topic", PULLS, "--bootstrap-servers", servers, "--format", "json", "--sample", "50")
+    rows = {one["expectation"]: one for one in json.loads(result.stdout)}
+    assert result.exit_code == 1
+    assert rows["contract in set"]["success"] is False
+    assert any(place.startswith(f"{PULLS}-0@") for place in rows["contract in set"]["places"])

@@ -1,0 +1,226 @@
+"""`balancewatch quarantine`: list, show, repair, replay; each as people and as machines see it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from schemas.events import HEARTBEATS, PULLS, ROUTES
+from streaming.cli import app
+from streaming.ingest.consumer import open_consumer, read_spans
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.quality.repairs import Place, Repairs
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.conftest import settings_for
+from tests.schemas.samples import GOOD
+
+MINUTE = 60_000
+PAST_MS = 1_700_000_000_000
+"""2023-11-14T22:13:20Z"""
+
+
+def event(topic: str, **fields: Any) -> bytes:
+    known = json.loads(next(sample.value for sample in GOOD if sample.topic == topic))
+    return json.dumps({**known, "event_time_ms": PAST_MS, **fields}).encode()
+
+
+def rejected(topic: str, offset: int, raw: bytes | None, *reasons: str, minute: int = 0) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": 0,
+        "offset": offset,
+        "raw": raw,
+        "reasons": list(reasons),
+        "ingest_time": PAST_MS + minute * MINUTE,
+    }
+
+
+ROWS = [
+    rejected(PULLS, 1, event(PULLS, queue_id="x"), "wrong_type: queue_id"),
+    rejected(PULLS, 2, event(PULLS, cluster=None), "missing_field: cluster", minute=5),
+    rejected(PULLS, 3, event(PULLS), "unknown_queue: queue_id", minute=6),
+    rejected(HEARTBEATS, 4, b"\xff\x1b[31m", "not_json", minute=7),
+    rejected(HEARTBEATS, 5, None, "not_json", minute=8),
+    rejected(ROUTES, 6, event(ROUTES, order_topic="no"), "wrong_type: order_topic", minute=9),
+]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    append_rows(DeltalakeWriter(tmp_path), {"quarantine": ROWS}, "app", 0)
+    return tmp_path
+
+
+def call(warehouse: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["quarantine", *arguments, "--warehouse", str(warehouse)])
+
+
+def listed(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
+    result = call(warehouse, "--format", "json", *arguments)
+    assert result.exit_code == 0, result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offsets"),
+    [
+        ([], [1, 2, 3, 4, 5, 6]),
+        (["--topic", "*.pulls"], [1, 2, 3]),
+        (["--reason", "wrong_type"], [1, 6]),
+        (["--reason", "wrong_type: queue_id"], [1]),
+        (["--reason", "*cluster"], [2]),
+        (["--since", "2023-11-14T22:19:00Z"], [3, 4, 5, 6]),
+        (["--until", "2023-11-14T22:13:19Z"], []),
+        (["--limit", "2"], [5, 6]),
+        (["--state", "REPLAYED"], []),
+    ],
+)
+def test_what_is_listed(warehouse: Path, arguments: list[str], offsets: list[int]) -> None:
+    assert [row["offset"] for row in listed(warehouse, *arguments)] == offsets
+
+
+def test_a_table_fits_the_terminal_and_obeys_nothing(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in ([], ["show", HEARTBEATS, "0", "4"]):
+        shown = call(warehouse, *arguments).stdout
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    [
+        ((PULLS, "1"), ["WAITING", "wrong_type: queue_id", "refuses it for wrong_type: queue_id", '"queue_id": "x"']),
+        ((PULLS, "3"), ["takes it as it is; its topic's route, when it came, did not"]),
+        ((HEARTBEATS, "4"), ["6 bytes, no JSON:", "00000000  ff 1b 5b 33 31 6d"]),
+        ((HEARTBEATS, "5"), ["it has no value"]),
+    ],
+)
+def test_what_is_shown_of_one(warehouse: Path, place: tuple[str, str], lines: list[str]) -> None:
+    shown = call(warehouse, "show", place[0], "0", place[1]).stdout
+    assert all(line in shown for line in lines)
+
+
+def test_its_bytes_are_given_as_they_are(warehouse: Path) -> None:
+    result = call(warehouse, "show", HEARTBEATS, "0", "4", "--raw")
+    assert result.stdout_bytes == b"\xff\x1b[31m"
+
+
+def test_one_is_repaired_and_shown_beside_what_it_was(warehouse: Path) -> None:
+    assert call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3").exit_code == 0
+    shown = call(warehouse, "show", PULLS, "0", "1").stdout
+    assert '"queue_id": "x"' in shown
+    assert '"queue_id": 3' in shown.partition("repaired:")[2]
+    assert [row["state"] for row in listed(warehouse, "--topic", PULLS)] == ["REPAIRED", "WAITING", "WAITING"]
+
+
+def test_a_second_repair_goes_on_from_the_first(warehouse: Path) -> None:
+    call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3")
+    call(warehouse, "repair", PULLS, "0", "1", "--set", "pull_status=FOUND")
+    repaired = call(warehouse, "show", PULLS, "0", "1").stdout.partition("repaired:")[2]
+    assert json.loads(repaired)["queue_id"] == 3
+
+
+def test_all_that_match_are_repaired_at_once_and_what_stays_bad_is_told(warehouse: Path) -> None:
+    result = call(warehouse, "repair", "--topic", PULLS, "--set", 'cluster="prod"')
+    assert "2 of 3 repaired" in result.stdout
+    assert [row["state"] for row in listed(warehouse, "--topic", PULLS)] == ["WAITING", "REPAIRED", "REPAIRED"]
+
+
+def test_a_dry_run_keeps_nothing(warehouse: Path) -> None:
+    assert (
+        "1 of 1 would be repaired"
+        in call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3", "--dry-run").stdout
+    )
+    assert {row["state"] for row in listed(warehouse)} == {"WAITING"}
+
+
+def test_what_is_no_json_is_repaired_by_a_file(warehouse: Path, tmp_path: Path) -> None:
+    file = tmp_path / "fixed.json"
+    file.write_bytes(event(HEARTBEATS))
+    assert call(warehouse, "repair", HEARTBEATS, "0", "4", "--file", str(file)).exit_code == 0
+    assert listed(warehouse, "--topic", HEARTBEATS)[0]["state"] == "REPAIRED"
+
+
+def test_an_editor_changes_one_and_its_text_is_not_lost(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nsed -i "s/\\"x\\"/$NUMBER/" "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setenv("NUMBER", "-7")
+    refused = call(warehouse, "repair", PULLS, "0", "1", "--edit")
+    kept = tmp_path / f"{PULLS}-0-1.json"
+    assert (refused.exit_code, kept.name in refused.stderr) == (1, True)
+    assert json.loads(kept.read_bytes())["queue_id"] == -7
+    monkeypatch.setenv("NUMBER", "7")
+    assert call(warehouse, "repair", PULLS, "0", "1", "--edit").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["show", PULLS, "0", "99"], 1, f"{PULLS}-0@99 is not in quarantine"),
+        (["repair", PULLS, "0", "1"], 2, "give one of --set/--unset, --file or --edit"),
+        (["repair", "--set", "a=1"], 2, "give TOPIC PARTITION OFFSET, or a filter"),
+        (["repair", PULLS, "--set", "a=1"], 2, "give either TOPIC PARTITION OFFSET, or filters"),
+        (["repair", PULLS, "0", "1", "--topic", "x", "--set", "a=1"], 2, "give either TOPIC PARTITION OFFSET"),
+        (["repair", "--topic", "*", "--edit"], 2, "--file and --edit are for one message"),
+        (["repair", "--topic", "*", "--set", "a"], 2, "--set 'a': give FIELD=VALUE"),
+        (["repair", PULLS, "0", "1", "--set", "queue_id=-1"], 1, "would still be refused for unknown_queue: queue_id"),
+        (["repair", PULLS, "0", "1", "--file", "no.json"], 2, "--file no.json: No such file or directory"),
+        (["repair", HEARTBEATS, "0", "4", "--set", "a=1"], 2, "give the whole event by --file"),
+        (["repair", "--topic", "none", "--set", "a=1"], 1, "no quarantined message matches"),
+        (["repair", "--since", "soon", "--set", "a=1"], 2, "--since 'soon' is neither"),
+        (["repair", PULLS, "0", "1", "--set", "queue_id=3", "--owner", " "], 2, "--owner ' ': give 1 to 255"),
+        (["replay", "--topic", PULLS], 2, "kafka.bootstrap_servers is empty"),
+        (["find", PULLS, "0", "1", "--bootstrap-servers", "x:1"], 1, "is WAITING, not UNKNOWN"),
+        (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
+    ],
+)
+def test_what_cannot_work_ends_in_a_sentence_that_names_it(
+    warehouse: Path, arguments: list[str], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(warehouse)
+    result = call(warehouse, *arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_dry_replay_says_what_would_go_and_what_not(warehouse: Path) -> None:
+    call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3")
+    call(warehouse, "repair", ROUTES, "0", "6", "--unset", "order_topic")
+    Repairs(warehouse).claim({Place(PULLS, 0, 2, PAST_MS + 5 * MINUTE): b"{}"}, "bob", PAST_MS)
+    shown = call(warehouse, "replay", "--all", "--dry-run").stdout
+    assert "1 would be published." in shown
+    assert "1 left out, UNKNOWN" in shown
+    assert "2 left out, refused by today's contract" in shown
+    assert "1 left out, not repaired; today's contract takes them" in shown
+    assert "1 left out, too old: a newer route is there" in shown
+    with_all = call(warehouse, "replay", "--all", "--dry-run", "--unchanged", "--old").stdout
+    assert "3 would be published." in with_all
+
+
+@pytest.mark.real
+def test_repaired_messages_are_published_once_and_only_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    settings = settings_for(kafka, tmp_path)
+    warehouse, servers = settings.paths.warehouse, settings.kafka.bootstrap_servers
+    append_rows(DeltalakeWriter(warehouse), {"quarantine": ROWS}, "app", 0)
+    call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3")
+    consumer = open_consumer(settings.kafka)
+    before = read_spans(consumer, [PULLS])
+    first = call(warehouse, "replay", "--topic", PULLS, "--bootstrap-servers", servers)
+    assert (first.exit_code, "1 published." in first.stdout) == (0, True)
+    second = call(warehouse, "replay", PULLS, "0", "1", "--bootstrap-servers", servers)
+    assert (second.exit_code, "Nothing to publish." in second.stdout) == (0, True)
+    after = read_spans(consumer, [PULLS])
+    consumer.close()
+    assert sum(span.end for span in after.values()) - sum(span.end for span in before.values()) == 1
+    row = listed(warehouse, "--state", "REPLAYED")[0]
+    assert (row["offset"], row["replayed_offset"]) == (1, after[PULLS, row["replayed_partition"]].end - 1)
