@@ -51,7 +51,10 @@ docs: $(VENV)/.ready ## write the generated tables of the README and the other p
 	@$(BIN)/python -m streaming.manual
 	@$(BIN)/python -m streaming.metrics.manual
 
+pictures: $(VENV)/.ready ## a picture of every page of the board, light, dark and on a phone, in .bench/pictures
+	@$(BIN)/python -m tests.board.pictures $(ARGS)
+
 clean: ## drop what demo and bench left behind
 	@rm -rf .demo .bench .kafka .score
 
-.PHONY: help setup demo test test-fast lint format bench score chaos docs clean
+.PHONY: help setup demo test test-fast lint format bench score chaos docs pictures clean

@@ -132,16 +132,14 @@ def _available(rules: FaultRules) -> str:
     return f"CASE WHEN {nulls} THEN NULL ELSE {unless}moment >= start_timestamp END"
 
 
-def _release() -> str:
-    pattern = f"r'^{RELEASE.pattern}'"
-    numbers = ", ".join(
-        f"CAST(coalesce(nullif(regexp_extract(client_version, {pattern}, {group}), ''), '0') AS INT)"
-        for group in (1, 2, 3)
-    )
-    return (
-        f"CASE WHEN client_version IS NULL THEN NULL WHEN client_version RLIKE {pattern} THEN array({numbers}) "
-        f"ELSE {_numbers(NEWEST)} END"
-    )
+def _release_text() -> str:
+    """What RELEASE matches, "V5_1_4" as "5.1.4"; empty where it matches nothing. One regular expression a row."""
+    return f"translate(regexp_extract(client_version, r'^{RELEASE.pattern}', 0), '_vV \t\n\r\f\v', '.')"
+
+
+def _release_numbers() -> str:
+    numbers = ", ".join(f"CAST(coalesce(nullif(split_part(text, '.', {n}), ''), '0') AS INT)" for n in (1, 2, 3))
+    return f"CASE WHEN text IS NULL THEN NULL WHEN text = '' THEN {_numbers(NEWEST)} ELSE array({numbers}) END"
 
 
 _VERSION = "client_version STRING COMMENT 'as 4.9.8 or V5_1_4; what names no release counts as the newest'"
@@ -154,11 +152,18 @@ _STRATEGY = f"strategy STRING COMMENT 'one of {', '.join(STRATEGIES)}'"
 
 FUNCTIONS = (
     SqlFunction(
+        "_release_numbers",
+        "text STRING",
+        "ARRAY<INT>",
+        "Three numbers of a text such as 5.1.4.",
+        _release_numbers(),
+    ),
+    SqlFunction(
         "release_of",
         _VERSION,
         "ARRAY<INT>",
         "A client release as three numbers, which compare as releases do.",
-        _release(),
+        f"_release_numbers({_release_text()})",
     ),
     SqlFunction(
         "latency_table",

@@ -44,6 +44,7 @@ class Board:
         self._tables = Tables(warehouse)
         self._pages: Mapping[str, Page] = {page.path: page for page in pages}
         self._bodies: OrderedDict[str, str] = OrderedDict()
+        self._heard: tuple[str, dict[str, Any] | None] = ("", None)
         self._lock = threading.Lock()
         self.rendered = 0
         """Bodies that were made anew."""
@@ -68,7 +69,17 @@ class Board:
                 self._bodies[key] = known
                 while len(self._bodies) > KEPT_BODIES:
                     self._bodies.popitem(last=False)
-        return known, key, _firing(seen)
+        return known, key, self._heard_of(seen)
+
+    def _heard_of(self, seen: Seen) -> dict[str, Any] | None:
+        """What fires, asked once for each state of the tables."""
+        with self._lock:
+            tag, heard = self._heard
+        if tag != seen.tag:
+            heard = _firing(seen)
+            with self._lock:
+                self._heard = (seen.tag, heard)
+        return heard
 
     def _body(self, path: str, search: str, seen: Seen, now_ms: int) -> Component:
         page = self._pages.get(path.rstrip("/") or "/")

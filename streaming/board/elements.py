@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, and `number`, `wide` or `narrow` where its cells are laid out so."""
+    """A column: its heading, and `number`, `name`, `wide` or `narrow` where its cells are laid out so."""
 
     heading: str
     shape: str = ""

@@ -54,25 +54,21 @@ class Trouble:
 def read_trouble(history: History, lately_from_ms: int) -> Trouble:
     """What is open now; `resolved_lately` counts what fired and was over after `lately_from_ms`."""
     counts = history.rows(
-        "SELECT state, suppressed_by IS NOT NULL AS is_explained, count(*) AS n FROM alerts_now "
-        "WHERE cluster <> $canary AND state <> 'RESOLVED' GROUP BY ALL",
-        {"canary": CANARY_CLUSTER},
-    )
-    resolved = history.rows(
-        "SELECT count(*) AS n FROM alerts_now WHERE cluster <> $canary AND state = 'RESOLVED' AND fired_at IS NOT NULL "
-        "AND changed_at >= make_timestamptz($lately_from_ms * 1000)",
+        "SELECT state, suppressed_by IS NOT NULL AS is_explained, count(*) AS n, "
+        "count(*) FILTER (fired_at IS NOT NULL AND changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
+        "FROM alerts_now WHERE cluster <> $canary GROUP BY ALL",
         {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
     )
     states: dict[str, int] = {}
     for row in counts:
-        if row["state"] != "FIRING":
+        if row["state"] not in ("FIRING", "RESOLVED"):
             states[row["state"]] = states.get(row["state"], 0) + row["n"]
     return Trouble(
         tuple(_read_firing(history)),
         sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_explained"]),
         sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_explained"]),
         states,
-        resolved[0]["n"],
+        sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
     )
 
 

@@ -21,7 +21,7 @@ BASE_PX = 46
 
 
 LOOKS = (
-    Key("fires, pages", figures.RED),
+    Key("fires", figures.RED),
     Key("fired, is over", figures.BLUE),
     Key("explained, does not page", figures.GREY, "/"),
     Key("seen, not certain", figures.AMBER, "."),
@@ -109,9 +109,9 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
     drawn.update_layout(
         margin={"l": 8, "r": 8, "t": 8, "b": 40},
         xaxis=figures.time_axis(from_ms, until_ms),
-        yaxis={"range": [len(bins) - 0.5, -0.8], "visible": False, "fixedrange": True},
+        yaxis={"range": [len(bins) - 0.5, -0.85], "visible": False, "fixedrange": True},
         annotations=[
-            _text(row, f"{name}: at most {max(one.counts):,} at a time", -0.44)
+            _text(row, f"{name}: at most {max(one.counts):,} at a time", -0.5)
             for row, (name, one) in enumerate(zip(names, bins, strict=True))
         ],
     )

@@ -1,12 +1,13 @@
 """A group's members as a table: who they are, where they connect from, and which of them carry one ClientId."""
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from dash.development.base_component import Component
 
 from streaming.board import elements as el
-from streaming.board.group_reading import Channel
+from streaming.board.group_reading import Channel, Group
 from streaming.board.queue_matrix import Client, clients_of
 from streaming.board.verdicts import version_words
 
@@ -32,11 +33,13 @@ def members_of(channels: Sequence[Channel]) -> list[Member]:
     ]
 
 
-def member_table(channels: Sequence[Channel], twins: Collection[str], now_ms: int) -> list[Component]:
+def member_table(group: Group, twins: Collection[str], now_ms: int) -> list[Component]:
     """The table; twins and those of whom several channels are listed first, then in the order of cid_all."""
-    if not channels:
+    if not group.channels:
         return [el.empty("No member is listed.")]
-    members = sorted(members_of(channels), key=lambda one: (one.client.client_id not in twins, not one.client.place))
+    members = sorted(
+        members_of(group.channels), key=lambda one: (one.client.client_id not in twins, not one.client.place)
+    )
     shown = members[:MOST_MEMBERS]
     rows = [_row(member, member.client.client_id in twins, now_ms) for member in shown]
     columns = ["ClientId", "connected from", "client", "strategy", "topics", "listed by", "listed since"]
@@ -44,7 +47,10 @@ def member_table(channels: Sequence[Channel], twins: Collection[str], now_ms: in
     table = el.table("members", caption, columns, rows)
     if len(shown) == len(members):
         return [table]
-    return [table, el.empty(f"{len(members) - len(shown)} more: balancewatch members --group has them all.")]
+    line = shlex.join(
+        ["balancewatch", "members", "--current", "--group", group.consumer_group, "--cluster", group.cluster]
+    )
+    return [table, el.empty(f"{len(members) - len(shown):,} more: ", el.code(line))]
 
 
 def _row(member: Member, is_twin: bool, now_ms: int) -> el.Row:

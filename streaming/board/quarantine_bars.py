@@ -17,6 +17,7 @@ def bars(rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component
     """One colour a topic and reason, repeated with another hatching beyond six."""
     step = (until_ms - from_ms) / BINS
     middles = figures.moments([round(from_ms + (number + 0.5) * step) for number in range(BINS)])
+    highest = max((sum(counts) for counts in zip(*(one.counts for one in rejected), strict=True)), default=0)
     drawn = go.Figure()
     keys = []
     for number, one in enumerate(rejected):
@@ -35,7 +36,7 @@ def bars(rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component
         barmode="stack",
         margin={"l": 44, "r": 8, "t": 8, "b": 40},
         xaxis=figures.time_axis(from_ms, until_ms),
-        yaxis={"rangemode": "tozero", "tickformat": ",d", "fixedrange": True, "nticks": 5},
+        yaxis={"rangemode": "tozero", "tickformat": ",d", "fixedrange": True, "dtick": max(1, -(-highest // 4))},
     )
     label = f"Messages quarantined over time, by {len(rejected)} topics and reasons; the table beside it has the sums."
     return figures.figure("quarantined", drawn, label, HEIGHT_PX, keys=keys)

@@ -17,7 +17,7 @@ from streaming.history.store import History
 
 MOST_LANES = 48
 MOST_STEPS = 20_000
-MOST_MOMENTS = 240
+MOST_MOMENTS = 120
 MOST_COMINGS = 200
 MOST_INCIDENTS = 12
 

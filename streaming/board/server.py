@@ -1,6 +1,7 @@
 """The board's server: waitress with bounded threads, connections and requests, around the Dash application."""
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -42,11 +43,15 @@ class BoardServer:
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a browser asks for ten files at a time
         self._sockets: dict[int, Any] = {}
         self._closing = threading.Event()
+        host = settings.board.host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, settings.board.port), family=family)
+        self.port = int(listening.getsockname()[1])
+        self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
         self._server = create_server(
             app.server,
             map=self._sockets,
-            host=settings.board.host,
-            port=settings.board.port,
+            sockets=[listening],
             threads=settings.board.threads,
             connection_limit=CONNECTIONS,
             channel_timeout=IDLE_SECONDS,
@@ -56,10 +61,6 @@ class BoardServer:
             ident=None,
             asyncore_use_poll=True,
         )
-        listens = getattr(self._server, "effective_listen", None)
-        self.port = int(listens[0][1] if listens else self._server.effective_port)
-        host = settings.board.host
-        self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     def run(self) -> None:
         """Answer until `close`; then end what is in flight, and let go of the port."""

@@ -36,15 +36,17 @@ def in_words(seconds: float | None) -> Iterator[None]:
     try:
         yield
     except duckdb.InterruptException:
-        raise WarehouseError(f"no answer within {seconds:g} s; ask for less, or allow more time") from None
+        raise WarehouseError(_too_long(seconds)) from None
     except duckdb.OutOfMemoryException:
         raise WarehouseError(f"the answer needs more than {MEMORY_LIMIT} of memory; ask for less") from None
     except duckdb.Error as error:
         raise WarehouseError(_sentence(error)) from None
     except (pa.ArrowException, OSError) as error:
-        if "INTERRUPT" in str(error):
-            raise WarehouseError(f"no answer within {seconds:g} s; ask for less, or allow more time") from None
-        raise WarehouseError(str(error)) from None
+        raise WarehouseError(_too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
+
+
+def _too_long(seconds: float | None) -> str:
+    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; ask for less, or allow more time"
 
 
 def _sentence(error: duckdb.Error) -> str:

@@ -118,7 +118,10 @@ class History:
         return [row for batch in self.query(sql, params).to_batches() for row in records_of(batch)]
 
     def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
-        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
+        """SQL of the table's rows with times in [since, until], which reads only the files that may have some.
+
+        It names the files of now: ask it at once, and build it anew for the next question.
+        """
         files = self._files.get(table.name)
         bounds = [
             f"{table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
@@ -127,7 +130,9 @@ class History:
         ]
         if files is None or not bounds:
             return table.name
-        return f"(SELECT * FROM ({rows_of(table, files.between(since_ms, until_ms))}) WHERE {' AND '.join(bounds)})"
+        with self._lock:
+            rows = rows_of(table, files.between(since_ms, until_ms))
+        return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(bounds)})"
 
     def newest(self, table: Table, until_ms: int | None = None) -> str:
         """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""

@@ -1,7 +1,9 @@
 """What happened around an incident to the members and queues of its group and to the brokers it names."""
 
+from dataclasses import replace
 from typing import Any
 
+from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
 from streaming.history.moments import to_ms, to_time
 from streaming.history.store import History
 from streaming.history.story import HealthChange, MemberChange, QueueMove, Story
@@ -9,7 +11,6 @@ from streaming.history.story import HealthChange, MemberChange, QueueMove, Story
 TOGETHER_MS = 60_000
 """Each broker tells the same join or leave in its own round."""
 
-FAR_MS = 253_402_300_799_000
 MOST_ROWS = 20_000
 """Read of each table; of an incident that stays open for weeks the first ones."""
 
@@ -19,9 +20,10 @@ def member_changes(history: History, story: Story) -> list[MemberChange]:
     if story.consumer_group is None:
         return []
     rows = history.rows(
-        f"SELECT * FROM memberships WHERE cluster = $cluster AND consumer_group = $group AND {_IN_SPAN} "
+        f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group "
         f"ORDER BY changed_at, batch_id, broker_name, client_addr LIMIT {MOST_ROWS}",
-        {"group": story.consumer_group, **_span(story)},
+        {"cluster": story.cluster, "group": story.consumer_group},
     )
     changes: list[MemberChange] = []
     newest: dict[tuple[str, str], int] = {}
@@ -30,15 +32,7 @@ def member_changes(history: History, story: Story) -> list[MemberChange]:
         key = (row["client_id"], row["change"])
         number = newest.get(key)
         if number is not None and _is_same(changes[number], at_ms, channel):
-            before = changes[number]
-            changes[number] = MemberChange(
-                before.at_ms,
-                before.change,
-                before.client_id,
-                (*before.channels, channel),
-                before.strategy,
-                before.client_version,
-            )
+            changes[number] = replace(changes[number], channels=(*changes[number].channels, channel))
             continue
         newest[key] = len(changes)
         changes.append(
@@ -59,14 +53,21 @@ def queue_moves(history: History, story: Story) -> list[QueueMove]:
     """Of the group's queues, and of its topic's alone where the incident has one."""
     if story.consumer_group is None:
         return []
-    is_topic = " AND topic = $topic" if story.topic else ""
+    params: dict[str, Any] = {
+        "cluster": story.cluster,
+        "group": story.consumer_group,
+        "since": to_time(story.from_ms),
+    }
+    is_topic = ""
+    if story.topic:
+        is_topic, params["topic"] = " AND topic = $topic", story.topic
     rows = history.rows(
         "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, lag(planned_owner) OVER w AS planned_before, "
-        "lag(observed_owners) OVER w AS observed_before FROM assignments "
-        f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} AND changed_at <= $until "
+        f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
+        f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} "
         "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
-        f"WHERE {_IN_SPAN} ORDER BY changed_at, batch_id, topic, broker_name, queue_id LIMIT {MOST_ROWS}",
-        {"group": story.consumer_group, **_span(story), **({"topic": story.topic} if story.topic else {})},
+        f"WHERE changed_at >= $since ORDER BY changed_at, batch_id, topic, broker_name, queue_id LIMIT {MOST_ROWS}",
+        params,
     )
     return [
         QueueMove(
@@ -89,9 +90,10 @@ def health_changes(history: History, story: Story) -> list[HealthChange]:
     if not story.broker_name or story.consumer_group is not None:
         return []
     rows = history.rows(
-        "SELECT * FROM broker_health WHERE cluster = $cluster AND list_contains($brokers, broker_name) "
-        f"AND {_IN_SPAN} ORDER BY changed_at, batch_id, broker_name LIMIT {MOST_ROWS}",
-        {"brokers": story.broker_name.split(","), **_span(story)},
+        f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND list_contains($brokers, broker_name) "
+        f"ORDER BY changed_at, batch_id, broker_name LIMIT {MOST_ROWS}",
+        {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
     )
     return [
         HealthChange(
@@ -103,11 +105,3 @@ def health_changes(history: History, story: Story) -> list[HealthChange]:
         )
         for row in rows
     ]
-
-
-_IN_SPAN = "changed_at BETWEEN $since AND $until"
-
-
-def _span(story: Story) -> dict[str, Any]:
-    until = to_time(FAR_MS if story.to_ms is None else story.to_ms)
-    return {"cluster": story.cluster, "since": to_time(story.from_ms), "until": until}

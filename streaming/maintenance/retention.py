@@ -87,7 +87,7 @@ KEPT: Mapping[str, Callable[[Table], str]] = {
     "repairs": _with_subject,
     "quality": _newest("true"),
 }
-"""Of a table's rows older than the cutoff, `old`, those that stay. A table that is not named keeps all."""
+"""Of a table's rows older than the cutoff, `old`, those that stay."""
 
 
 def find_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTable | None, gone_ms: int = 0) -> Cut:

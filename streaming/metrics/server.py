@@ -114,8 +114,9 @@ def _bind(host: str, port: int, key: str) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]
         raise SettingsError(
-            f"metrics.{key} = {port} on metrics.host = {host!r}: {error.strerror or error}; "
+            f"metrics.{key} = {port} on metrics.host = {host!r}: {reason}; "
             "name another, 0 for a free one, or set metrics.enabled = false"
         ) from None
 

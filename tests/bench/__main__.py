@@ -18,12 +18,13 @@ from tests.bench.apart import run_apart
 from tests.bench.assignments import AssignmentsResult, Touched, measure_assignments
 from tests.bench.drain import DrainResult, measure_drain
 from tests.bench.figures import Percentiles, Spread
+from tests.bench.history import add_history, measure_history
 from tests.bench.latency import LatencyResult, measure_latency
 from tests.bench.machine import Machine, read_machine
 from tests.bench.memory import Memory
 from tests.bench.scratch import say
 
-MEASURES = ("drain", "latency", "assignments")
+MEASURES = ("drain", "latency", "assignments", "history")
 
 
 def main() -> None:
@@ -67,6 +68,8 @@ def _call(name: str, options: argparse.Namespace) -> tuple[Any, ...]:
         return measure_drain, events, max(1, events // 4), 2 if quick else 3
     if name == "latency":
         return (measure_latency, 10, 15, 8) if quick else (measure_latency, 30, 60, 20)
+    if name == "history":
+        return (measure_history, 100_000, 10, 300) if quick else (measure_history, 1_000_000, 10, 3_000)
     return (measure_assignments, 1_000, 2) if quick else (measure_assignments, 10_000, 3)
 
 
@@ -86,6 +89,8 @@ def _table(results: dict[str, Any]) -> Table:
         _add_latency(table, latency)
     if touched := results.get("assignments"):
         _add_assignments(table, touched)
+    if history := results.get("history"):
+        add_history(table, history)
     return table
 
 

@@ -1,8 +1,9 @@
 """`python -m tests.bench.board`: what each page costs over 1,000 groups, 20,000 queues and a million rows of history.
 
 server: the time of the answer. From nothing: until the page stands in a browser that knows nothing, Plotly's script
-included. Within: the same from another page of the board; the longest task is of this way. Beside stand an empty page
-and one with an empty figure, in the same run. Compare within a run; absolute figures are the machine's.
+included. Within: the same from another page of the board; the longest task and the CPU of the tab's main thread are of
+this way. Beside stand an empty page and one with an empty figure, in the same run. Compare within a run; absolute
+figures are the machine's.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def main() -> None:
             say("loading each page")
             loads = measure_pages(browser, Path(folder), now_ms, PAGES, options.times)
             browser.close()
-    console = Console()
+    console = Console(width=max(Console().width, 124))
     console.print(f"{machine.cores} cores ({machine.cpu}), {machine.memory_gib} GiB, load {machine.load} before")
     console.print(", ".join(f"{count:,} {name}" for name, count in rows.items()))
     console.print(_table(loads))
@@ -74,16 +75,18 @@ def _report(loads: list[PageLoad], rows: Mapping[str, int]) -> dict[str, object]
 
 def _table(loads: list[PageLoad]) -> Table:
     table = Table("page", title="medians")
-    for heading in ("server", "answer", "from nothing", "within", "longest task", "nodes"):
+    for heading in ("server", "its CPU", "answer", "from nothing", "within", "longest task", "CPU", "nodes"):
         table.add_column(heading, justify="right", no_wrap=True)
     for load in loads:
         table.add_row(
             load.name,
             f"{load.server_ms:,.0f} ms",
+            f"{load.server_cpu_ms:,.0f} ms",
             f"{load.answer_bytes / 1024:,.0f} KiB",
             f"{load.stands_ms:,.0f} ms",
             f"{load.reached_ms:,.0f} ms",
             f"{load.longest_task_ms:,.0f} ms",
+            f"{load.browser_cpu_ms:,.0f} ms",
             f"{load.nodes:,}",
             end_section=load.name == "empty figure",
         )

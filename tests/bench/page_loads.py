@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import plotly.graph_objects as go
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, CDPSession
+from playwright.sync_api import Page as Tab
 from waitress.server import create_server
 
 from conf.settings import Settings
@@ -43,6 +44,12 @@ window.waitFor = function (title) {
 window.waitFor(null);
 """
 
+SET_OFF = "window.tasks = []; window.waitFor('Drawn'); window.setOff = performance.now()"
+
+ARRIVED = """
+[window.stoodAt - window.setOff, Math.max(0, ...window.tasks), document.querySelectorAll("#page *").length]
+"""
+
 SETTLE_MS = 400
 """After the page stands, tasks that it still causes are waited for so long."""
 
@@ -53,13 +60,15 @@ class PageLoad:
 
     name: str
     server_ms: float
+    server_cpu_ms: float
     answer_bytes: int
     stands_ms: float
     """From nothing, Plotly's script included."""
     reached_ms: float
     """From another page of the board."""
     longest_task_ms: float
-    tasks_ms: float
+    browser_cpu_ms: float
+    """Of the way from another page: CPU of the tab's main thread, which others on the machine do not lengthen."""
     nodes: int
 
 
@@ -105,54 +114,54 @@ class Measured:
         """The page, loaded so many times."""
         loads = [self._load(browser, path) for _ in range(times)]
         medians = [statistics.median(values) for values in zip(*loads, strict=True)]
-        return PageLoad(name, medians[0], round(medians[1]), *medians[2:6], nodes=round(medians[6]))
+        return PageLoad(name, *medians[:2], round(medians[2]), *medians[3:7], nodes=round(medians[7]))
 
     def _load(self, browser: Browser, path: str) -> tuple[float, ...]:
-        server_ms, size = self._render(path)
-        (stands_ms,) = self._browse(browser, path, ["window.stoodAt"])
-        reached = self._browse(
-            browser,
-            "/drawn",
-            [
-                "window.tasks = []",
-                "window.waitFor('Drawn')",
-                "window.setOff = performance.now()",
-                f"balancewatch.go({json.dumps(path)})",
-            ],
-            [
-                "window.stoodAt - window.setOff",
-                "Math.max(0, ...window.tasks)",
-                "window.tasks.reduce((a, b) => a + b, 0)",
-                "document.querySelectorAll('#page *').length",
-            ],
-        )
-        return server_ms, size, stands_ms, *reached
+        answer = self._render(path)
+        with self._tab(browser, path) as tab:
+            stands_ms = tab.evaluate("window.stoodAt")
+        with self._tab(browser, "/drawn") as tab:
+            session = tab.context.new_cdp_session(tab)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            cpu_ms = -_cpu_ms(session)
+            tab.evaluate(f"{SET_OFF}; balancewatch.go({json.dumps(path)})")
+            self._wait(tab)
+            cpu_ms += _cpu_ms(session)
+            reached_ms, longest_ms, nodes = tab.evaluate(ARRIVED)
+        return *answer, stands_ms, reached_ms, longest_ms, cpu_ms, nodes
 
-    def _browse(self, browser: Browser, path: str, *steps: Sequence[str]) -> tuple[float, ...]:
-        """The values of the last step's expressions; before each step the page stands and is quiet."""
-        self._now_ms += MINUTE
+    @contextmanager
+    def _tab(self, browser: Browser, path: str) -> Iterator[Tab]:
+        """The page in a context of its own, standing and quiet."""
         context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         try:
-            page = context.new_page()
-            page.add_init_script(OBSERVE)
-            page.goto(self.url + path)
-            values: list[float] = []
-            for step in steps:
-                page.wait_for_function("() => window.stoodAt", timeout=60_000)
-                page.wait_for_timeout(SETTLE_MS)
-                self._now_ms += MINUTE
-                values = page.evaluate(f"() => [{', '.join(f'({one})' for one in step)}]")
-            return tuple(values)
+            tab = context.new_page()
+            tab.add_init_script(OBSERVE)
+            self._now_ms += MINUTE
+            tab.goto(self.url + path)
+            self._wait(tab)
+            self._now_ms += MINUTE
+            yield tab
         finally:
             context.close()
 
-    def _render(self, path: str) -> tuple[float, int]:
-        """The server's own time for the answer, ms, and its size."""
+    def _wait(self, tab: Tab) -> None:
+        tab.wait_for_function("() => window.stoodAt", timeout=60_000)
+        tab.wait_for_timeout(SETTLE_MS)
+
+    def _render(self, path: str) -> tuple[float, float, int]:
+        """The server's time for the answer and its CPU, ms, and the answer's size."""
         self._now_ms += MINUTE
         where, _, search = path.partition("?")
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         body, _, _ = self.board.render(where, f"?{search}", None)
-        return (time.perf_counter() - started) * 1000, len((body or "").encode())
+        took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000
+        return *took, len((body or "").encode())
+
+
+def _cpu_ms(session: CDPSession) -> float:
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration") * 1000
 
 
 @contextmanager

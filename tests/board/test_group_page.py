@@ -188,3 +188,10 @@ def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
     with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
         shown(PAGE, tmp_path, group="billing")
     assert "group of cluster test" in text_of(shown(PAGE, tmp_path, group="billing", cluster="test"))
+
+
+def test_more_members_than_the_table_holds_are_counted_with_the_command_that_has_them(tmp_path: Path) -> None:
+    many = [member(f"10.0.1.{number}@7", f"10.0.1.{number}:5") for number in range(40)]
+    page = shown(PAGE, write(tmp_path, {"memberships": many}), group="billing")
+    assert "30 of 40 members" in text_of(by_id(page, "members"))
+    assert "10 more: balancewatch members --current --group billing --cluster prod" in text_of(page)

@@ -98,7 +98,7 @@ def _drawn(view: View, asked: Asked, incidents: Sequence[Incident], total: int) 
 def _how(asked: Asked, total: int) -> str:
     span_ms = asked.until_ms - asked.from_ms
     return f"the last {span(span_ms)}, UTC" + (
-        f"; counted by kind, for there are over {MOST_LANES}" if total > MOST_LANES else ""
+        f"; counted by kind, for there are over {MOST_LANES}: the darker, the more" if total > MOST_LANES else ""
     )
 
 
@@ -107,7 +107,7 @@ def _table(view: View, incidents: Sequence[Incident]) -> Component:
     columns: list[el.Column | str] = [
         "Incident",
         el.Column("State", "narrow"),
-        "Where",
+        el.Column("Where", "name"),
         el.Column("Began", "narrow"),
         el.Column("Lasted", "narrow"),
         el.Column("What", "wide"),

@@ -24,6 +24,9 @@ from streaming.board.verdicts import tell_counts
 PATH = "/history"
 QUEUES_A_PAGE = 50
 FITS_WHOLE = 64
+MOST_CHOICES = 100
+"""Of more queues than these, the list to choose from has those that the bands show; any may stand in the URL."""
+
 THUMB_PX = 8
 """Half of the slider's thumb: at the slider's ends its middle is so far from the track's."""
 
@@ -94,7 +97,9 @@ def _filters(shown: _Shown) -> Component:
     topic = asked.get("topic", "")
     if topic not in topics and not shown.times.lanes and topics:
         read_choice(asked, "topic", topics)
-    names = sorted({queue.name for queue in shown.group.queues if topic in ("", queue.topic)})[:500]
+    names = sorted({queue.name for queue in shown.group.queues if topic in ("", queue.topic)})
+    if len(names) > MOST_CHOICES:
+        names = list(dict.fromkeys(span.queue for span in shown.times.spans))
     queue = asked.get("queue", "")
     fields = [
         el.Choice("topic", "Topic", _options(topics, topic), topic),

@@ -1,5 +1,6 @@
 """Brokers as their producers see them: when k of n avoided each, who avoids it now and until when, its incidents."""
 
+import shlex
 from collections.abc import Sequence
 
 from dash import html
@@ -127,7 +128,10 @@ def _avoiders(broker: Broker, now_ms: int) -> el.Children:
         return ""
     items = [html.Li(_avoider(one, now_ms)) for one in broker.avoiders[:MOST_AVOIDERS]]
     if len(broker.avoiders) > MOST_AVOIDERS:
-        items.append(html.Li(f"and {len(broker.avoiders) - MOST_AVOIDERS} more: balancewatch faults --current"))
+        line = shlex.join(
+            ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
+        )
+        items.append(html.Li([f"and {len(broker.avoiders) - MOST_AVOIDERS:,} more: ", el.code(line)]))
     return html.Ul(items, className="avoiders")
 
 

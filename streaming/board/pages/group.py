@@ -42,7 +42,7 @@ def body(view: View) -> Component:
             *_incidents(group, view.now_ms),
             _matrix_panel(view, group, twins),
             *_brokers(group),
-            el.panel("members-panel", "Members", *member_table(group.channels, twins, view.now_ms)),
+            el.panel("members-panel", "Members", *member_table(group, twins, view.now_ms)),
         ],
         className="page",
     )

@@ -31,7 +31,7 @@ def body(view: View) -> Component:
             el.heading("Overview", _counts(trouble)),
             _freshness(view, ages, trouble),
             _firing(view, trouble),
-            html.Div([_groups(groups, troubled), _sight(view, read_clusters(view.history))], className="two"),
+            html.Div([_groups(groups, troubled), _sight(view, read_clusters(view.history))], className="two uneven"),
             _tables(view, ages),
         ],
         className="page",
@@ -39,7 +39,8 @@ def body(view: View) -> Component:
 
 
 def _counts(trouble: Trouble) -> Component:
-    parts: list[el.Child] = [el.link(el.mark("▲", f"{trouble.firing_count:,} firing"), "/alerts", state="FIRING")]
+    fires = el.mark("▲" if trouble.firing_count else "✓", f"{trouble.firing_count:,} firing")
+    parts: list[el.Child] = [el.link(fires, "/alerts", state="FIRING")]
     if trouble.explained_count:
         parts.append(el.link(f"{trouble.explained_count:,} more explained by them", "/alerts", explained="yes"))
     parts += [
