@@ -29,7 +29,7 @@ from udfs.version import parse_client_version
 
 pytestmark = pytest.mark.spark
 
-MOMENT_MS = START_MS + 8 * MINUTE
+MOMENT_MS = START_MS + 11 * MINUTE
 FILLED = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
 
 VERSIONS = (

@@ -70,7 +70,7 @@ def band_figure(times: Times, at_ms: int | None, link: Link) -> Component:
     drawn.update_layout(
         barmode="overlay",
         margin={**MARGIN, "l": begins_at(times)},
-        xaxis=time_axis(times.from_ms, times.until_ms, tickangle=0),
+        xaxis=time_axis(times.from_ms, times.until_ms, tickangle=0, ticklabeloverflow="allow"),
         yaxis={
             "tickvals": list(range(len(lanes))),
             "ticktext": [lane_name(lane) for lane in lanes],
@@ -79,6 +79,7 @@ def band_figure(times: Times, at_ms: int | None, link: Link) -> Component:
             "showgrid": False,
             "zeroline": False,
             "tickfont": {"size": 11},
+            "ticklabeloverflow": "allow",
         },
         uniformtext={"minsize": 10, "mode": "hide"},
         bargap=0.1,

@@ -36,7 +36,7 @@ def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_c
         showlegend=True,
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
         margin={"l": left_margin(names), "r": 12, "t": 36, "b": 40},
-        xaxis=time_axis(from_ms, until_ms, tickangle=0),
+        xaxis=time_axis(from_ms, until_ms, tickangle=0, ticklabeloverflow="allow"),
         yaxis={
             "tickvals": list(range(len(lanes))),
             "ticktext": [lane_name(name) for name in names],
@@ -45,6 +45,7 @@ def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_c
             "showgrid": False,
             "zeroline": False,
             "tickfont": {"size": 11},
+            "ticklabeloverflow": "allow",
         },
         uniformtext={"minsize": 9, "mode": "hide"},
     )

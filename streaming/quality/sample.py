@@ -1,5 +1,6 @@
 """A bounded sample of a topic, read from Kafka beside the queries: its newest messages up to given offsets."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ WINDOW_MS = 120_000
 """A sample goes back so far at the most from its newest message, by Kafka's time: a quiet topic's past is over."""
 
 READ_SECONDS = 10.0
+
+FIRST_BLOCK = 16
 
 
 class Message(NamedTuple):
@@ -69,29 +72,53 @@ def read_sample(
     What is not read within `seconds` is left out. Raises KafkaError.
     """
     spans = _wanted(read_spans(consumer, [topic]), ends, bounds.messages)
-    places = {partition: TopicPartition(topic, partition) for partition in spans}
-    consumer.assign(list(places.values()))
-    for partition, span in spans.items():
-        consumer.seek(places[partition], span.beginning)
+    deadline = time.monotonic() + seconds
+    room = bounds.bytes // max(1, len(spans))
     messages: list[Message] = []
-    left, deadline = set(spans), time.monotonic() + seconds
-    room = dict.fromkeys(spans, bounds.bytes // max(1, len(spans)))
-    while left and time.monotonic() < deadline:
-        for place, records in consumer.poll(timeout_ms=200, max_records=1_000).items():
-            partition = place.partition
-            for record in records:
-                if partition in left and record.offset < spans[partition].end:
-                    messages.append(_message(record))
-                    room[partition] -= messages[-1].size
-                    if room[partition] < 0:
-                        left.discard(partition)
-                        consumer.pause(place)
-            if partition in left and consumer.position(place) >= spans[partition].end:
-                left.discard(partition)
-                consumer.pause(place)
+    for partition, span in sorted(spans.items()):
+        messages += _read_backwards(consumer, TopicPartition(topic, partition), span, room, window_ms, deadline)
     newest_ms = max((message.ingest_time_ms for message in messages), default=0)
-    recent = (message for message in messages if message.ingest_time_ms >= newest_ms - window_ms)
-    return Sample(topic, tuple(sorted(recent, key=lambda message: (message.partition, message.offset))))
+    return Sample(topic, tuple(one for one in messages if one.ingest_time_ms >= newest_ms - window_ms))
+
+
+def _read_backwards(
+    consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, window_ms: float, deadline: float
+) -> list[Message]:
+    """Blocks from the newest on, each twice as long as the one after it, until one is too old or there is no room.
+
+    So the newest are always in it, whatever lies before them. The first block is taken whole.
+    """
+    found: list[Message] = []
+    end, length = span.end, FIRST_BLOCK
+    while end > span.beginning:
+        begin = max(span.beginning, end - length)
+        block = _read_block(consumer, place, Span(begin, end), room if found else math.inf, deadline)
+        if block is None:
+            break
+        found = block + found
+        room -= sum(message.size for message in block)
+        end, length = begin, 2 * length
+        if room <= 0 or (found and found[0].ingest_time_ms < found[-1].ingest_time_ms - window_ms):
+            break
+    return found
+
+
+def _read_block(
+    consumer: KafkaConsumer, place: TopicPartition, span: Span, room: float, deadline: float
+) -> list[Message] | None:
+    """All of it, or None when it is over the room or the time."""
+    consumer.assign([place])
+    consumer.seek(place, span.beginning)
+    messages: list[Message] = []
+    while consumer.position(place) < span.end:
+        if time.monotonic() > deadline or room < 0:
+            return None
+        for records in consumer.poll(timeout_ms=200, max_records=1_000).values():
+            for record in records:
+                if record.offset < span.end:
+                    messages.append(_message(record))
+                    room -= messages[-1].size
+    return messages if room >= 0 else None
 
 
 def _wanted(spans: Mapping[tuple[str, int], Span], ends: Mapping[int, int] | None, messages: int) -> dict[int, Span]:

@@ -1,7 +1,9 @@
 """What the pages show can be typed: every command is understood, every question is asked, every setting is taken."""
 
+import json
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from streaming.cli import app
 from streaming.history.store import History
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
 from tests.markdown import Block, blocks_of, commands_of
 from tests.modelled_warehouse import fill_warehouse
 
@@ -48,9 +51,16 @@ def settings_blocks() -> list[Block]:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twins, then a slow broker, in the modelled cluster."""
+    """Twins, then a slow broker, in the modelled cluster; and a pull that lacked its cluster, and is repaired."""
     root = tmp_path_factory.mktemp("examples") / "warehouse"
     fill_warehouse(root)
+    now_ms = time.time_ns() // 1_000_000
+    good = json.loads((ROOT / "schemas" / "samples" / "good.pulls.json").read_text())
+    raw = json.dumps({name: value for name, value in good.items() if name != "cluster"}).encode()
+    place = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1742, "ingest_time": now_ms - 60_000}
+    repair = {**place, "step": "REPAIRED", "value": json.dumps(good).encode(), "owner": "ada", "changed_at": now_ms}
+    refused = {**place, "raw": raw, "reasons": ["missing_field: cluster"]}
+    append_rows(DeltalakeWriter(root), {"quarantine": [refused], "repairs": [repair]}, "refused", 0)
     return root
 
 

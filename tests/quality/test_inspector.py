@@ -235,6 +235,21 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) ->
     assert sum(len(one.value or b"") for one in before.sample.messages) < 1 << 20
     ended = inspection.look(PULLS, {0: newest + 1})
     assert ended.sample.messages[-1].offset == newest
-    few = Inspection(settings, Bounds(8, 1 << 20)).look(PULLS, {0: newest + 1})
-    assert few.sample.messages[-1].size == 10 << 20
     inspection.close()
+
+
+@pytest.mark.real
+def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Settings) -> None:
+    """Many, more bytes than there is room for, and a large one among them: the newest block is whole, older ones go."""
+    with Publisher(settings.kafka) as publisher:
+        publisher.publish_raw(SEND_LATENCIES, b"k", b"x" * (10 << 20))
+        for number in range(300):
+            publisher.publish_raw(SEND_LATENCIES, b"k", b"%d" % number + b" " * 10_000)
+        publisher.flush()
+    inspection = Inspection(settings, Bounds(2_000, 2 << 20))
+    values = [one.value or b"" for one in inspection.look(SEND_LATENCIES).sample.messages]
+    inspection.close()
+    numbers = [int(value) for value in values if value.strip().isdigit()]
+    assert numbers[-1] == 299
+    assert numbers == list(range(numbers[0], 300))
+    assert 16 <= len(numbers) < 200
