@@ -20,7 +20,7 @@ from udfs.route import Route
 from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.scene import Scene
 from udfs.sight import Sight
-from udfs.verdict import OwnershipRow, forget_idle_topics, judge_topic
+from udfs.verdict import OwnershipRow, idle_topics, judge_topic
 from udfs.watch import GroupState
 
 UNHEARD_LOOK_MS = 30_000
@@ -61,7 +61,7 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
         if topic in routes
         for row in judge_topic(state, topic, routes[topic], hearing, now_ms, rules)
     ]
-    forget_idle_topics(state, routes, now_ms, rules)
+    ownership = _forget(state, idle_topics(state, routes, now_ms, rules), ownership, now_ms)
     scene = Scene.of(state, routes, hearing, now_ms, rules)
     sight = _see(scene)
     transitions: list[Transition] = []
@@ -72,6 +72,14 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
         transitions += step(state.incidents, state.windows, kind, findings, sight.look, rules)
     due_ms = now_ms + 1 if is_waiting(state.incidents, rules) else _due_ms(state, now_ms, rules)
     return Outcome(changes, ownership, transitions, due_ms, sight.completeness)
+
+
+def _forget(state: GroupState, idle: list[str], ownership: list[OwnershipRow], now_ms: int) -> list[OwnershipRow]:
+    """Drop these topics. The rows of this tick, where of theirs there is a last one alone: nobody owns their queues."""
+    closed = [row for topic in idle for row in close_queues(state, now_ms, topic)]
+    for topic in idle:
+        del state.topics[topic]
+    return [row for row in ownership if row.topic not in idle] + closed
 
 
 def close_queues(state: GroupState, now_ms: int, topic: str | None = None) -> list[OwnershipRow]:

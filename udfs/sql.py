@@ -133,13 +133,16 @@ def _available(rules: FaultRules) -> str:
 
 
 def _release_text() -> str:
-    """What RELEASE matches, "V5_1_4" as "5.1.4"; empty where it matches nothing. One regular expression a row."""
-    return f"translate(regexp_extract(client_version, r'^{RELEASE.pattern}', 0), '_vV \t\n\r\f\v', '.')"
+    """What RELEASE matches, "V5_1_4" as "5.1.4.0"; ".0" where it matches nothing. One regular expression a row."""
+    matched = f"regexp_extract(client_version, r'^{RELEASE.pattern}', 0)"
+    return f"concat(translate({matched}, '_vV \t\n\r\f\v', '.'), '.0')"
 
 
 def _release_numbers() -> str:
-    numbers = ", ".join(f"CAST(coalesce(nullif(split_part(text, '.', {n}), ''), '0') AS INT)" for n in (1, 2, 3))
-    return f"CASE WHEN text IS NULL THEN NULL WHEN text = '' THEN {_numbers(NEWEST)} ELSE array({numbers}) END"
+    """split_part would read better, and compiles a regular expression a row and number."""
+    firsts = [f"substring_index(text, '.', {n})" for n in (1, 2, 3)]
+    numbers = ", ".join(f"CAST(substring_index({first}, '.', -1) AS INT)" for first in firsts)
+    return f"CASE WHEN text IS NULL THEN NULL WHEN text = '.0' THEN {_numbers(NEWEST)} ELSE array({numbers}) END"
 
 
 _VERSION = "client_version STRING COMMENT 'as 4.9.8 or V5_1_4; what names no release counts as the newest'"
@@ -155,7 +158,7 @@ FUNCTIONS = (
         "_release_numbers",
         "text STRING",
         "ARRAY<INT>",
-        "Three numbers of a text such as 5.1.4.",
+        "The first three numbers of a text such as 5.1.4.0.",
         _release_numbers(),
     ),
     SqlFunction(

@@ -200,9 +200,10 @@ def _route_of(route: Route, nums: Mapping[str, int]) -> Route:
     return Route(route.topic, queues)
 
 
-def forget_idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> None:
-    """Drop topics that nobody shares out and nobody pulls any more, and the shared ones of a group that is gone."""
-    for topic, watched in list(state.topics.items()):
+def idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> list[str]:
+    """Topics that nobody shares out and nobody pulls any more, and the shared ones of a group that is gone; sorted."""
+    idle = []
+    for topic, watched in sorted(state.topics.items()):
         if topic not in routes:
             for watch in watched.queues.values():
                 pullers = observed_pullers(watch, now_ms, rules.pull_silence_ms)
@@ -211,7 +212,8 @@ def forget_idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: i
         is_given_up = now_ms >= state.changed_ms + FORGET_GROUP_MS
         is_over = state.membership.is_empty() and (topic not in routes or is_given_up)
         if not is_pulled and (is_over or not watched.is_shared):
-            del state.topics[topic]
+            idle.append(topic)
+    return idle
 
 
 def _client_at(membership: Membership, queue: str, client_addr: str | None) -> str | None:

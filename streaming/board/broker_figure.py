@@ -35,7 +35,7 @@ def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_c
         barmode="overlay",
         showlegend=True,
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
-        margin={"l": left_margin(names), "r": 12, "t": 36, "b": 40},
+        margin={"l": left_margin(names), "r": 28, "t": 36, "b": 40},
         xaxis=time_axis(from_ms, until_ms, tickangle=0, ticklabeloverflow="allow"),
         yaxis={
             "tickvals": list(range(len(lanes))),

@@ -8,7 +8,7 @@ WIDEST_PX = 1_150
 
 CHARACTER_PX = 6
 
-LONGEST_NAME = 16
+LONGEST_NAME = 20
 """Characters of a lane's name; of a longer one the middle is left out."""
 
 

@@ -4,6 +4,7 @@ A query only tells that a batch is done, which costs it nothing. The thread find
 has read, takes a sample of those messages from Kafka, and writes `quality` and, when it comes to that, `data_quality`.
 """
 
+import math
 import threading
 import time
 from collections import Counter
@@ -84,10 +85,11 @@ class Inspector:
                 ready = None
                 while not self._is_stopping and ready is None:
                     now = time.monotonic()
-                    waits = {name: looked_at.get(name, now - pause) + pause - now for name in self._due}
-                    ready = next((name for name, seconds in sorted(waits.items()) if seconds <= 0), None)
-                    if ready is None:
-                        self._heard.wait(min(waits.values(), default=None))
+                    waits = {name: looked_at.get(name, -math.inf) + pause - now for name in self._due}
+                    ready = min(waits, key=lambda name: waits[name], default=None)  # whose turn is longest overdue
+                    if ready is None or waits[ready] > 0:
+                        self._heard.wait(None if ready is None else waits[ready])
+                        ready = None
                 if ready is None:
                     break
                 self._due.discard(ready)

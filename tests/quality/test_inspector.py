@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,37 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
         inspector.stop()
     assert not inspector.is_alive()
     assert place.fake.closed >= 2
+
+
+def test_both_queries_have_their_turn_however_long_a_look_takes(tmp_path: Path) -> None:
+    """A look that takes longer than the pause leaves both due; the one that waited longer comes first."""
+    place = Place(tmp_path, every_batches=1, pause_seconds=1)
+    inspector = place.begin()
+    inspector.start()
+    look, allowed = place.fake.look, threading.Semaphore(0)
+
+    def look_slowly(topic: str, ends: Mapping[int, int]) -> Inspected:
+        assert allowed.acquire(timeout=60)
+        return look(topic, ends)
+
+    place.fake.look = look_slowly  # type: ignore[method-assign]  # a busy machine
+    try:
+        for number in range(1, 5):
+            place.read_up_to(SEND_LATENCIES, number)
+            place.read_up_to(PULLS, number, "assignments")
+            time.sleep(1.1)  # the pause of both is over
+            inspector.hear("assignments", {})
+            inspector.hear("fault_items", {})
+            allowed.release()
+            assert place.fake.looked.acquire(timeout=60)
+    finally:
+        for _ in range(9):
+            allowed.release()
+        inspector.stop()
+    assert [topic for topic, _ in place.fake.looks][:4] in (
+        [PULLS, SEND_LATENCIES, PULLS, SEND_LATENCIES],
+        [SEND_LATENCIES, PULLS, SEND_LATENCIES, PULLS],
+    )
 
 
 def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from tests.udfs.facts import Heartbeat, Life, Pull, at, route, subscribes
 from udfs.alert import alert_id
 from udfs.group import tick
 from udfs.hearing import Hearing
+from udfs.rules import FORGET_GROUP_MS
 from udfs.watch import GroupState
 
 A, B, C = "a@7", "b@7", "c@7"
@@ -281,6 +282,20 @@ def test_a_topic_that_is_deleted_ends_its_incident() -> None:
         (305, "starved_queue", "RESOLVED", "pull_stopped"),
         (305, "silent_queue", "RESOLVED", "pull_stopped"),
     ]
+
+
+def test_the_last_row_of_a_group_that_is_forgotten_says_that_nobody_judges_its_queues() -> None:
+    """Else a group that is gone for good would stay STARVED in the table's newest rows."""
+    life = two_clients()
+    life.leave("h1:1")
+    life.leave("h2:1")
+    life.run(400)
+    assert set(life.verdicts().values()) == {"STARVED"}
+    outcome = tick(life.state, {"orders": route()}, at(400) + FORGET_GROUP_MS, Hearing(), life.rules)
+    assert [(row.planned_owner, row.observed_owners, row.verdict) for row in outcome.ownership] == [
+        (None, [], "NOT_JUDGED")
+    ] * 8
+    assert life.state.topics == {}
 
 
 def test_a_group_that_is_due_is_looked_at_no_later_than_its_next_threshold() -> None:
