@@ -1,13 +1,16 @@
 """The `[board]` of the settings: where the pages are served, how often they look, and who may see them."""
 
+import re
 from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from conf.section import Section
 
 LOOPBACK_NAMES = frozenset({"localhost"})
+_NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
 
 
 class Board(Section):
@@ -20,7 +23,28 @@ class Board(Section):
     threads: Annotated[int, Field(ge=1, le=64)]
     token_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(max_length=50)
+    trusted_proxy: Annotated[str, Field(max_length=255)]
     session_hours: Annotated[float, Field(gt=0, le=720)]
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names_alone(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for number, name in enumerate(names):
+            if not _NAME.fullmatch(name):
+                raise _error(
+                    f"[{number}] = {name!r} is not a name alone; leave out scheme, port and path, as in "
+                    "'board.example.org', and put an IPv6 address in brackets"
+                )
+        return names
+
+    @field_validator("trusted_proxy")
+    @classmethod
+    def _is_an_address(cls, address: str) -> str:
+        """As the server compares it with who calls: "::1", however it is written."""
+        try:
+            return str(ip_address(address)) if address else ""
+        except ValueError:
+            raise _error("is not an IP address; give the one that the proxy calls from, such as '127.0.0.1'") from None
 
     @property
     def is_loopback(self) -> bool:
@@ -31,3 +55,7 @@ class Board(Section):
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _error(text: str) -> PydanticCustomError:
+    return PydanticCustomError("board", "{text}", {"text": text})

@@ -41,6 +41,7 @@ ALLOWED: dict[ReceiverType, frozenset[str]] = {
 """The keys that mean something for a type; another one is a mistake, not a habit."""
 
 
+_BARE_URL = re.compile(r"[^\s?#@<>()\"'`]+")
 _NAME = re.compile(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}")
 
 
@@ -89,6 +90,7 @@ class OnCall(Section):
     watchdog_seconds: Seconds
     timeout_seconds: Annotated[float, Field(gt=0, le=120)]
     limit: Annotated[int, Field(ge=1, le=100_000)]
+    board_url: Annotated[str, Field(max_length=500)]
     receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)
     routes: tuple[Route, ...] = Field(min_length=1, max_length=500)
 
@@ -98,6 +100,13 @@ class OnCall(Section):
         if most < known.data.get("backoff_min_seconds", 0):
             raise _error(f"must not be below backoff_min_seconds = {known.data['backoff_min_seconds']:g}")
         return most
+
+    @field_validator("board_url")
+    @classmethod
+    def _leads_to_the_board(cls, url: str) -> str:
+        if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
+            raise _error("give the board's address as http(s)://host[:port][/path], without user, query or fragment")
+        return url.rstrip("/")
 
     @field_validator("receivers")
     @classmethod

@@ -192,7 +192,7 @@ QUARANTINE = _table(
 ALERT_DELIVERIES = _table(
     "alert_deliveries",
     "What is owed to each receiver and what came of each attempt; or why an alert was not told. Renewals leave no row.",
-    ("incident_id", "receiver", "attempt"),
+    ("incident_id", "receiver", "state"),
     _column("incident_id", STRING, "the incident", required=True),
     _column("state", STRING, "the state that is told: FIRING, RESOLVED or ACKNOWLEDGED", required=True),
     _column("receiver", STRING, "the receiver's name; * in a row that says why nobody is told", required=True),
@@ -243,7 +243,7 @@ QUALITY = _table(
     _column("success", BOOLEAN, "whether it held", required=True),
     _column("rows", LONG, "rows looked at: those with a value", required=True),
     _column("unexpected", LONG, "those of them that are not as expected"),
-    _column("unexpected_share", DOUBLE, "unexpected of rows, 0 to 1"),
+    _column("unexpected_share", DOUBLE, "unexpected of rows, or of those read where that is worse, 0 to 1"),
     _column("severity", STRING, "critical, warning or info; only critical ones open data_quality"),
     _column("says", STRING, "the expectation in words"),
     _column("observed", STRINGS, "up to five unexpected values"),
@@ -251,6 +251,10 @@ QUALITY = _table(
     _column("topic", STRING, "the Kafka topic"),
     _column("offsets", STRING, "JSON: partition to the first and the last offset of the sample"),
     _column("query", STRING, "the query whose batch led to it; null for one that somebody asked for"),
+    _column(
+        "read_rows", LONG, "rows that a query counted as it read them; null where none did ([quality] observe_every)"
+    ),
+    _column("read_unexpected", LONG, "those of them that are not as expected; null likewise"),
     _column("validated_at", TIMESTAMP, "when", required=True),
     time="validated_at",
 )

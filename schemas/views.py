@@ -1,7 +1,8 @@
 """The views that people ask: SQL over the tables which DuckDB and Spark both understand.
 
 A table is a view of its own name with every transition; `<table>_now` has the newest row of each key, and
-`<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists what is built on these.
+`<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists what is built on these: they are
+for people, so what the service's own canary leaves is in the tables, `_now` and `_at` alone.
 """
 
 from collections.abc import Mapping
@@ -37,33 +38,40 @@ def newest_sql(table: Table, quote: str, until: str = "") -> str:
     )
 
 
+_NO_CANARY = "cluster <> 'balancewatch_canary'"
+
+ALL_INCIDENTS = "SELECT *, CASE WHEN state = 'RESOLVED' THEN changed_at END AS ended_at FROM alerts_now"
+"""The view `incidents` with the canary's."""
+
 VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         View(
             "incidents",
-            "One row an incident as it stands, with ended_at where it is over.",
-            "SELECT *, CASE WHEN state = 'RESOLVED' THEN changed_at END AS ended_at FROM alerts_now",
+            "One row an incident as it stands, with ended_at where it is over; without the canary's.",
+            f"{ALL_INCIDENTS} WHERE {_NO_CANARY}",
         ),
         View(
             "firing",
-            "Incidents that fire now and that no other incident explains.",
-            "SELECT * FROM alerts_now WHERE state = 'FIRING' AND suppressed_by IS NULL",
+            "Incidents that fire now and that no other incident explains; without the canary's.",
+            f"SELECT * FROM alerts_now WHERE state = 'FIRING' AND suppressed_by IS NULL AND {_NO_CANARY}",
         ),
         View(
             "members",
-            "Channels that are members of a consumer group now, broker by broker.",
-            "SELECT * FROM memberships_now WHERE change IN ('JOINED', 'CHANGED')",
+            "Channels that are members of a consumer group now, broker by broker; without the canary's.",
+            f"SELECT * FROM memberships_now WHERE change IN ('JOINED', 'CHANGED') AND {_NO_CANARY}",
         ),
         View(
             "starved_queues",
-            "Queues that nobody consumes now: STARVED has no owner, SILENT has one that does not pull.",
-            "SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'SILENT')",
+            "Queues that nobody consumes now: STARVED has no owner, SILENT has one that does not pull. "
+            "Without the canary's.",
+            f"SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'SILENT') AND {_NO_CANARY}",
         ),
         View(
             "avoided_brokers",
-            "Brokers that at least one producer avoids now: k (unavailable_producers) of n (producers).",
-            "SELECT * FROM broker_health_now WHERE unavailable_producers > 0",
+            "Brokers that at least one producer avoids now: k (unavailable_producers) of n (producers). "
+            "Without the canary's.",
+            f"SELECT * FROM broker_health_now WHERE unavailable_producers > 0 AND {_NO_CANARY}",
         ),
     )
 }

@@ -43,6 +43,11 @@ def read_position(checkpoint: Path) -> Position | None:
     return Position(metadata["id"], newest, is_committed, wanted, planned)
 
 
+def read_beginning(checkpoint: Path) -> Offsets:
+    """Where the first batch began. Raises OSError or ValueError for a checkpoint that cannot be read."""
+    return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)
+
+
 def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> None:
     """Let the next batch read these partitions from the offsets given; the others go on as they were.
 
@@ -71,7 +76,7 @@ def _before(checkpoint: Path, batch_id: int) -> Offsets:
     path = checkpoint / "offsets" / str(batch_id - 1)
     if path.is_file():
         return _offsets_in(path.read_bytes(), HEADER_LINES)
-    return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)
+    return read_beginning(checkpoint)
 
 
 def _offsets_in(text: bytes, header_lines: int) -> Offsets:

@@ -48,6 +48,8 @@ class JvmLines:
                 whole, rest = whole + rest, b""
             with suppress(Exception):  # the pipe must be emptied, or the JVM stands still
                 say_lines(whole)
+        with suppress(Exception):
+            say_lines(rest)  # the last words of one that died have no end of line
         os.close(self._read_end)
 
 

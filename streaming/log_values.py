@@ -21,18 +21,33 @@ _OPEN_KEY = re.compile(r"_env$", re.IGNORECASE)
 """Keys that hold the name of a variable, not its value."""
 
 _IN_TEXT = (
-    (re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"), MASK),  # http://user:password@host
+    (re.compile(r"(?<=://)[^/\s\"'<>]+(?=@)"), MASK),  # http://user:password@host, to the last @ of the authority
+    (
+        re.compile(
+            r"(?i)(authorization(?:\\*[\"']?\s*[=:]|\\*[\"']\s*,)\s*)"
+            r"(b?\\*\"[^\"]*\"|b?\\*'[^']*'|[^\r\n,;}\"']+)"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(?i)([?&](?:[\w.-]*(?:key|token|secret|passw\w*)|sign|signature)=)[^&\s#\"'<>]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{8,}"), rf"\1 {MASK}"),
     (
         re.compile(
             r"(?i)([\w.-]*(?:token|passw(?:or)?d|secret|api_?key|access_?key|routing_?key|[?&]sign)(?!\w*_env\b)[\w.-]*"
-            r"[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s&,;}\"']+)"
+            r"[\"']?\s*[=:]\s*)(b?\"[^\"]*\"|b?'[^']*'|[^\s&,;}\"']+)"
         ),
         rf"\1{MASK}",
     ),
     (re.compile(r"(?<=/open-apis/bot/v2/hook/)[\w-]+"), MASK),  # Feishu's address is its key
+    (  # and so are these
+        re.compile(
+            r"(?i)(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+            r"|webhook\.office\.com/webhookb2/)[^\s?\"'<>]+"
+        ),
+        rf"\1{MASK}",
+    ),
 )
-_HINT = re.compile(r"(?i)token|passw|secret|key|sign|bearer|basic|@|/hook/")
+_HINT = re.compile(r"(?i)token|passw|secret|key|sign|bearer|basic|authorization|@|hook")
 
 
 def mask(value: Any, key: str = "", depth: int = 0) -> Any:
@@ -41,13 +56,12 @@ def mask(value: Any, key: str = "", depth: int = 0) -> Any:
         return MASK
     if depth > DEEPEST:
         return "..."
-    if isinstance(value, str):
-        return _mask_text(value)
     if isinstance(value, dict):
         return {name: mask(inner, str(name), depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [mask(inner, "", depth + 1) for inner in value]
-    return value
+    is_plain = value is None or isinstance(value, bool | int | float)
+    return value if is_plain else _mask_text(repr(value) if isinstance(value, BaseException) else str(value))
 
 
 def bound(value: Any) -> Any:

@@ -16,6 +16,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from conf.settings import Log
 from streaming.log_values import bound, mask
+from streaming.visible_text import visible
 
 log = structlog.get_logger()
 
@@ -69,6 +70,11 @@ def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: value if key == "exception" else bound(value) for key, value in {**first, **guarded}.items()}
 
 
+def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Names come from Kafka, and a terminal would obey what is hidden in them; JSON escapes it by itself."""
+    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
 _EXCEPTION = ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 _SHARED: tuple[Processor, ...] = (
@@ -83,7 +89,7 @@ def _rendering(is_json: bool) -> tuple[Processor, ...]:
         exceptions = structlog.processors.ExceptionRenderer(_EXCEPTION)
         return exceptions, _guard_values, structlog.processors.JSONRenderer(default=repr)
     for_people = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    return structlog.processors.format_exc_info, _guard_values, for_people
+    return structlog.processors.format_exc_info, _guard_values, _make_visible, for_people
 
 
 def _set_up_libraries(is_json: bool) -> None:

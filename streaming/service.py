@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from streaming.jvm_lines import JvmLines
 from streaming.metrics.instruments import Instruments
 from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
-from streaming.quality.inspector import Inspector
+from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows
 from streaming.queries.running import OnRows, RunningQuery, start_query
@@ -96,7 +97,13 @@ class Service:
         if instruments is not None:
             instruments.begin(self.spark, runs_queries=True, tells_people=tells_people)
         on_alerts = None if instruments is None else instruments.verdicts.hear_alerts
-        self._inspector = Inspector(settings, self._writer, on_alerts) if settings.quality.every_batches else None
+        self._inspector = (
+            Inspector(settings, self._writer, on_alerts, self._recent_progress)
+            if settings.quality.every_batches
+            else None
+        )
+        if self._inspector is None:
+            end_open(settings, self._writer, on_alerts)
         self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
@@ -117,6 +124,10 @@ class Service:
     def queries(self) -> list[StreamingQuery]:
         """Spark's handles of the queries."""
         return [running.query for running in self._running]
+
+    def _recent_progress(self, name: str) -> list[Any]:
+        """Of a query that runs, oldest first."""
+        return [progress for query in self.queries if query.name == name for progress in query.recentProgress]
 
     def _start_queries(self, settings: Settings) -> list[RunningQuery]:
         return [
@@ -166,7 +177,7 @@ class Service:
         if self._instruments is not None:
             self._instruments.hear(rows)
         if self._inspector is not None:
-            self._inspector.hear(name, rows)
+            self._inspector.hear(name, batch_id, rows)
         if self._on_rows is not None:
             self._on_rows(name, batch_id, rows)
 

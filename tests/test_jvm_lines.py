@@ -107,6 +107,12 @@ def test_a_process_that_inherits_the_pipe_is_heard_until_it_ends(ear: Ear) -> No
     ]
 
 
+def test_last_words_without_an_end_of_line_are_heard(ear: Ear) -> None:
+    with JvmLines().open("wb") as pipe:
+        pipe.write(b"the end")
+    assert ear.done.wait(60)
+
+
 @pytest.mark.real
 def test_log4j_writes_what_is_read_here(ear: Ear, tmp_path: Path) -> None:
     """With Spark's own jars and our configuration, in a JVM of its own."""

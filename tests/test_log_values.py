@@ -24,6 +24,15 @@ SECRET = "hunter2-0123456789"  # noqa: S105  # the very word that must never be 
         f"{{'password': '{SECRET}'}}",
         f"acl_secret_key={SECRET}",
         f"routing_key: {SECRET}",
+        f"http://user:p@{SECRET}@am:9093/api",
+        f"https://{SECRET}@am:9093/api",
+        f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={SECRET}",
+        f"https://hooks.slack.com/services/T0/B0/{SECRET}",
+        f"{{'Authorization': 'Token {SECRET}'}}",
+        f"{{'Authorization': b'Token {SECRET}'}}",
+        f"[('authorization', 'Token {SECRET}')]",
+        f'said "{{\\"Authorization\\": \\"Token {SECRET}\\"}}"',
+        f"Authorization: Token {SECRET}",
     ],
 )
 def test_what_looks_like_a_secret_in_a_text_is_masked(text: str) -> None:
@@ -56,6 +65,18 @@ def test_the_name_of_a_variable_and_a_number_are_no_secrets() -> None:
     assert mask("PAGER_TOKEN", "token_env") == "PAGER_TOKEN"
     assert mask(3, "tokens") == 3
     assert mask(None, "token") is None
+
+
+class Address:
+    def __str__(self) -> str:
+        return f"http://user:{SECRET}@host"
+
+
+@pytest.mark.parametrize("value", [Address(), ValueError(f"password={SECRET}"), f"password={SECRET}".encode()])
+def test_what_becomes_text_is_masked_as_text(value: Any) -> None:
+    said = bound(mask({"error": [value]}))["error"][0]
+    assert SECRET not in said
+    assert MASK in said
 
 
 def test_what_is_long_is_cut_and_says_so() -> None:

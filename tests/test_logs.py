@@ -25,6 +25,7 @@ set_up_logs(Log(level="INFO", format=sys.argv[1]))
 log = structlog.get_logger()
 log.debug("not told")
 log.info("ours", group="billing", token="hunter2", count=3)
+log.info("of \\x1b[2J elsewhere", topic="a\\x1b]0;b\\x07\\x9bm")
 logging.getLogger("deltalake").warning("a library, %s", "with arguments")
 logging.getLogger("deltalake").info("not told")
 logging.getLogger("kafka.conn").warning("not told")
@@ -72,6 +73,7 @@ def test_who_speaks_in_what_level(lines: list[dict[str, Any]]) -> None:
     told = [(line["level"], line["event"].partition("\n")[0], line.get("logger")) for line in lines]
     assert [(level, event, logger) for level, event, logger in told if logger != "py.warnings"] == [
         ("info", "ours", None),
+        ("info", "of \x1b[2J elsewhere", None),
         ("warning", "a library, with arguments", "deltalake"),
         ("error", "caught", None),
         ("error", "caught by a library", "deltalake"),
@@ -101,6 +103,13 @@ def test_people_get_lines_and_a_trace() -> None:
     text = said("console")
     assert re.search(r"\[info +\] ours +count=3 group=billing token=\*\*\*", text)
     assert "ZeroDivisionError: division by zero" in text
+
+
+def test_a_terminal_obeys_no_name_from_elsewhere() -> None:
+    text = said("console")
+    assert r"of \x1b[2J elsewhere" in text
+    assert r"topic=a\x1b]0;b\x07\x9bm" in text
+    assert not set(text) & {"\x1b", "\x07", "\x9b"}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from conf.settings import Settings
 from schemas.events import CLOCKS, EVENTS, PULLS, SEND_LATENCIES
 from streaming.history.alerts import Filter, read_alerts
+from streaming.history.store import History
 from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator import Simulation, parse_scenario
@@ -143,7 +144,8 @@ def played_live(
     half = next(number for number, (_, event) in enumerate(log) if event["event_time_ms"] > starved_ms)
     root = tmp_path_factory.mktemp("live")
     patient = {"port": 0, "late_seconds": 3_600, "hung_seconds": 3_600}  # a busy machine is no failure
-    settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient)
+    watchful = {"every_batches": 1, "pause_seconds": 1, "observe_every": 1, "alert_validations": 1_000}
+    settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with Instruments(settings, ["fault_items", "assignments"]) as instruments:
         scraper = Scraper(instruments.port)
         with Service(settings, instruments=instruments) as service:
@@ -184,6 +186,17 @@ def test_a_service_at_work_tells_prometheus_and_whoever_keeps_it_running(
     assert scraper.last("balancewatch_kafka_lag_messages") == 0
     for phase in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution"):
         assert scraper.last("balancewatch_batch_phase_seconds_count", phase=phase, query="assignments") >= 1
+
+
+def test_a_service_at_work_counts_on_its_way_what_samples_of_it_are_validated_for(
+    played_live: tuple[Settings, Scraper],
+) -> None:
+    """By Spark's own columns, as the messages are read; Great Expectations says the same of the newest of them."""
+    rows = History(played_live[0].paths.warehouse).rows(
+        "SELECT * FROM quality WHERE suite = ? AND expectation = 'pull_offset in range'", [PULLS]
+    )
+    assert sum(row["read_rows"] or 0 for row in rows) > 0
+    assert {(row["success"], row["unexpected"], row["read_unexpected"] or 0) for row in rows} == {(True, 0, 0)}
 
 
 def test_every_listed_metric_is_there_in_a_real_run_and_promtool_takes_them(

@@ -20,6 +20,8 @@ from streaming.board.frame import INDEX, META, frame
 from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
 from streaming.board.plotly_script import serve_plotly
+from streaming.board.sight_reading import read_newest_ms
+from streaming.board.staleness import with_notice
 from streaming.board.tables import Seen, Tables
 from streaming.board.times import MINUTE
 from streaming.history.store import WarehouseError
@@ -45,6 +47,7 @@ class Board:
         self._pages: Mapping[str, Page] = {page.path: page for page in pages}
         self._bodies: OrderedDict[str, str] = OrderedDict()
         self._heard: tuple[str, dict[str, Any] | None] = ("", None)
+        self._newest: tuple[str, int | None] = ("", None)
         self._lock = threading.Lock()
         self.rendered = 0
         """Bodies that were made anew."""
@@ -103,7 +106,25 @@ class Board:
     def _ask(self, page: Page, asked: Mapping[str, str], seen: Seen, now_ms: int) -> Component:
         if seen.history is None:
             return _no_tables(seen.trouble)
-        return page.body(View(seen.history, asked, now_ms, round(self._settings.stale_seconds * 1000)))
+        newest_ms = self._newest_of(seen)
+        view = View(
+            seen.history,
+            asked,
+            now_ms,
+            round(self._settings.stale_seconds * 1000),
+            None if newest_ms is None else min(newest_ms, now_ms),
+        )
+        return with_notice(page.body(view), view)
+
+    def _newest_of(self, seen: Seen) -> int | None:
+        """When the tables were written last, asked once for each state of them."""
+        with self._lock:
+            tag, newest_ms = self._newest
+        if tag != seen.tag and seen.history is not None:
+            newest_ms = read_newest_ms(seen.history)
+            with self._lock:
+                self._newest = (seen.tag, newest_ms)
+        return newest_ms
 
 
 def make_app(board: Board, settings: BoardSettings, pages: tuple[Page, ...] = PAGES) -> Dash:

@@ -8,6 +8,9 @@ MOST_PARAMETERS = 20
 LONGEST_VALUE = 512
 
 _SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)")
+LONGEST_SPAN_MS = 3_650 * 86_400_000
+"""Ten years: RocketMQ keeps nothing that long, and a moment so far before now is still one that every clock has."""
+
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -44,7 +47,10 @@ def read_span_ms(asked: Mapping[str, str], name: str, default: str) -> int:
     found = _SPAN.fullmatch(value)
     if not found or not int(found[1]):
         raise AskedError(f"{name} = {value!r} is no span of time; give a number and s, m, h or d, such as {default}.")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    span_ms = int(found[1]) * _UNITS_MS[found[2]]
+    if span_ms > LONGEST_SPAN_MS:
+        raise AskedError(f"{name} = {value!r} is longer than ten years; give a shorter span, such as {default}.")
+    return span_ms
 
 
 def read_choice(asked: Mapping[str, str], name: str, choices: Collection[str], default: str = "") -> str:

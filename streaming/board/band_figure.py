@@ -87,9 +87,10 @@ def band_figure(times: Times, at_ms: int | None, link: Link) -> Component:
     if at_ms is not None:
         (x,) = moments([at_ms])
         drawn.add_shape(type="line", x0=x, x1=x, yref="paper", y0=0, y1=1, line={"width": 2, "color": BLUE})
+    of_all = f" of {times.lanes:,}" if len(queues) < times.lanes else ""
     label = (
-        f"{counted(len(queues), 'queue')} from {clock(times.from_ms, times.until_ms)} to "
-        f"{clock(times.until_ms, times.until_ms)} UTC: {tell_changes(times)}. The table of changes has the same."
+        f"{counted(len(queues), 'queue')}{of_all} from {clock(times.from_ms, times.until_ms)} to "
+        f"{clock(times.until_ms, times.until_ms)} UTC: {tell_changes(times)}. The table of changes names them."
     )
     return figure("bands", drawn, label, MARGIN["t"] + MARGIN["b"] + LANE_PX * len(lanes))
 
@@ -153,7 +154,7 @@ def _hover(span: Span, now_ms: int) -> str:
 def _incidents(times: Times) -> go.Bar:
     starts = [max(one.start_ms, times.from_ms) for one in times.incidents]
     least_ms = round((times.until_ms - times.from_ms) * LEAST_SHARE)
-    ends = [one.end_ms or times.until_ms for one in times.incidents]
+    ends = [one.end_ms or max(one.start_ms, times.known_until_ms) for one in times.incidents]
     return go.Bar(
         **_bar(BLUE, ""),
         name="incident",

@@ -52,10 +52,10 @@ class Trouble:
 
 
 def read_trouble(history: History, lately_from_ms: int) -> Trouble:
-    """What is open now; `resolved_lately` counts what fired and was over after `lately_from_ms`."""
+    """What is open now; `resolved_lately` counts what was over, whether it fired or not, after `lately_from_ms`."""
     counts = history.rows(
         "SELECT state, suppressed_by IS NOT NULL AS is_explained, count(*) AS n, "
-        "count(*) FILTER (fired_at IS NOT NULL AND changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
+        "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
         "FROM alerts_now WHERE cluster <> $canary GROUP BY ALL",
         {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
     )

@@ -18,11 +18,17 @@ WITH counted AS (
         count(*) FILTER (verdict = 'DOUBLED') AS doubled,
         count(*) FILTER (verdict = 'MISPLACED') AS misplaced,
         count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
+        count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged,
+        count(*) FILTER (verdict = 'OK') AS ok,
+        bool_and(
+            verdict = 'NOT_JUDGED' AND planned_owner IS NULL AND len(coalesce(observed_owners, [])) = 0
+        ) AS is_unowned,
         min(epoch_ms(since)) FILTER (verdict IN {wrong}) AS wrong_since_ms
     FROM assignments_now
     GROUP BY ALL
 ), listed AS (
-    SELECT cluster, consumer_group, count(DISTINCT client_id) AS members FROM members GROUP BY ALL
+    SELECT cluster, consumer_group, count(DISTINCT client_id) AS members
+    FROM memberships_now WHERE change IN ('JOINED', 'CHANGED') GROUP BY ALL
 ), fired AS (
     SELECT
         cluster,
@@ -47,6 +53,8 @@ WITH counted AS (
         coalesce(doubled, 0) AS doubled,
         coalesce(misplaced, 0) AS misplaced,
         coalesce(unknown, 0) AS unknown,
+        coalesce(not_judged, 0) AS not_judged,
+        coalesce(ok, 0) AS ok,
         wrong_since_ms,
         coalesce(firing, 0) AS firing,
         incident_id,
@@ -56,6 +64,7 @@ WITH counted AS (
     LEFT JOIN listed USING (cluster, consumer_group)
     LEFT JOIN fired USING (cluster, consumer_group)
     WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
+        AND (members > 0 OR firing > 0 OR NOT coalesce(is_unowned, false))
 )
 FROM told
 ORDER BY firing > 0 DESC, starved DESC, silent DESC, doubled DESC, misplaced DESC, unknown DESC, cluster, consumer_group
@@ -76,6 +85,8 @@ class GroupRow:
     doubled: int
     misplaced: int
     unknown: int
+    not_judged: int
+    ok: int
     wrong_since_ms: int | None
     firing: int
     incident_id: str | None
@@ -88,7 +99,7 @@ class GroupRow:
 
     @property
     def worst(self) -> str:
-        """The worst verdict among its queues."""
+        """The worst verdict among its queues; NOT_JUDGED where nothing is wrong and none is OK."""
         counts = {
             "STARVED": self.starved,
             "SILENT": self.silent,
@@ -96,11 +107,14 @@ class GroupRow:
             "MISPLACED": self.misplaced,
             "UNKNOWN": self.unknown,
         }
-        return next((name for name, number in counts.items() if number), "OK" if self.queues else "NOT_JUDGED")
+        return next((name for name, number in counts.items() if number), "OK" if self.ok else "NOT_JUDGED")
 
 
 def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
-    """All groups, or one cluster's, worst first. The canary's are told only where its cluster is named."""
+    """All groups, or one cluster's, worst first. The canary's are told only where its cluster is named.
+
+    Left out is a group that has gone: without members, its queues NOT_JUDGED and nobody's, and nothing fires about it.
+    """
     sql = _SQL.format(wrong=WRONG)
     rows = history.query(sql, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
     return [GroupRow(**row) for row in rows]

@@ -104,7 +104,7 @@ def read_group(
         tuple(_read_channels(history, params)),
         tuple(_read_incidents(history, params)),
     )
-    if not group.queues and not group.channels and (at_ms is None or not _is_known(history, params)):
+    if not group.queues and not group.channels and not _is_known(history, params, at_ms is not None):
         raise AskedError(_tell_unknown(history, cluster, consumer_group))
     return group
 
@@ -157,9 +157,17 @@ def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncide
     return [OpenIncident(**{**row, "queues": tuple(row["queues"])}) for row in rows]
 
 
-def _is_known(history: History, params: dict[str, Any]) -> bool:
+def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:
+    """Whether an alert names the group, or its queues were judged at another time than the one that is asked for."""
     asked = {name: params[name] for name in ("cluster", "consumer_group")}
-    return bool(history.rows(f"SELECT 1 FROM assignments WHERE {_OF_GROUP} LIMIT 1", asked))
+    tables = ("alerts", "assignments") if at_another_time else ("alerts",)
+    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", asked) for table in tables)
+
+
+def is_alerted_topic(history: History, group: Group, topic: str) -> bool:
+    """Whether an alert about the group names the topic: links lead from there, though no queue of it is known."""
+    asked = {"cluster": group.cluster, "consumer_group": group.consumer_group, "topic": topic}
+    return bool(history.rows(f"SELECT 1 FROM alerts WHERE {_OF_GROUP} AND topic = $topic LIMIT 1", asked))
 
 
 def find_cluster(history: History, consumer_group: str) -> str:
@@ -167,7 +175,8 @@ def find_cluster(history: History, consumer_group: str) -> str:
     clusters = _names(
         history,
         "SELECT cluster FROM assignments WHERE consumer_group = $consumer_group UNION "
-        "SELECT cluster FROM memberships WHERE consumer_group = $consumer_group",
+        "SELECT cluster FROM memberships WHERE consumer_group = $consumer_group UNION "
+        "SELECT cluster FROM alerts WHERE consumer_group = $consumer_group",
         {"consumer_group": consumer_group},
     )
     if not clusters:

@@ -15,9 +15,9 @@ HEIGHT_PX = 128
 LEAST_MS = 60_000
 
 
-def band(story: Story, now_ms: int) -> Component:
-    """The band ends when the incident does, or now."""
-    end = story.ended_ms or max(now_ms, story.changed_ms)
+def band(story: Story, now_ms: int, known_until_ms: int) -> Component:
+    """The band ends when the incident does, or where the data end, which is now unless they are old."""
+    end = story.ended_ms or max(known_until_ms, story.changed_ms)
     margin = max(LEAST_MS, end - story.started_ms) // 12
     from_ms, until_ms = story.from_ms - margin // 4, end + margin
     drawn = go.Figure()

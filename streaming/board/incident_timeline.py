@@ -1,9 +1,11 @@
 """Incidents over time, drawn: a lane an incident where they are few, a row of counts a kind where they are many.
 
-What pages is solid; what another incident explains is grey and hatched; what never fired is dotted.
+Each bar is of what the incident went through. What pages is solid; what another incident explains is grey and hatched;
+what is not certain is dotted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from dash.development.base_component import Component
@@ -12,7 +14,7 @@ from streaming.board import figures
 from streaming.board.asked import href
 from streaming.board.elements import STATE_SHAPES
 from streaming.board.figures import Key
-from streaming.board.incidents_reading import BINS, Bins, Incident
+from streaming.board.incidents_reading import BINS, Bins, Incident, Step
 from streaming.board.times import span
 
 LANE_PX = 36
@@ -25,15 +27,28 @@ LOOKS = (
     Key("fired, is over", figures.BLUE),
     Key("explained, does not page", figures.GREY, "/"),
     Key("seen, not certain", figures.AMBER, "."),
+    Key("recovers", figures.BLUE, "\\"),
+    Key("not heard", figures.PURPLE, "x"),
 )
-FIRES, OVER, EXPLAINED, UNCERTAIN = LOOKS
+FIRES, OVER, EXPLAINED, UNCERTAIN, RECOVERS, UNHEARD = LOOKS
+BY_STATE = {"FIRING": FIRES, "PENDING": UNCERTAIN, "RECOVERING": RECOVERS, "UNKNOWN": UNHEARD}
 
 LEAST_SHARE = 0.006
 """A bar is drawn at least this wide, as a share of the axis, so that a short incident can be seen and clicked."""
 
 
-def lanes(id_: str, incidents: Sequence[Incident], from_ms: int, until_ms: int) -> Component:
+@dataclass(frozen=True)
+class Reach:
+    """The time that is drawn; what still goes on is drawn up to `known_until_ms`, where the data end."""
+
+    from_ms: int
+    until_ms: int
+    known_until_ms: int
+
+
+def lanes(id_: str, incidents: Sequence[Incident], steps: Mapping[str, Sequence[Step]], reach: Reach) -> Component:
     """One lane an incident, named above its bar; a click leads to it. The axis begins where the first one does."""
+    from_ms, until_ms = reach.from_ms, reach.until_ms
     first_ms = max(from_ms, min((one.started_ms for one in incidents), default=from_ms))
     from_ms = max(from_ms, first_ms - max(60_000, (until_ms - first_ms) // 20))
     least_ms = int((until_ms - from_ms) * LEAST_SHARE)
@@ -42,8 +57,8 @@ def lanes(id_: str, incidents: Sequence[Incident], from_ms: int, until_ms: int) 
         pieces = [
             (lane, start, end, incident)
             for lane, incident in enumerate(incidents)
-            for of, start, end in _pieces(incident, until_ms)
-            if of is look
+            for of, start, end in pieces_of(incident, steps.get(incident.incident_id, ()), reach.known_until_ms)
+            if of is look and end >= from_ms
         ]
         starts = [min(max(start, from_ms), until_ms - least_ms) for _, start, _, _ in pieces]
         drawn.add_bar(
@@ -51,7 +66,7 @@ def lanes(id_: str, incidents: Sequence[Incident], from_ms: int, until_ms: int) 
             name=look.name,
             y=[lane for lane, *_ in pieces],
             base=figures.moments(starts),
-            x=[max(end - start, least_ms) for (_, _, end, _), start in zip(pieces, starts, strict=True)],
+            x=[max(min(end, until_ms) - start, least_ms) for (_, _, end, _), start in zip(pieces, starts, strict=True)],
             width=0.34,
             offset=0.08,
             customdata=[href("/incident", id=incident.incident_id) for *_, incident in pieces],
@@ -119,17 +134,28 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
     return figures.figure(id_, drawn, label, BASE_PX + (ROW_PX + 10) * max(1, len(bins)))
 
 
-def _pieces(incident: Incident, until_ms: int) -> list[tuple[Key, int, int]]:
-    """What a lane is drawn of: before it fired, and since."""
-    end = incident.ended_ms or until_ms
-    if incident.suppressed_by is not None:
-        return [(EXPLAINED, incident.started_ms, end)]
-    if incident.fired_ms is None:
-        return [(UNCERTAIN, incident.started_ms, end)]
-    since = (FIRES if incident.ended_ms is None else OVER, incident.fired_ms, end)
-    if incident.fired_ms <= incident.started_ms:
-        return [since]
-    return [(UNCERTAIN, incident.started_ms, incident.fired_ms), since]
+def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:
+    """What a lane is drawn of: each state from its row to the next one's, the last up to the end or to what is known.
+
+    Before the first row it was uncertain until it fired, and fired since.
+    """
+    first_ms = steps[0].at_ms if steps else known_until_ms
+    fired_ms = first_ms if incident.fired_ms is None else min(incident.fired_ms, first_ms)
+    told = [Step(incident.started_ms, "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
+    end_ms = incident.ended_ms if incident.ended_ms is not None else max(known_until_ms, told[-1].at_ms + 1)
+    ends = [*(step.at_ms for step in told[1:]), end_ms]
+    pieces: list[tuple[Key, int, int]] = []
+    for step, end in zip(told, ends, strict=True):
+        look = EXPLAINED if step.is_explained else BY_STATE.get(step.state, UNHEARD)
+        if look is FIRES and incident.ended_ms is not None:
+            look = OVER
+        if step.state == "RESOLVED" or end <= step.at_ms:
+            continue
+        if pieces and pieces[-1][0] is look and pieces[-1][2] == step.at_ms:
+            pieces[-1] = (look, pieces[-1][1], end)
+        else:
+            pieces.append((look, step.at_ms, end))
+    return pieces
 
 
 def _name(lane: int, incident: Incident) -> dict[str, object]:

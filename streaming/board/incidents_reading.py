@@ -1,9 +1,10 @@
 """Incidents of a span of time, filtered, counted in bins where they are many, and read page by page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.views import ALL_INCIDENTS
 from streaming.history.store import History
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -11,6 +12,7 @@ PAGE_ROWS = 50
 MOST_LANES = 40
 BINS = 96
 MOST_KINDS = 40
+MOST_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Asked:
     is_explained: bool | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
-        """SQL over `incidents`, and its parameters. The canary is hidden unless its cluster is asked for."""
+        """SQL over ALL_INCIDENTS, and its parameters. The canary is hidden unless its cluster is asked for."""
         clauses = [
             "coalesce(ended_at, make_timestamptz($until_ms * 1000)) >= make_timestamptz($from_ms * 1000)",
             "started_at <= make_timestamptz($until_ms * 1000)",
@@ -70,6 +72,15 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class Step:
+    """From then on the incident was in this state, and explained by another or not."""
+
+    at_ms: int
+    state: str
+    is_explained: bool
+
+
+@dataclass(frozen=True)
 class Bins:
     """How many incidents of a kind were open in each of BINS equal parts of the span, explained ones apart."""
 
@@ -81,7 +92,7 @@ class Bins:
 def count_incidents(history: History, asked: Asked) -> int:
     """How many there are in all."""
     condition, params = asked.condition()
-    return int(history.rows(f"SELECT count(*) AS n FROM incidents WHERE {condition}", params)[0]["n"])
+    return int(history.rows(f"SELECT count(*) AS n FROM ({ALL_INCIDENTS}) WHERE {condition}", params)[0]["n"])
 
 
 def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> list[Incident]:
@@ -90,12 +101,40 @@ def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> l
     rows = history.rows(
         "SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, summary, "
         "suppressed_by, epoch_ms(started_at) AS started_ms, epoch_ms(fired_at) AS fired_ms, "
-        f"epoch_ms(ended_at) AS ended_ms FROM incidents WHERE {condition} "
+        f"epoch_ms(ended_at) AS ended_ms FROM ({ALL_INCIDENTS}) WHERE {condition} "
         "ORDER BY ended_at DESC NULLS FIRST, state <> 'FIRING', suppressed_by IS NOT NULL, started_at DESC, "
         "incident_id LIMIT $limit OFFSET $offset",
         {**params, "limit": limit, "offset": offset},
     )
     return [Incident(**row) for row in rows]
+
+
+def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tuple[Step, ...]]:
+    """What each incident went through, oldest first: its newest MOST_STEPS changes of state or explanation.
+
+    One question, whose cost is of the table's size and not of how many incidents it holds.
+    """
+    rows = history.rows(
+        """
+        WITH steps AS (
+            SELECT incident_id, changed_at, batch_id, state, suppressed_by IS NOT NULL AS is_explained
+            FROM alerts WHERE list_contains($ids, incident_id)
+        ), changes AS (
+            SELECT * FROM steps
+            WINDOW told AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
+            QUALIFY (lag(state) OVER told) IS DISTINCT FROM state
+                OR (lag(is_explained) OVER told) IS DISTINCT FROM is_explained
+        )
+        SELECT incident_id, epoch_ms(changed_at) AS at_ms, state, is_explained FROM changes
+        QUALIFY row_number() OVER (PARTITION BY incident_id ORDER BY changed_at DESC, batch_id DESC) <= $most
+        ORDER BY incident_id, changed_at, batch_id
+        """,
+        {"ids": list(incident_ids), "most": MOST_STEPS},
+    )
+    found: dict[str, list[Step]] = {}
+    for row in rows:
+        found.setdefault(row["incident_id"], []).append(Step(row["at_ms"], row["state"], row["is_explained"]))
+    return {incident_id: tuple(steps) for incident_id, steps in found.items()}
 
 
 def read_bins(history: History, asked: Asked) -> list[Bins]:
@@ -108,7 +147,7 @@ def read_bins(history: History, asked: Asked) -> list[Bins]:
                 greatest(0, floor((epoch_ms(started_at) - $from_ms) / $bin_ms))::INT AS first,
                 least($bins - 1,
                     floor((coalesce(epoch_ms(ended_at), $until_ms) - $from_ms) / $bin_ms))::INT AS last
-            FROM incidents WHERE {condition}
+            FROM ({ALL_INCIDENTS}) WHERE {condition}
         ), steps AS (
             SELECT kind, is_explained, first AS bin, 1 AS step FROM spans
             UNION ALL SELECT kind, is_explained, last + 1, -1 FROM spans

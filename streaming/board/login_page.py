@@ -1,4 +1,4 @@
-"""What is shown to who has not shown the token: a form that posts it, without any script."""
+"""What is shown to who has not shown the token: a form that posts it to the page asked for, without any script."""
 
 from html import escape
 
@@ -21,7 +21,7 @@ PAGE = """<!DOCTYPE html>
     <main>
       <h1>balancewatch</h1>
       <p role="alert">{sentence}</p>
-      <form method="post" action="/">
+      <form method="post">
         <label for="token">Token of this board</label>
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
         <button type="submit">Show the board</button>

@@ -9,6 +9,9 @@ from streaming.board.asked import AskedError, read_span_ms
 EARLIEST_MS = 1_000_000_000_000
 """September 2001: RocketMQ is younger."""
 
+_SPOILT_ZONE = re.compile(r"(.*\d:\d\d.*) (\d\d(?::?\d\d)?)")
+"""A time, and after it a zone whose "+" was typed into a URL, where it means a space."""
+
 _SPAN = re.compile(r"\d{1,6}\s*(s|m|h|d)")
 
 
@@ -29,7 +32,7 @@ def _parse(asked: Mapping[str, str], name: str, value: str, now_ms: int) -> int:
     if _SPAN.fullmatch(value):
         return now_ms - read_span_ms(asked, name, value)
     try:
-        time = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(_SPOILT_ZONE.sub(r"\1+\2", value))
         return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise AskedError(

@@ -32,6 +32,18 @@ class View:
     now_ms: int
     stale_ms: int = 120_000
     """Data older than this count as old (board.stale_seconds)."""
+    newest_ms: int | None = None
+    """When the queries wrote last, at most `now_ms`; None where that is not known."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether what the tables say is old."""
+        return self.newest_ms is not None and self.now_ms - self.newest_ms > self.stale_ms
+
+    @property
+    def known_until_ms(self) -> int:
+        """Until when the tables tell anything: now, or where the data end. What is drawn as lasting ends there."""
+        return self.newest_ms if self.newest_ms is not None and self.is_stale else self.now_ms
 
 
 @dataclass(frozen=True)

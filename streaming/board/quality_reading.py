@@ -1,6 +1,5 @@
 """Expectations on the events and messages in quarantine, as the tables have them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streaming.history.store import History
@@ -53,6 +52,26 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Rejections:
+    """What was quarantined in a span: the most frequent reasons, and how many others with how many messages."""
+
+    shown: tuple[Rejected, ...]
+    total: int
+    more_reasons: int
+    more_messages: int
+
+
+@dataclass(frozen=True)
+class Suites:
+    """The first suites; of all of them the number, their expectations, and those that fail."""
+
+    shown: tuple[Suite, ...]
+    number: int
+    expectations: int
+    failing: int
+
+
+@dataclass(frozen=True)
 class Message:
     """A quarantined message. `excerpt` is its beginning, None for a message without a value; `step` its repair's."""
 
@@ -79,19 +98,25 @@ def read_failing(history: History) -> list[Failing]:
     return [Failing(**{**row, "observed": tuple(row["observed"]), "places": tuple(row["places"])}) for row in rows]
 
 
-def read_suites(history: History) -> list[Suite]:
-    """Those that fail first, then by name."""
+def read_suites(history: History) -> Suites:
+    """Those that fail first, then by name; the sums are of all, shown or not."""
     rows = history.rows(
         "SELECT suite, count(*) AS expectations, count(*) FILTER (NOT success) AS failing, "
-        "epoch_ms(max(validated_at)) AS validated_ms FROM quality_now GROUP BY suite "
+        "epoch_ms(max(validated_at)) AS validated_ms, count(*) OVER () AS number, "
+        "(sum(count(*)) OVER ())::BIGINT AS all_expectations, "
+        "(sum(count(*) FILTER (NOT success)) OVER ())::BIGINT AS all_failing FROM quality_now GROUP BY suite "
         "ORDER BY failing = 0, suite LIMIT $most",
         {"most": MOST_SUITES},
     )
-    return [Suite(**row) for row in rows]
+    if not rows:
+        return Suites((), 0, 0, 0)
+    sums = rows[0]["number"], rows[0]["all_expectations"], rows[0]["all_failing"]
+    names = ("suite", "expectations", "failing", "validated_ms")
+    return Suites(tuple(Suite(**{name: row[name] for name in names}) for row in rows), *sums)
 
 
-def read_rejected(history: History, from_ms: int, until_ms: int) -> list[Rejected]:
-    """By topic and the first reason's code, the most frequent first; the rest is not listed."""
+def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
+    """By topic and the first reason's code, the most frequent MOST_REASONS first; the rest is counted."""
     rows = history.rows(
         """
         SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
@@ -110,7 +135,9 @@ def read_rejected(history: History, from_ms: int, until_ms: int) -> list[Rejecte
         counts.setdefault(key, [0] * BINS)[row["bin"]] += row["n"]
         newest[key] = max(newest.get(key, 0), row["newest_ms"])
     found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
-    return sorted(found, key=lambda one: (-one.total, one.topic, one.reason))[:MOST_REASONS]
+    found.sort(key=lambda one: (-one.total, one.topic, one.reason))
+    total, more = sum(one.total for one in found), found[MOST_REASONS:]
+    return Rejections(tuple(found[:MOST_REASONS]), total, len(more), sum(one.total for one in more))
 
 
 def read_newest(history: History) -> list[Message]:
@@ -135,8 +162,3 @@ def excerpt(message: Message) -> str:
     shown = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
     rest = message.size - len(message.excerpt)
     return shown + (f" … {rest:,} bytes more" if rest > 0 else "")
-
-
-def total_of(rejected: Sequence[Rejected]) -> int:
-    """All of them."""
-    return sum(one.total for one in rejected)

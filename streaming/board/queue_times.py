@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from streaming.board.change_reading import CHOSEN, Changes, read_changes
 from streaming.board.group_reading import Queue, queues_of
 from streaming.board.verdicts import WRONG
 from streaming.history.store import History
@@ -59,6 +60,7 @@ class PastIncident:
 class Times:
     """What one page of history shows. `lanes` is how many queues there are, of which `spans` has at most MOST_LANES.
 
+    `changes` are of all of them. Where the data end before `until_ms`, so do the spans: at `known_until_ms`.
     `queues` are all the group's as of the moment; `before_ms` and `after_ms` the nearest changes around it.
     """
 
@@ -73,6 +75,8 @@ class Times:
     queues: tuple[Queue, ...]
     comings: tuple[Coming, ...]
     incidents: tuple[PastIncident, ...]
+    changes: Changes
+    known_until_ms: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class Place:
     from_ms: int
     until_ms: int
     at_ms: int
+    known_until_ms: int | None = None
+    """Where the data end; None where that is not before `until_ms`."""
 
 
 _GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
@@ -102,13 +108,12 @@ FROM assignments_at(make_timestamptz($from_ms * 1000))
 WHERE {_GROUP}
 """
 
-_CHOSEN = "($topic = '' OR topic = $topic) AND ($queue = '' OR broker_name || ':' || queue_id = $queue)"
 _IS_WRONG = f"verdict IN {WRONG}"
 
 _LANES = f"""
 SELECT topic, broker_name, queue_id, count(*) OVER () AS lanes
 FROM steps
-WHERE {_CHOSEN}
+WHERE {CHOSEN}
 GROUP BY topic, broker_name, queue_id
 ORDER BY count(*) FILTER ({_IS_WRONG}) > 0 DESC, max(start_ms) FILTER ({_IS_WRONG}) DESC, topic, broker_name, queue_id
 LIMIT {MOST_LANES}
@@ -125,7 +130,7 @@ LIMIT {MOST_STEPS + 1}
 _MOMENTS = f"""
 SELECT max(start_ms) AS time_ms
 FROM steps
-WHERE {_CHOSEN} AND batch_id >= 0
+WHERE {CHOSEN} AND batch_id >= 0
 GROUP BY (start_ms - $from_ms) * {MOST_MOMENTS} // greatest($until_ms - $from_ms, 1)
 ORDER BY time_ms
 """
@@ -133,7 +138,7 @@ ORDER BY time_ms
 _NEIGHBOURS = f"""
 SELECT max(start_ms) FILTER (start_ms < $at_ms) AS before_ms, min(start_ms) FILTER (start_ms > $at_ms) AS after_ms
 FROM steps
-WHERE {_CHOSEN} AND batch_id >= 0
+WHERE {CHOSEN} AND batch_id >= 0
 """
 
 _AS_OF = """
@@ -170,7 +175,8 @@ LIMIT {MOST_INCIDENTS}
 
 def read_times(history: History, place: Place) -> Times:
     """All that is shown of the time between `from_ms` and `until_ms`, and of the moment."""
-    params = vars(place)
+    params = {name: value for name, value in vars(place).items() if name != "known_until_ms"}
+    known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
     comings = history.rows(_COMINGS, _named(_COMINGS, params))
     incidents = history.rows(_INCIDENTS, _named(_INCIDENTS, params))
     with duckdb.connect() as engine:
@@ -183,7 +189,7 @@ def read_times(history: History, place: Place) -> Times:
             place.from_ms,
             place.until_ms,
             lanes[0]["lanes"] if lanes else 0,
-            tuple(_spans(steps[:MOST_STEPS], place.until_ms)),
+            tuple(_spans(steps[:MOST_STEPS], place.until_ms, known_until_ms)),
             len(steps) > MOST_STEPS,
             tuple(_ask(engine, _MOMENTS, params).column("time_ms").to_pylist()),
             nearest["before_ms"],
@@ -191,16 +197,18 @@ def read_times(history: History, place: Place) -> Times:
             tuple(queues_of(_ask(engine, _AS_OF, params))),
             tuple(Coming(**{**row, "client_ids": tuple(row["client_ids"])}) for row in comings),
             tuple(PastIncident(**row) for row in incidents),
+            read_changes(engine, params),
+            known_until_ms,
         )
 
 
-def _spans(steps: Sequence[dict[str, Any]], until_ms: int) -> list[Span]:
+def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) -> list[Span]:
     """Steps, each queue's newest first, as spans in the same order."""
     spans: list[Span] = []
     for row in steps:
         name, start_ms = (row["topic"], row["queue"]), row["start_ms"]
         last = spans[-1] if spans and (spans[-1].topic, spans[-1].queue) == name else None
-        end_ms = last.start_ms if last else until_ms
+        end_ms = last.start_ms if last else min(until_ms, max(known_until_ms, start_ms + 1))
         if end_ms > start_ms:
             owners = (row["planned_owner"], tuple(row["observed_owners"]))
             spans.append(Span(*name, start_ms, end_ms, row["verdict"], *owners))

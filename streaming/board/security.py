@@ -1,11 +1,13 @@
 """Who may see the board, and what a browser may do with it: token, cookie, host names, headers.
 
-On the loopback no token is asked; a foreign page is kept from reading the board through a name of its own (DNS
-rebinding) by the Host header. Opened wider, every request needs the token's cookie or the token itself.
+On the loopback no token is asked unless one is there; a foreign page is kept from reading the board through a name of
+its own (DNS rebinding) by the Host header. Opened wider, by its address or by a proxy, every request needs the token's
+cookie or the token itself.
 """
 
 import hashlib
 import hmac
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,23 +54,30 @@ class Door:
 
     @classmethod
     def of(cls, settings: Board) -> "Door":
-        """Raises SettingsError when others can reach the board and no token is there, or one that is too short."""
-        own = f"[{settings.host}]" if ":" in settings.host else settings.host
+        """Raises SettingsError when others can reach the board and no token is there, or one that is too short.
+
+        A token that is there is asked for on the loopback too.
+        """
+        local = LOOPBACK | {(f"[{settings.host}]" if ":" in settings.host else settings.host).lower()}
         names = frozenset(name.lower() for name in settings.allowed_hosts)
-        if settings.is_loopback:
-            return cls(names | LOOPBACK | {own.lower()})
+        opening = _opening(settings, names - local)
+        if opening is None and settings.token_env not in os.environ:
+            return cls(names | local)
         try:
             token = read_secret("board.token_env", settings.token_env)
         except SettingsError as error:
-            raise SettingsError(
-                f"board.host = {settings.host!r} opens the board to others, who need a token: {error}"
-            ) from None
+            if opening is None:
+                raise SettingsError(
+                    f"board.token_env = {settings.token_env!r}: the variable is there and empty; "
+                    "give it the token, or take it out of the environment"
+                ) from None
+            raise SettingsError(f"{opening} opens the board to others, who need a token: {error}") from None
         if len(token) < LEAST_TOKEN:
             raise SettingsError(
                 f"board.token_env = {settings.token_env!r}: the token has fewer than {LEAST_TOKEN} characters; "
                 "make one with: openssl rand -hex 24"
             )
-        return cls(names, token, settings.session_hours * 3600)
+        return cls(names | local if settings.is_loopback and names else names, token, settings.session_hours * 3600)
 
     def answers_to(self, host: str) -> bool:
         """Whether the Host header names us. Behind a token any name is ours, unless some are given."""
@@ -101,6 +110,17 @@ class Door:
     def _sign(self, ends: str) -> str:
         key = hashlib.sha256(b"balancewatch board session\0" + (self.token or "").encode()).digest()
         return hmac.new(key, ends.encode(), hashlib.sha256).hexdigest()
+
+
+def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
+    """The key and the value that let others reach the board; None where only this machine can."""
+    if not settings.is_loopback:
+        return f"board.host = {settings.host!r}"
+    if settings.trusted_proxy:
+        return f"board.trusted_proxy = {settings.trusted_proxy!r}"
+    if foreign:
+        return f"board.allowed_hosts = {list(settings.allowed_hosts)!r}"
+    return None
 
 
 def guard_app(app: Dash, door: Door) -> None:
@@ -143,20 +163,12 @@ def guard_app(app: Dash, door: Door) -> None:
 def _ask_for_token(door: Door, tries: WrongTries) -> Response | None:
     """None for who may come in; else the login page, a refusal, or the way on with a cookie."""
     if door.is_session(request.cookies.get(COOKIE, "")):
-        return _without_token(request) if "token" in request.args else None
+        return _without_token(request) if "token" in request.args or _is_form(request) else None
     given, is_bearer = _given_token(request)
     if given is None:
         return login_page(401)
-    address = request.remote_addr or "?"
-    wait = tries.wait_seconds(address)
-    if wait > 0:
-        response = login_page(429, f"Too many wrong tokens; try again in {wait} s.")
-        response.headers["Retry-After"] = str(wait)
-        return response
     if not door.is_token(given):
-        tries.note(address)
-        log.warning("a wrong token at the board", address=address)
-        return login_page(401, "That is not the token.")
+        return _refuse_token(tries)
     if is_bearer:
         return None
     response = _without_token(request)
@@ -165,11 +177,24 @@ def _ask_for_token(door: Door, tries: WrongTries) -> Response | None:
         door.session(),
         max_age=int(door.session_seconds),
         httponly=True,
-        samesite="Strict",
+        samesite="Lax",  # a link in a chat leads to its page; GETs only read, and POSTs are held against Origin
         secure=request.is_secure,
         path="/",
     )
     return response
+
+
+def _refuse_token(tries: WrongTries) -> Response:
+    """The right token comes in however many were wrong: behind a proxy they may all come from one address."""
+    address = request.remote_addr or "?"
+    wait = tries.wait_seconds(address)
+    if wait > 0:
+        response = login_page(429, f"Too many wrong tokens; try again in {wait} s.")
+        response.headers["Retry-After"] = str(wait)
+        return response
+    tries.note(address)
+    log.warning("a wrong token at the board", address=address)
+    return login_page(401, "That is not the token.")
 
 
 def _given_token(asked: Request) -> tuple[str | None, bool]:
@@ -177,9 +202,14 @@ def _given_token(asked: Request) -> tuple[str | None, bool]:
     scheme, _, bearer = asked.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip(), True
-    if asked.method == "POST" and asked.mimetype == "application/x-www-form-urlencoded":
+    if _is_form(asked):
         return asked.form.get("token"), False
     return asked.args.get("token"), False
+
+
+def _is_form(asked: Request) -> bool:
+    """Whether it is the login page's; nothing else of the board posts a form."""
+    return asked.method == "POST" and asked.mimetype == "application/x-www-form-urlencoded"
 
 
 def _without_token(asked: Request) -> Response:

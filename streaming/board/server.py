@@ -20,6 +20,7 @@ LARGEST_BODY = 256 * 1024
 LARGEST_HEADER = 32 * 1024
 IDLE_SECONDS = 60
 LOOP_SECONDS = 0.5
+FORWARDED = frozenset({"x-forwarded-proto", "x-forwarded-host", "x-forwarded-for"})
 LARGEST_IN_MEMORY = 2 * 1024 * 1024
 """An answer above this waits in a file for who reads it slowly; Plotly's script, packed, is below."""
 
@@ -60,6 +61,8 @@ class BoardServer:
             outbuf_overflow=LARGEST_IN_MEMORY,
             ident=None,
             asyncore_use_poll=True,
+            clear_untrusted_proxy_headers=True,
+            **_trust(settings.board.trusted_proxy),
         )
 
     def run(self) -> None:
@@ -75,3 +78,8 @@ class BoardServer:
     def close(self) -> None:
         """Ask `run` to return; it does within half a second and the request in flight."""
         self._closing.set()
+
+
+def _trust(proxy: str) -> dict[str, Any]:
+    """Waitress takes no headers to trust where it has nobody to trust."""
+    return {"trusted_proxy": proxy, "trusted_proxy_count": 1, "trusted_proxy_headers": FORWARDED} if proxy else {}

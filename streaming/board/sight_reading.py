@@ -60,10 +60,17 @@ def read_ages(history: History) -> list[TableAge]:
     return [TableAge(name, found[name]) for name in TABLES]
 
 
-def newest_ms(ages: list[TableAge]) -> int | None:
-    """When the queries wrote last, by the time of what they wrote."""
+def newest_ms(ages: list[TableAge], now_ms: int) -> int | None:
+    """When the queries wrote last, by the time of what they wrote; a row from the future counts as of now."""
     known = [age.newest_ms for age in ages if age.name in LIVE_TABLES and age.newest_ms is not None]
-    return max(known, default=None)
+    return min(max(known), now_ms) if known else None
+
+
+def read_newest_ms(history: History) -> int | None:
+    """The newest time of the live tables; None where they are empty."""
+    each = " UNION ALL ".join(f"SELECT max({TABLES[name].time}) AS newest FROM {name}" for name in LIVE_TABLES)
+    (row,) = history.rows(f"SELECT epoch_ms(max(newest)) AS ms FROM ({each})")
+    return None if row["ms"] is None else int(row["ms"])
 
 
 def read_clusters(history: History) -> list[ClusterSight]:
@@ -102,6 +109,15 @@ def read_clusters(history: History) -> list[ClusterSight]:
         {"canary": CANARY_CLUSTER},
     )
     return [ClusterSight(**{**row, "unheard": tuple(one for one in row["unheard"] if one)}) for row in rows]
+
+
+def read_cluster_names(history: History) -> list[str]:
+    """Every cluster that any live table knows, whether its groups are known or not; not the canary's."""
+    each = " UNION ".join(f"SELECT cluster FROM {name}" for name in LIVE_TABLES)
+    rows = history.rows(
+        f"SELECT DISTINCT cluster FROM ({each}) WHERE cluster <> $canary ORDER BY 1", {"canary": CANARY_CLUSTER}
+    )
+    return [row["cluster"] for row in rows]
 
 
 def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:

@@ -1,4 +1,7 @@
-"""Wrong tokens, counted by address, so that guessing takes for ever; in bounded memory."""
+"""Wrong tokens, counted by address, so that who guesses is told to wait and the log stays short; in bounded memory.
+
+The token's own length is what keeps guessing hopeless: a right one is never made to wait.
+"""
 
 import threading
 from collections import OrderedDict
@@ -20,7 +23,7 @@ class WrongTries:
         self._of_all: list[float] = []
 
     def wait_seconds(self, address: str) -> int:
-        """Seconds for which this address is not heard; 0 when it may try."""
+        """Seconds for which a wrong token of this address only hears that it must wait; 0 when it may try."""
         with self._lock:
             now = self._clock()
             waits = (

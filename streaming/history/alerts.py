@@ -1,6 +1,5 @@
 """The alerts' transitions from Delta, oldest first, or the newest state of each incident."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from schemas.tables import ALERTS
 from streaming.history.moments import iso
 from streaming.history.store import History
 from streaming.history.warehouse_error import WarehouseError
+from streaming.oncall.transition import parse_object
 from udfs.rulebook import CANARY_CLUSTER
 
 __all__ = ["Filter", "WarehouseError", "iso", "present_alert", "read_alerts"]
@@ -48,7 +48,7 @@ def present_alert(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as JSON and the chats show it: times as ISO 8601, evidence and labels as objects."""
     shown = dict(row)
     for name in ("evidence", "labels"):
-        shown[name] = json.loads(shown.get(name) or "{}")
+        shown[name] = parse_object(shown.get(name))
     for name in ("started_at", "fired_at", "changed_at"):
         shown[name] = iso(time) if (time := shown.get(name)) else None
     return shown

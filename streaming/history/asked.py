@@ -16,13 +16,16 @@ from typing import Annotated, Literal, cast
 import typer
 
 from streaming.command import fail, load
-from streaming.history.moments import parse_moment
+from streaming.history.moments import parse_moment, tell_both
 
 Format = Literal["table", "json", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = ("table", "json", "csv", "parquet")
 
 TABLE_ROWS = 200
 """Rows of a table for people when no --limit is given: the newest."""
+
+MOST_ROWS = 1_000_000
+"""That --limit may ask for; it holds them in memory, and without a limit none are held."""
 
 MOST_CHARACTERS = 255
 
@@ -39,14 +42,19 @@ Broker = Annotated[str | None, typer.Option(help="Only this broker, or those tha
 FormatName = Annotated[str, typer.Option("--format", help="table, json, csv or parquet (to a file or a pipe).")]
 Limit = Annotated[
     int | None,
-    typer.Option(min=0, help=f"The newest so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."),
+    typer.Option(
+        min=0, max=MOST_ROWS, help=f"The newest so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."
+    ),
 ]
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Times are epoch ms, both ends of a span included. Names are globs. `states` are upper case; none asks nothing."""
+    """Times are epoch ms, both ends of a span included. Names are globs. `states` are upper case; none asks nothing.
+
+    Rows older than `stale_ms` do not tell what is so now (board.stale_seconds).
+    """
 
     warehouse: Path
     since_ms: int | None = None
@@ -60,6 +68,7 @@ class Asked:
     states: tuple[str, ...] = ()
     limit: int | None = None
     format: Format = "table"
+    stale_ms: int = 660_000
 
 
 def ask(
@@ -94,11 +103,15 @@ def ask(
     since_ms, until_ms = moment("--since", since, now_ms), moment("--until", until, now_ms)
     if since_ms is not None and since_ms > (now_ms if until_ms is None else until_ms):
         fail(f"--since {since} is not before --until {until or 'now'}", code=2)
+    at_ms = moment("--at", at, now_ms)
+    if at_ms is not None and at_ms > now_ms:
+        fail(f"--at {at} is yet to come ({tell_both(at_ms)}): give a moment that is past", code=2)
+    settings = load(paths={"warehouse": warehouse})
     return Asked(
-        warehouse=load(paths={"warehouse": warehouse}).paths.warehouse,
+        warehouse=settings.paths.warehouse,
         since_ms=since_ms,
         until_ms=until_ms,
-        at_ms=moment("--at", at, now_ms),
+        at_ms=at_ms,
         is_current=current,
         cluster=cluster,
         group=group,
@@ -107,6 +120,7 @@ def ask(
         states=wanted,
         limit=(limit or None) if limit is not None else (TABLE_ROWS if form == "table" else None),
         format=form,
+        stale_ms=round(settings.board.stale_seconds * 1000),
     )
 
 

@@ -42,6 +42,8 @@ def deliveries(
 ) -> None:
     """Print the delivery log with the cluster, group, topic and broker of each incident, oldest first.
 
+    --current and --at have the newest row of each incident, receiver and state told: DUE or RETRYING is still owed.
+
     Example: balancewatch deliveries --since 1d --state REFUSED,RETRYING
 
     Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json

@@ -6,16 +6,18 @@ gives a `streaming.history.story.Story`, whose docstrings say what each part hol
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from schemas.tables import ALERTS
 from streaming.history import surroundings
+from streaming.history.effects import read_effects, read_related
 from streaming.history.moments import to_ms
 from streaming.history.near import near
 from streaming.history.store import History
-from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word
+from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word, ends, turning_points
+from streaming.oncall.transition import parse_object
 from udfs.pattern import describe_matchers, is_match
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -67,25 +69,25 @@ def tell_incident(history: History, incident_id: str) -> Story:
     story = _head(rows)
     left_out: dict[str, int] = {}
 
-    def bounded(name: str, parts: Sequence[Part]) -> tuple[Part, ...]:
-        if len(parts) > MOST_TOLD:
-            left_out[name] = len(parts) - MOST_TOLD
-        return tuple(parts[:MOST_TOLD])
+    def bounded(name: str, parts: Sequence[Part], always: Collection[int] = ()) -> tuple[Part, ...]:
+        told = ends(len(parts), MOST_TOLD, always)
+        if len(told) < len(parts):
+            left_out[name] = len(parts) - len(told)
+        return tuple(parts[number] for number in told)
 
-    effects = _related(history, "suppressed_by = $id", {"id": incident_id})
-    by_kind: dict[str, int] = {}
-    for one in effects:
-        by_kind[one.kind] = by_kind.get(one.kind, 0) + 1
+    steps = [_step(row) for row in rows]
+    effects = read_effects(history, incident_id)
     tellings = _tellings(history, incident_id)
     return replace(
         story,
-        steps=bounded("steps", [_step(row) for row in rows]),
+        steps=bounded("steps", steps, turning_points(steps)),
         members=bounded("members", surroundings.member_changes(history, story)),
         moves=bounded("moves", surroundings.queue_moves(history, story)),
         health=bounded("health", surroundings.health_changes(history, story)),
         causes=_causes(history, rows),
         effects=bounded("effects", effects),
-        effects_by_kind=by_kind,
+        effects_by_kind=dict(Counter(one.kind for one in effects)),
+        paged_by_kind=dict(Counter(one.kind for one in effects if one.paged_ms is not None)),
         tellings=bounded("tellings", tellings),
         untold=_untold(story, tellings),
         silences=bounded("silences", _silences(history, story)),
@@ -107,7 +109,7 @@ def _head(rows: list[Row]) -> Story:
         queues=tuple((open_rows or rows)[-1]["queues"] or ()),
         summary=newest["summary"],
         advice=(open_rows or rows)[-1]["advice"],
-        evidence=json.loads(newest["evidence"] or "{}"),
+        evidence=_evidence(newest["evidence"]),
         completeness=newest["completeness"],
         flaps=newest["flaps"] or 0,
         is_flapping=bool(newest["is_flapping"]),
@@ -118,6 +120,15 @@ def _head(rows: list[Row]) -> Story:
         from_ms=min(started_ms, to_ms(rows[0]["changed_at"])) - BEFORE_MS,
         to_ms=changed_ms if is_over else None,
     )
+
+
+def _evidence(text: str | None) -> Mapping[str, Any]:
+    """The JSON object that it should be; anything else stands as it is under `evidence`."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"evidence": text}
 
 
 def _step(row: Row) -> Step:
@@ -134,17 +145,6 @@ def _step(row: Row) -> Step:
     )
 
 
-def _related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
-    """Incidents that have a row of which the condition is true, by their newest row, in the order they began."""
-    rows = history.rows(
-        f"SELECT * FROM alerts_now WHERE incident_id IN (SELECT incident_id FROM {ALERTS.name} WHERE {condition}) "
-        "ORDER BY started_at, incident_id",
-        params,
-    )
-    names = ("incident_id", "kind", "state", "cause", "consumer_group", "topic", "broker_name", "summary")
-    return [Related(**{name: row[name] for name in names}, started_ms=to_ms(row["started_at"])) for row in rows]
-
-
 def _causes(history: History, rows: list[Row]) -> tuple[Related, ...]:
     """What explains it, or last did; what explains that; and so on."""
     causes: list[Related] = []
@@ -152,7 +152,7 @@ def _causes(history: History, rows: list[Row]) -> tuple[Related, ...]:
     cause_id = next((row["suppressed_by"] for row in reversed(rows) if row["suppressed_by"]), None)
     while cause_id and cause_id not in seen and len(causes) < MOST_CAUSES:
         seen.add(cause_id)
-        causes += _related(history, "incident_id = $id", {"id": cause_id})
+        causes += read_related(history, "incident_id = $id", {"id": cause_id})
         above = history.rows(
             "SELECT arg_max(suppressed_by, (changed_at, batch_id)) AS cause_id FROM alerts "
             "WHERE incident_id = $id AND suppressed_by IS NOT NULL",
@@ -196,10 +196,10 @@ def _silences(history: History, story: Story) -> list[Quiet]:
     }
     found = []
     for row in history.rows("SELECT * FROM silences_now ORDER BY starts_at, silence_id"):
-        matchers = {label: tuple(globs) for label, globs in json.loads(row["matchers"]).items()}
+        matchers = {label: tuple(map(str, globs)) for label, globs in parse_object(row["matchers"]).items()}
         starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
-        if is_then and is_match(matchers, labels):
+        if is_then and matchers and is_match(matchers, labels):
             match = describe_matchers(matchers)
             found.append(Quiet(row["silence_id"], row["owner"], row["reason"], match, starts_ms, ends_ms))
     return found

@@ -19,6 +19,7 @@ from streaming.history.asked import (
 )
 
 CHANGES = ("JOINED", "CHANGED", "LEFT", "EXPIRED")
+MEMBERS = ("JOINED", "CHANGED")
 
 
 def members(
@@ -27,7 +28,11 @@ def members(
     until: Until = None,
     at: At = None,
     state: Annotated[
-        str | None, typer.Option(help=f"Only these changes: {', '.join(CHANGES)}; several with commas.")
+        str | None,
+        typer.Option(
+            help=f"Only these changes: {', '.join(CHANGES)}; several with commas. With --current or --at "
+            f"{' and '.join(MEMBERS)} where it is not given."
+        ),
     ] = None,
     cluster: Cluster = None,
     group: Group = None,
@@ -42,9 +47,12 @@ def members(
 ) -> None:
     """Print who joined, changed in, left or expired from a consumer group in each broker's view, oldest first.
 
-    With --current or --at the newest change of each channel: JOINED and CHANGED ones are members then.
+    With --current or --at the newest change of each channel that is a member then, one that JOINED or CHANGED; those
+    that left or expired where --state asks for them.
 
-    Example: balancewatch members --current --state JOINED,CHANGED --group billing
+    Example: balancewatch members --current --group billing
+
+    Example: balancewatch members --current --state LEFT,EXPIRED
 
     Example: balancewatch members --since 2h --client '10.0.0.5@*' --format json
     """
@@ -53,6 +61,8 @@ def members(
     from streaming.history.printing import print_table, told, when
     from streaming.history.selecting import Subject, any_of, equals
 
+    if state is None and (current or at is not None):
+        state = ",".join(MEMBERS)
     asked = ask(
         since=since,
         until=until,

@@ -16,7 +16,9 @@ def owner(
         str | None, typer.Option(help="Only this group, or a glob; all that have the topic without.")
     ] = None,
     cluster: Cluster = None,
-    format_: Annotated[str, typer.Option("--format", help="table (one line a group) or json.")] = "table",
+    format_: Annotated[
+        str, typer.Option("--format", help="table (one line a group), json, csv or parquet (one row a group).")
+    ] = "table",
     warehouse: Warehouse = None,
 ) -> None:
     """Say in one line who was meant to consume a queue, who did, and what is wrong with it; now, or --at a moment.
@@ -25,34 +27,30 @@ def owner(
 
     Example: balancewatch owner orders broker-a:7 --format json
     """
-    import json
     import time
-    from dataclasses import asdict
 
-    from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
+    from schemas.tables import ASSIGNMENTS
     from streaming.history.answering import open_history
-    from streaming.history.moments import iso, to_time
-    from streaming.history.ownership import NobodyKnowsError, Queue, read_owners, tell_owners
-    from streaming.history.printing import visible
+    from streaming.history.freshness import LIVE_TABLES, read_freshness, tell_stale
+    from streaming.history.ownership import SCHEMA, NobodyKnowsError, Queue, read_owners, record_of, tell_owners
+    from streaming.history.printing import plain, print_records, visible
     from streaming.history.warehouse_error import WarehouseError
 
     broker_name, _, number = queue.rpartition(":")
     if not broker_name or not number.isdecimal() or len(number) > 9:
         fail(f"BROKER:QUEUE {queue[:80]!r}: give a broker's name and a queue's number, such as broker-a:7", code=2)
-    asked = ask(at=at, group=group, cluster=cluster, format_=format_, formats=("table", "json"), warehouse=warehouse)
+    asked = ask(at=at, group=group, cluster=cluster, format_=format_, warehouse=warehouse)
     at_ms = time.time_ns() // 1_000_000 if asked.at_ms is None else asked.at_ms
     try:
-        history = open_history(asked, ASSIGNMENTS, MEMBERSHIPS, ALERTS)
+        history = open_history(asked, ASSIGNMENTS, *LIVE_TABLES)
         found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), at_ms)
+        freshness = read_freshness(history, at_ms, asked.stale_ms)
     except (WarehouseError, NobodyKnowsError) as error:
         fail(visible(str(error)))
     if asked.format == "table":
+        stale = tell_stale(freshness)
         for owners in found:
-            print(visible(tell_owners(owners)))
+            print(visible(tell_owners(owners) + (f"; {stale}" if stale else "")))
         return
-    rows = []
-    for owners in found:
-        row = asdict(owners)
-        row["at"], row["since"] = iso(to_time(row.pop("at_ms"))), iso(to_time(row.pop("since_ms")))
-        rows.append(row)
-    print(json.dumps(rows, indent=2, ensure_ascii=False))
+    rows = [record_of(owners, freshness) for owners in found]
+    print_records(rows if asked.format == "parquet" else [plain(row) for row in rows], asked.format, SCHEMA)

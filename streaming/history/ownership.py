@@ -1,10 +1,13 @@
 """Who was meant to consume a queue at a moment, and who did: one answer a consumer group."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
-from streaming.history.moments import tell, tell_both, to_ms
+from streaming.history.freshness import Freshness
+from streaming.history.moments import tell, tell_both, to_ms, to_time
 from streaming.history.near import near
 from streaming.history.selecting import is_glob
 from streaming.history.store import History
@@ -50,6 +53,44 @@ class Owners:
     kind: str | None = None
     cause: str | None = None
     advice: str | None = None
+
+
+_TIME = pa.timestamp("us", "UTC")
+
+SCHEMA = pa.schema(
+    {
+        "cluster": pa.string(),
+        "consumer_group": pa.string(),
+        "topic": pa.string(),
+        "queue": pa.string(),
+        "at": _TIME,
+        "planned_owner": pa.string(),
+        "strategy": pa.string(),
+        "observed_owners": pa.list_(pa.string()),
+        "verdict": pa.string(),
+        "since": _TIME,
+        "completeness": pa.float64(),
+        "incident_id": pa.string(),
+        "kind": pa.string(),
+        "cause": pa.string(),
+        "advice": pa.string(),
+        "newest_row_at": _TIME,
+        "is_stale": pa.bool_(),
+    }
+)
+"""Of `record_of`."""
+
+
+def record_of(owners: Owners, freshness: Freshness) -> dict[str, Any]:
+    """The answer as a flat row, and until when the tables know: `is_stale` says that it need not be so any more."""
+    row = asdict(owners) | {
+        "at": to_time(owners.at_ms),
+        "observed_owners": list(owners.observed_owners),
+        "since": to_time(owners.since_ms),
+        "newest_row_at": None if freshness.newest_ms is None else to_time(freshness.newest_ms),
+        "is_stale": freshness.is_stale,
+    }
+    return {name: row[name] for name in SCHEMA.names}
 
 
 def read_owners(history: History, queue: Queue, at_ms: int) -> list[Owners]:

@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from streaming.history.found import records_of
 from streaming.history.moments import iso, to_ms, to_time
+from streaming.visible_text import visible as visible  # noqa: PLC0414  # others have it from here
 
 Format = Literal["table", "json", "csv"]
 
@@ -40,8 +42,6 @@ Row = Mapping[str, Any]
 Records = Sequence[Row]
 Layout = Mapping[str, Callable[[Row], str | Text]]
 """A table for people: its headings, and what stands under each of a row."""
-
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def print_answer(
@@ -71,7 +71,12 @@ def print_answer(
 
 
 def print_table(rows: Records, layout: Layout) -> None:
-    """A table that fits the terminal."""
+    """A table that fits the terminal. A column of local times is left out where each is the same in UTC."""
+    layout = {
+        heading: cell
+        for heading, cell in layout.items()
+        if not isinstance(cell, LocalTime) or any(cell(row) for row in rows)
+    }
     table = Table()
     for heading in layout:
         table.add_column(heading, overflow="fold")
@@ -92,15 +97,19 @@ def told(state: str) -> Text:
 
 
 def when(column: str, name: str | None = None) -> dict[str, Callable[[Row], str | Text]]:
-    """The part of a layout that tells a time: in UTC, and in the local zone where that is another."""
-    heading = f"{name or column.replace('_', ' ')}, UTC"
-    cells: dict[str, Callable[[Row], str | Text]] = {heading: lambda row: _clock(row[column])}
-    local = datetime.now().astimezone()
-    if local.utcoffset():
-        cells[f"{name or column.replace('_', ' ')}, {local.strftime('%Z')}"] = lambda row: (
-            row[column].astimezone().strftime("%H:%M:%S") if row[column] else ""
-        )
-    return cells
+    """The part of a layout that tells a time: in UTC, and in the local zone where that is another then."""
+    heading = name or column.replace("_", " ")
+    return {f"{heading}, UTC": lambda row: _clock(row[column]), f"{heading}, local": LocalTime(column)}
+
+
+@dataclass(frozen=True)
+class LocalTime:
+    """A cell: the local time with the zone's name of then, as seasons change both; "" where UTC is the local time."""
+
+    column: str
+
+    def __call__(self, row: Row) -> str:
+        return "".join(_local(row[self.column])) if row[self.column] else ""
 
 
 def _clock(time: datetime | None) -> str:
@@ -116,11 +125,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value) if value.tzinfo else value.isoformat()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-
-
-def visible(text: str) -> str:
-    """The text without what a terminal would obey: names come from elsewhere."""
-    return text.translate(_CONTROL)
 
 
 def _print_json(rows: Iterable[Row]) -> int:
@@ -175,12 +179,12 @@ def _cell_of(name: str) -> Callable[[Row], str]:
     return lambda row: _cell(row[name])
 
 
-def print_records(rows: Records, format_: str) -> None:
-    """Rows that have the same columns, whole, as JSON, CSV or Parquet."""
+def print_records(rows: Records, format_: str, schema: pa.Schema | None = None) -> None:
+    """Rows that have the same columns, whole, as JSON, CSV or Parquet; the last with the schema's types."""
     if format_ == "json":
         _print_json(rows)
     elif format_ == "parquet":
-        _print_parquet(pa.Table.from_pylist([dict(row) for row in rows]).to_reader())
+        _print_parquet(pa.Table.from_pylist([dict(row) for row in rows], schema).to_reader())
     else:
         _print_csv(rows, list(rows[0]) if rows else [])
 

@@ -44,15 +44,15 @@ class Subject:
 
 
 def select(history: History, subject: Subject, asked: Asked, more: Mapping[str, str | None] | None = None) -> Found:
-    """Oldest first; of more than the limit the newest.
+    """Oldest first, those of one moment by batch and key; of more than the limit the newest.
 
     `more` are the values of the subject's own options, globs too. Raises WarehouseError.
     """
     sql, params = sql_of(history, subject, asked, more or {})
-    order = f"{subject.table.time}{{0}}, batch_id{{0}}"
+    order = ", ".join(f'"{column}"{{0}}' for column in (subject.table.time, "batch_id", *subject.table.key))
     if asked.limit is None:
         return Found(history.stream(f"{sql} ORDER BY {order.format('')}", params), is_cut=False)
-    newest = f"{sql} ORDER BY {order.format(' DESC')} LIMIT {asked.limit + 1}"
+    newest = f"{sql} ORDER BY {order.format(' DESC NULLS FIRST')} LIMIT {asked.limit + 1}"
     rows = history.query(f"SELECT * FROM ({newest}) ORDER BY {order.format('')}", params)
     is_cut = rows.num_rows > asked.limit
     return Found(rows.slice(int(is_cut)).to_reader(), is_cut)

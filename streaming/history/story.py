@@ -1,10 +1,10 @@
 """The story of an incident as values: what `explain` prints and the board's page of an incident shows.
 
-Times are epoch ms. Lists are oldest first and bounded (MOST_TOLD); what was left out of one is counted in
-`Story.left_out`, by the list's name.
+Times are epoch ms. Lists are oldest first and bounded (MOST_TOLD): of longer ones the first half and the last are
+there, and what was left out between them is counted in `Story.left_out`, by the list's name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,14 @@ REASONS: Mapping[str, str] = {
 """udfs.life.Reason in words."""
 
 
+def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
+    """Which of so many parts are told: all, or half of `most` from the beginning, half from the end, and `always`."""
+    if number <= most:
+        return list(range(number))
+    head = most // 2
+    return sorted({*range(head), *range(number - (most - head), number), *always})
+
+
 @dataclass(frozen=True)
 class Step:
     """One row of the alerts table. `why` is `reason` in words."""
@@ -45,6 +53,13 @@ class Step:
     queues: tuple[str, ...]
     suppressed_by: str | None
     summary: str
+
+
+def turning_points(steps: Sequence[Step]) -> set[int]:
+    """Which steps are told in any case: where it first fired, and where it ended."""
+    firing = [number for number, step in enumerate(steps) if step.state == "FIRING"][:1]
+    ending = [number for number, step in enumerate(steps) if step.state == "RESOLVED"][-1:]
+    return {*firing, *ending}
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,18 @@ class Related:
     broker_name: str | None
     summary: str
     started_ms: int
+
+
+@dataclass(frozen=True)
+class Effect(Related):
+    """An incident that this one explains, or did. `explained_until_ms` is None while it does.
+
+    `paged_ms` is its first FIRING row that nothing explained, which pages unless it is `info`; None without one.
+    """
+
+    explained_since_ms: int
+    explained_until_ms: int | None
+    paged_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -145,6 +172,7 @@ class Story:
 
     What happened around it is of [from_ms, to_ms]: from two minutes before its start until its end; None while it is
     open, and all since then belongs to it.
+    `effects_by_kind` counts all effects, `paged_by_kind` those that paged all the same.
     `causes` begins with what explains it, then what explains that. `untold` says why nobody was told, or None.
     """
 
@@ -176,8 +204,9 @@ class Story:
     members: tuple[MemberChange, ...] = ()
     moves: tuple[QueueMove, ...] = ()
     causes: tuple[Related, ...] = ()
-    effects: tuple[Related, ...] = ()
+    effects: tuple[Effect, ...] = ()
     effects_by_kind: Mapping[str, int] = field(default_factory=dict)
+    paged_by_kind: Mapping[str, int] = field(default_factory=dict)
     health: tuple[HealthChange, ...] = ()
     tellings: tuple[Telling, ...] = ()
     untold: str | None = None

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +13,7 @@ from streaming.history.moments import iso, tell_both, tell_span, to_time
 from streaming.history.printing import STATE_STYLES, visible
 from streaming.history.story import (
     MOST_TOLD,
+    Effect,
     HealthChange,
     MemberChange,
     QueueMove,
@@ -21,11 +22,13 @@ from streaming.history.story import (
     Step,
     Story,
     Telling,
+    ends,
+    turning_points,
 )
 from udfs.prose import count, join_words, name_queues
 
 SHOWN = 12
-"""Of each part; JSON has them all."""
+"""Of each part, the first half and the last; JSON has up to MOST_TOLD."""
 
 Line = tuple[int | None, str, str]
 """When, what in a word, and the rest."""
@@ -59,12 +62,24 @@ def print_story(story: Story) -> None:
     for title, lines, left_out in _parts(story):
         if lines:
             console.print(Text(f"\n{title}", style="bold"))
-            days = {to_time(at_ms).date() for at_ms, _, _ in lines[:SHOWN] if at_ms is not None}
-            for at_ms, word, text in lines[:SHOWN]:
-                _print_line(console, at_ms, word, text, with_day=len(days) > 1)
-            if len(lines) > SHOWN or left_out:
-                more = f"{len(lines) - SHOWN} more" if len(lines) > SHOWN else f"{left_out} more"
-                console.print(f"  ... and {more}{' at least' if left_out else ''}; --format json has up to {MOST_TOLD}")
+            _print_part(console, lines, left_out, turning_points(story.steps) if title.startswith("Steps") else ())
+
+
+def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: Collection[int]) -> None:
+    """Where lines are missing it says so, the first time with how many are in all."""
+    shown = ends(len(lines), SHOWN, always)
+    days = {to_time(at_ms).date() for at_ms, _, _ in (lines[number] for number in shown) if at_ms is not None}
+    missing = len(lines) - len(shown) + left_out
+    before, gap = -1, f"  ... {missing} more here{' at least' if left_out else ''}; --format json has up to {MOST_TOLD}"
+    for number in shown:
+        if number > before + 1:
+            console.print(gap)
+            gap = "  ..."
+        before = number
+        at_ms, word, text = lines[number]
+        _print_line(console, at_ms, word, text, with_day=len(days) > 1)
+    if missing and gap != "  ...":
+        console.print(gap.replace("more here", "more in between"))
 
 
 def _print_line(console: Console, at_ms: int | None, word: str, text: str, *, with_day: bool) -> None:
@@ -83,7 +98,7 @@ def _print_indented(console: Console, text: Text) -> None:
 
 def _clock(at_ms: int) -> str:
     local = to_time(at_ms).astimezone()
-    return f"{to_time(at_ms):%H:%M:%S}" + (f" ({local:%H:%M:%S})" if local.utcoffset() else "")
+    return f"{to_time(at_ms):%H:%M:%S}" + (f" ({local:%H:%M:%S %Z})" if local.utcoffset() else "")
 
 
 def _subject(story: Story) -> str:
@@ -120,12 +135,11 @@ def _facts(story: Story) -> Iterator[tuple[str, str]]:
 
 def _parts(story: Story) -> Iterator[tuple[str, list[Line], int]]:
     """Titles, lines, and how many entries the tables had beyond those of the story."""
-    effects = join_words([f"{number} {kind}" for kind, number in sorted(story.effects_by_kind.items())] or ["none"])
     where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
     parts: tuple[tuple[str, str, list[Line]], ...] = (
         ("steps", f"Steps{where}", [_step(one) for one in story.steps]),
         ("causes", "Explained by", [_related(one) for one in story.causes]),
-        ("effects", f"Explains, which therefore do not page: {effects}", [_related(one) for one in story.effects]),
+        ("effects", _effects(story), [_effect(one) for one in story.effects]),
         ("members", f"Members, from two minutes before{where}", [_member(one) for one in story.members]),
         ("moves", f"Queues that changed{where}", _moves(story.moves)),
         ("health", f"Producers that avoid the broker{where}", [_health(one) for one in story.health]),
@@ -145,6 +159,34 @@ def _step(step: Step) -> Line:
 
 def _related(one: Related) -> Line:
     return one.started_ms, one.state, f"{one.incident_id} {one.kind}: {one.summary}"
+
+
+def _effects(story: Story) -> str:
+    """The title of the part: those that do not page, and those that did before or after it explained them."""
+    paged = story.paged_by_kind
+    quiet = {kind: number - paged.get(kind, 0) for kind, number in story.effects_by_kind.items()}
+    title = f"Explains, which therefore do not page: {_by_kind(quiet)}"
+    return f"{title}; for a time, which paged: {_by_kind(paged)}" if paged else title
+
+
+def _by_kind(numbers: Mapping[str, int]) -> str:
+    return join_words([f"{number} {kind}" for kind, number in sorted(numbers.items()) if number] or ["none"])
+
+
+def _effect(one: Effect) -> Line:
+    at_ms, state, text = _related(one)
+    until_ms, paged_ms = one.explained_until_ms, one.paged_ms
+    if paged_ms is not None and (until_ms is None or paged_ms < until_ms):
+        until = "" if until_ms is None else f" until {_clock(until_ms)}"
+        return (
+            at_ms,
+            state,
+            f"{text} (paged {_clock(paged_ms)}; explained from {_clock(one.explained_since_ms)}{until})",
+        )
+    if until_ms is None or (state == "RESOLVED" and paged_ms is None):
+        return at_ms, state, text
+    since = "" if paged_ms is None else ", pages since" if paged_ms == until_ms else f", pages since {_clock(paged_ms)}"
+    return at_ms, state, f"{text} (explained until {_clock(until_ms)}{since})"
 
 
 def _member(change: MemberChange) -> Line:

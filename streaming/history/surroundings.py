@@ -12,7 +12,7 @@ TOGETHER_MS = 60_000
 """Each broker tells the same join or leave in its own round."""
 
 MOST_ROWS = 20_000
-"""Read of each table; of an incident that stays open for weeks the first ones."""
+"""Told of each table; of an incident that stays open for weeks the first half and the last."""
 
 
 def member_changes(history: History, story: Story) -> list[MemberChange]:
@@ -20,9 +20,11 @@ def member_changes(history: History, story: Story) -> list[MemberChange]:
     if story.consumer_group is None:
         return []
     rows = history.rows(
-        f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
-        "WHERE cluster = $cluster AND consumer_group = $group "
-        f"ORDER BY changed_at, batch_id, broker_name, client_addr LIMIT {MOST_ROWS}",
+        _both_ends(
+            f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
+            "WHERE cluster = $cluster AND consumer_group = $group",
+            "changed_at, batch_id, broker_name, client_addr",
+        ),
         {"cluster": story.cluster, "group": story.consumer_group},
     )
     changes: list[MemberChange] = []
@@ -62,11 +64,15 @@ def queue_moves(history: History, story: Story) -> list[QueueMove]:
     if story.topic:
         is_topic, params["topic"] = " AND topic = $topic", story.topic
     rows = history.rows(
-        "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, lag(planned_owner) OVER w AS planned_before, "
-        f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
-        f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} "
-        "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
-        f"WHERE changed_at >= $since ORDER BY changed_at, batch_id, topic, broker_name, queue_id LIMIT {MOST_ROWS}",
+        _both_ends(
+            "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, "
+            "lag(planned_owner) OVER w AS planned_before, "
+            f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
+            f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} "
+            "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
+            "WHERE changed_at >= $since",
+            "changed_at, batch_id, topic, broker_name, queue_id",
+        ),
         params,
     )
     return [
@@ -90,9 +96,11 @@ def health_changes(history: History, story: Story) -> list[HealthChange]:
     if not story.broker_name or story.consumer_group is not None:
         return []
     rows = history.rows(
-        f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
-        "WHERE cluster = $cluster AND list_contains($brokers, broker_name) "
-        f"ORDER BY changed_at, batch_id, broker_name LIMIT {MOST_ROWS}",
+        _both_ends(
+            f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
+            "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
+            "changed_at, batch_id, broker_name",
+        ),
         {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
     )
     return [
@@ -105,3 +113,12 @@ def health_changes(history: History, story: Story) -> list[HealthChange]:
         )
         for row in rows
     ]
+
+
+def _both_ends(sql: str, order: str) -> str:
+    """SQL of its rows in that order, of too many the first half and the last."""
+    half = MOST_ROWS // 2
+    return (
+        f"SELECT * EXCLUDE (nth, number) FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
+        f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth"
+    )

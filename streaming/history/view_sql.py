@@ -14,8 +14,13 @@ def rows_of(table: Table, paths: Sequence[str]) -> str:
     nothing = f"SELECT {', '.join(columns)} WHERE false"
     if not paths:
         return nothing
+    return f"{nothing} UNION ALL BY NAME SELECT * FROM {files_as_rows(paths)}"
+
+
+def files_as_rows(paths: Sequence[str]) -> str:
+    """These very files, whatever their names: a column that only some have is null in the others."""
     listed = ", ".join("'" + no_pattern(path).replace("'", "''") + "'" for path in paths)
-    return f"{nothing} UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], union_by_name = true)"
+    return f"read_parquet([{listed}], union_by_name = true)"
 
 
 def newest_of(table: Table, rows: str) -> str:

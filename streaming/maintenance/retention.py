@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from schemas.tables import ALERTS, QUARANTINE, Table
+from streaming.history.view_sql import files_as_rows
 
 MEMORY_LIMIT = "1GB"
 MOST_ATTEMPTS = 5
@@ -102,10 +103,12 @@ def find_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as engine:
         engine.execute("SET TimeZone = 'UTC'")
         engine.execute(f"CREATE MACRO cutoff() AS {_moment(cutoff_ms)}")
-        engine.execute(f"CREATE VIEW old AS {_rows_of(files)} WHERE {table.time} < {_moment(cutoff_ms)}")
+        engine.execute(
+            f"CREATE VIEW old AS SELECT * FROM {files_as_rows(files)} WHERE {table.time} < {_moment(cutoff_ms)}"
+        )
         kept_sql = KEPT[table.name](table)
         if subjects is not None and (of_subjects := [unquote(uri) for uri in subjects.file_uris()]):
-            engine.execute(f"CREATE VIEW rows_of_subjects AS {_rows_of(of_subjects)}")
+            engine.execute(f"CREATE VIEW rows_of_subjects AS SELECT * FROM {files_as_rows(of_subjects)}")
             engine.execute(f"CREATE VIEW kept_subjects AS {_kept_subjects(SUBJECTS[table.name], gone_ms)}")
         elif subjects is not None:
             kept_sql = "FROM old WHERE false"
@@ -148,11 +151,6 @@ def _old_files(handle: DeltaTable, table: Table, cutoff_ms: int) -> list[str]:
     cutoff = datetime.fromtimestamp(cutoff_ms / 1000, UTC)
     old = {path for path, at in zip(adds["path"].to_pylist(), oldest, strict=True) if at is None or at < cutoff}
     return [unquote(uri) for uri in handle.file_uris() if uri.rpartition("/")[2] in old]
-
-
-def _rows_of(files: list[str]) -> str:
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"SELECT * FROM read_parquet([{listed}], union_by_name = true)"
 
 
 def _as_columns_of(handle: DeltaTable, rows: pa.Table) -> pa.Table:

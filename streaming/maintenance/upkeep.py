@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -88,7 +89,7 @@ def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lamb
         upkeep = _Upkeep(settings, plan, now_ms, TABLES[name], on_step)
         try:
             upkeep.work()
-        except (DeltaError, OSError, ValueError, ReaderError) as error:
+        except (DeltaError, duckdb.Error, OSError, ValueError, ReaderError) as error:
             upkeep.report.failed = " ".join(str(error).split("\nHelp:")[0].split("\n   0:")[0].split())[:300]
         yield upkeep.report
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import Folding
 from streaming.metrics.totals import Totals
 from streaming.metrics.verdict_names import PRODUCERS, UNAVAILABLE_PRODUCERS
 from streaming.oncall.own_alerts import CANARY_CLUSTER
@@ -13,7 +13,7 @@ from streaming.oncall.own_alerts import CANARY_CLUSTER
 class Brokers:
     """Tell it of rows of `broker_health`, the newest of each broker at first, then as they come."""
 
-    def __init__(self, exporter: Exporter, clusters: Folding[str], limit: int) -> None:
+    def __init__(self, exporter: Exporter, clusters: Clusters, limit: int) -> None:
         self._totals = Totals(exporter, "broker_name", clusters, limit)
 
     @property

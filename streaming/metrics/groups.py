@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import Folding, clean
+from streaming.metrics.folding import clean
 from streaming.metrics.totals import Figure, Subject, Totals
 from streaming.metrics.verdict_names import CLIENT_IDS, GROUPS, MEMBERS, QUEUES
 from streaming.oncall.own_alerts import CANARY_CLUSTER
@@ -75,11 +76,12 @@ class _Group:
 class Groups:
     """Tell it of rows of `assignments` and `memberships`, the newest of each key at first, then as they come."""
 
-    def __init__(self, exporter: Exporter, clusters: Folding[str], limit: int) -> None:
+    def __init__(self, exporter: Exporter, clusters: Clusters, limit: int) -> None:
         self._exporter, self._clusters = exporter, clusters
         self._totals = Totals(exporter, "consumer_group", clusters, limit)
         self._groups: dict[Subject, _Group] = {}
         self._by_cluster: Counter[str] = Counter()
+        clusters.when_lost(self._lose)
 
     @property
     def folded(self) -> int:
@@ -126,6 +128,11 @@ class Groups:
         if change and self._clusters.is_named(cluster):
             self._by_cluster[cluster] += change
             self._exporter.set(GROUPS, self._by_cluster[cluster], cluster=clean(cluster))
+
+    def _lose(self, cluster: str) -> None:
+        if cluster in self._by_cluster:
+            del self._by_cluster[cluster]
+            self._exporter.drop(GROUPS, cluster=clean(cluster))
 
 
 def _is_well(group: _Group) -> bool:

@@ -42,8 +42,8 @@ EVENT_TIME_GAP = Gauge(
     "balancewatch_event_time_gap_seconds",
     "seconds",
     ("cluster",),
-    "From the newest clock event of a cluster that was worked through to now: how old our time is.",
-    "Verdicts are as old: the query lags or hangs, or the collector stopped; a simulated past is as old as it is.",
+    "From a collector's newest clock event that was worked through to now; after a restart, from the newest verdict.",
+    "The collector stopped, though `run` then keeps the time, or the query lags; a simulated past is as old as it is.",
 )
 PROGRESS_AGE = Gauge(
     "balancewatch_progress_age_seconds",
@@ -123,11 +123,18 @@ ROWS_WRITTEN = Counter(
     "Rows of batches for the Delta tables.",
     "Much changes. Of assignments and memberships: clients come and go.",
 )
+QUARANTINED_MESSAGES = Counter(
+    "balancewatch_quarantined_messages_total",
+    "messages",
+    ("topic",),
+    "Messages that broke their contract, each once however many reasons it has.",
+    "As a share of balancewatch_messages_total it says how much of what publishers tell is lost.",
+)
 QUARANTINED = Counter(
     "balancewatch_quarantined_total",
     "messages",
     ("topic", "reason"),
-    "Messages that broke their contract, once for each of their reasons.",
+    "Messages that broke their contract, each once for each of its reasons: summed it may be more than all of them.",
     "A publisher sends what it should not: the table quarantine has every message whole, with its reasons.",
 )
 PART_ALIVE = Gauge(

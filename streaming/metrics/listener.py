@@ -25,7 +25,10 @@ class Hearer(Protocol):
 
 
 class Listener:
-    """Spark calls it by these names. Whatever goes wrong is logged, for the bus serves others too."""
+    """Spark calls it by these names. Whatever goes wrong is logged, for the bus serves others too.
+
+    A query that is started again is another run: the end of the one before it may be told after that.
+    """
 
     def __init__(self, hearer: Hearer) -> None:
         self._hearer = hearer
@@ -46,11 +49,12 @@ class Listener:
     def _start(self, event: Any) -> None:
         name = event.name()
         if name is not None:
-            self._names[event.id().toString()] = name
+            others = {run: known for run, known in self._names.items() if known != name}
+            self._names = others | {event.runId().toString(): name}
             self._hearer.started(name)
 
     def _tell(self, heard: Callable[[str], None], event: Any) -> None:
-        name = self._names.get(event.id().toString())
+        name = self._names.get(event.runId().toString())
         if name is not None:
             heard(name)
 

@@ -106,15 +106,23 @@ class Server:
 
 
 def read_token(settings: Metrics) -> str | None:
-    """What a scraper must show; None where nothing. Raises SettingsError when the environment lacks it."""
-    return read_secret("metrics.token_env", settings.token_env) if settings.token_env else None
+    """What a scraper must show; None where nothing. Raises SettingsError where the environment has no usable one."""
+    if not settings.token_env:
+        return None
+    token = read_secret("metrics.token_env", settings.token_env)
+    if not token.isascii() or not token.isprintable():
+        raise SettingsError(
+            f"metrics.token_env = {settings.token_env!r}: no scraper can show the token in it; take printable ASCII"
+        )
+    return token
 
 
 def _bind(host: str, port: int, key: str) -> socket.socket:
     try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # create_server leaves its socket open when this raises
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]
+    except (OSError, TypeError, ValueError) as error:  # the latter two for what is no name at all
+        reason = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
         raise SettingsError(
             f"metrics.{key} = {port} on metrics.host = {host!r}: {reason}; "
             "name another, 0 for a free one, or set metrics.enabled = false"

@@ -6,12 +6,10 @@ Telling it of one subject costs that subject's figures, however many others ther
 from collections import Counter
 from collections.abc import Mapping
 
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.folding import OTHER, Folding, clean
 from streaming.metrics.metric import Gauge, Label
-
-MOST_CLUSTERS = 100
-"""Clusters with a name of their own."""
 
 Subject = tuple[str, str]
 """A cluster and a name in it."""
@@ -23,7 +21,7 @@ Figure = tuple[Gauge, tuple[tuple[Label, str], ...]]
 class Totals:
     """One kind of subject, whose name is the label `label`."""
 
-    def __init__(self, exporter: Exporter, label: Label, clusters: Folding[str], limit: int) -> None:
+    def __init__(self, exporter: Exporter, label: Label, clusters: Clusters, limit: int) -> None:
         self._exporter, self._label, self._clusters = exporter, label, clusters
         self._folding: Folding[Subject] = Folding(limit)
         self._figures: dict[Subject, Mapping[Figure, int]] = {}
@@ -39,8 +37,10 @@ class Totals:
 
     def put(self, subject: Subject, figures: Mapping[Figure, int]) -> None:
         """These are the subject's figures now."""
-        series = self._series_of(subject)
         before = self._figures.get(subject)
+        if before is None:
+            self._clusters.join(subject[0])
+        series = self._series_of(subject)
         if before is None:
             self._subjects[series] += 1
             before = {}
@@ -65,6 +65,7 @@ class Totals:
                     self._exporter.drop(gauge, **self._labels(series), **dict(extra))
                 self._changed.discard((series, figure))
         self._folding.let_go(subject)
+        self._clusters.leave(subject[0])
 
     def flush(self) -> None:
         """Export what has changed since the last time."""

@@ -1,5 +1,6 @@
 """The product's verdicts as metrics: as the tables have them at the start, then as each batch changes them."""
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,24 +12,30 @@ import structlog
 from schemas.contract import CODES
 from schemas.events import EVENTS
 from schemas.tables import TABLES
+from streaming.history.moments import to_ms
 from streaming.history.store import History, WarehouseError
 from streaming.metrics.brokers import Brokers
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import OTHER, Folding, clean
+from streaming.metrics.folding import OTHER, clean
 from streaming.metrics.groups import Groups
-from streaming.metrics.health_names import EVENT_TIME_GAP, QUARANTINED, ROWS_WRITTEN
+from streaming.metrics.health_names import (
+    EVENT_TIME_GAP,
+    QUARANTINED,
+    QUARANTINED_MESSAGES,
+    ROWS_WRITTEN,
+)
 from streaming.metrics.incidents import Incidents
-from streaming.metrics.totals import MOST_CLUSTERS
 from streaming.metrics.verdict_names import FOLDED
 from streaming.oncall.own_alerts import CANARY_CLUSTER, OWN_KINDS
 from streaming.queries.rows import Rows
-from streaming.queries.shard_clock import CLOCK_HEARD
+from streaming.queries.shard_clock import CLOCK_HEARD, RUN
 
 Row = Mapping[str, Any]
 
 NEWEST = {
     "assignments": "SELECT cluster, consumer_group, topic, broker_name, queue_id, verdict, planned_owner, "
-    "observed_owners FROM assignments_now",
+    "observed_owners, changed_at FROM assignments_now",
     "memberships": "SELECT cluster, consumer_group, broker_name, client_id, client_addr, change FROM memberships_now "
     "WHERE change IN ('JOINED', 'CHANGED')",
     "broker_health": "SELECT cluster, broker_name, unavailable_producers, producers FROM broker_health_now",
@@ -36,6 +43,9 @@ NEWEST = {
     "WHERE state <> 'RESOLVED'",
 }
 """Table to the query for what of it holds now."""
+
+AHEAD_MS = 60_000
+"""A collector's clock may be so much ahead of ours; one further ahead says nothing of how old our time is."""
 
 log = structlog.get_logger()
 
@@ -45,7 +55,8 @@ class Verdicts:
 
     def __init__(self, exporter: Exporter, max_groups: int) -> None:
         self._exporter = exporter
-        self._clusters: Folding[str] = Folding(MOST_CLUSTERS)
+        self._clusters = Clusters()
+        self._clusters.when_lost(self._lose)
         self._groups = Groups(exporter, self._clusters, max_groups)
         self._brokers = Brokers(exporter, self._clusters, max_groups)
         self._incidents = Incidents(exporter, self._clusters)
@@ -60,14 +71,12 @@ class Verdicts:
         """
         began = time.monotonic()
         tables = NEWEST if runs_queries else ("alerts",)
-        try:
-            history = History(warehouse)
-            rows = {table: history.rows(NEWEST[table]) for table in tables}
-        except WarehouseError:
-            return  # a first start: there is nothing yet
+        rows = {table: _newest(warehouse, table) for table in tables}
         rows["alerts"] = [row for row in rows["alerts"] if (tells_people if row["kind"] in OWN_KINDS else runs_queries)]
         with self._lock:
             self._hear(rows)
+            for row in rows.get("assignments", ()):  # no clock is as old as what it made
+                self._tick(row["cluster"], to_ms(row["changed_at"]))
         log.debug("metrics loaded", seconds=round(time.monotonic() - began, 2))
 
     def hear(self, rows: Rows) -> None:
@@ -79,11 +88,13 @@ class Verdicts:
                 self._exporter.add(ROWS_WRITTEN, len(of_table), table=table)
         for row in rows.get("quarantine", ()):
             topic = row["topic"] if row["topic"] in EVENTS else OTHER
+            self._exporter.add(QUARANTINED_MESSAGES, topic=topic)
             for code in {reason.partition(":")[0] for reason in row["reasons"]}:
                 self._exporter.add(QUARANTINED, topic=topic, reason=code if code in CODES else OTHER)
         for row in rows.get(CLOCK_HEARD, ()):
-            with self._lock:
-                self._tick(row["cluster"], row["newest_ms"])
+            if row["source"] != RUN:  # ours go on when every collector is dead
+                with self._lock:
+                    self._tick(row["cluster"], row["newest_ms"])
 
     def hear_alerts(self, rows: Sequence[Row]) -> None:
         """Rows of the alerts table that are in no batch."""
@@ -103,10 +114,31 @@ class Verdicts:
 
     def _tick(self, cluster: str, newest_ms: int) -> None:
         """Our time is that of the clock events; it grows old by itself, so it is reckoned when it is asked for."""
-        if cluster == CANARY_CLUSTER or not self._clusters.is_named(cluster):
+        now_ms = int(time.time() * 1000)
+        if cluster == CANARY_CLUSTER or not self._clusters.is_named(cluster) or newest_ms > now_ms + AHEAD_MS:
             return
-        if cluster not in self._ticks_ms:
-            self._exporter.follow(
-                EVENT_TIME_GAP, lambda: time.time() - self._ticks_ms[cluster] / 1000, cluster=clean(cluster)
-            )
+        newest_ms = min(newest_ms, now_ms)
+        is_new = cluster not in self._ticks_ms
         self._ticks_ms[cluster] = max(newest_ms, self._ticks_ms.get(cluster, newest_ms))
+        if is_new:
+            self._exporter.follow(EVENT_TIME_GAP, lambda: self._gap(cluster), cluster=clean(cluster))
+
+    def _gap(self, cluster: str) -> float:
+        """A scrape may still ask for one that is being dropped."""
+        newest_ms = self._ticks_ms.get(cluster)
+        return math.nan if newest_ms is None else time.time() - newest_ms / 1000
+
+    def _lose(self, cluster: str) -> None:
+        if self._ticks_ms.pop(cluster, None) is not None:
+            self._exporter.drop(EVENT_TIME_GAP, cluster=clean(cluster))
+
+
+def _newest(warehouse: Path, table: str) -> list[dict[str, Any]]:
+    """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
+    if not (warehouse / table / "_delta_log").exists():
+        return []
+    try:
+        return History(warehouse, [TABLES[table]]).rows(NEWEST[table])
+    except WarehouseError as error:
+        log.error("metrics begin without a table", table=table, error=str(error)[:300])
+        return []

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streaming.oncall.incident_link import incident_link
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, Poster, Reply, TimeOuts, bearer, json_bytes
 from streaming.oncall.receiver import Answer, Verdict
@@ -119,7 +120,8 @@ def _alert(notice: Notice, now_ms: int, lease_ms: int, board_url: str | None) ->
         "startsAt": rfc3339(starts_ms),
         "endsAt": rfc3339(ends_ms),
     }
-    return alert | ({"generatorURL": board_url} if board_url else {})
+    link = incident_link(board_url, notice)
+    return alert | ({"generatorURL": link} if link else {})
 
 
 def labels(notice: Notice) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streaming.oncall.incident_link import incident_link
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import json_bytes
 from streaming.oncall.text import clock, lasted, one_line
@@ -25,16 +26,17 @@ def _as_markdown(text: str) -> str:
 
 @dataclass(frozen=True)
 class Style:
-    """How a chat wants its text: what ends a line and a notice, how a head stands out, what is escaped."""
+    """How a chat wants its text: what ends a line and a notice, how a head stands out, what is escaped, a link."""
 
     line_end: str
     notice_end: str
     head: Callable[[str], str]
     escape: Callable[[str], str]
+    link: Callable[[str], str]
 
 
-MARKDOWN = Style("  \n", "\n\n", lambda text: f"**{text}**", _as_markdown)
-PLAIN = Style("\n", "\n\n", str, str)
+MARKDOWN = Style("  \n", "\n\n", lambda text: f"**{text}**", _as_markdown, lambda url: f"[Incident]({url})")
+PLAIN = Style("\n", "\n\n", str, str, lambda url: f"Incident: {url}")
 
 
 def headline(notices: Sequence[Notice]) -> str:
@@ -51,12 +53,18 @@ def in_order(notices: Sequence[Notice]) -> list[Notice]:
     )
 
 
-def digest(notices: Sequence[Notice], now_ms: int, style: Style, is_fit: Callable[[str], bool]) -> str:
+def digest(
+    notices: Sequence[Notice],
+    now_ms: int,
+    style: Style,
+    is_fit: Callable[[str], bool],
+    board_url: str | None = None,
+) -> str:
     """The text of all `notices`, or of as many of the first as `is_fit` allows, and how many more there are.
 
     At least one is told. `is_fit` is asked with a whole text: it knows the envelope that the text goes into.
     """
-    blocks = [_block(notice, now_ms, style) for notice in in_order(notices)]
+    blocks = [_block(notice, now_ms, style, incident_link(board_url, notice)) for notice in in_order(notices)]
 
     def told(count: int) -> str:
         more = len(blocks) - count
@@ -77,7 +85,7 @@ def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool
     return lambda text: len(json_bytes(envelope(text))) <= max_bytes
 
 
-def _block(notice: Notice, now_ms: int, style: Style) -> str:
+def _block(notice: Notice, now_ms: int, style: Style, link: str | None) -> str:
     kind = one_line(notice.kind, NAME_CHARACTERS)
     if notice.status == "firing":
         ago = lasted(now_ms - notice.started_at_ms)
@@ -89,4 +97,6 @@ def _block(notice: Notice, now_ms: int, style: Style) -> str:
     lines = [style.head(style.escape(head)), style.escape(one_line(notice.summary, SUMMARY_CHARACTERS))]
     if notice.status == "firing" and notice.advice:
         lines.append(style.escape("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS)))
+    if link:
+        lines.append(style.link(link))
     return style.line_end.join(lines)

@@ -39,30 +39,39 @@ class DingTalk:
     min_interval_seconds = 3.5
     is_leased = False
 
-    def __init__(self, name: str, url: str, *, secret: str | None = None, time_outs: TimeOuts = TIME_OUTS) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        board_url: str | None = None,
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
         """Raises AddressError."""
         self.name = name
         self._secret = secret
+        self._board_url = board_url
         self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the robot confirms with errcode 0."""
         params = signature(self._secret, now_ms) if self._secret else None
-        reply = self._poster.post(json_bytes(message(notices, now_ms)), now_ms, params=params)
+        reply = self._poster.post(json_bytes(message(notices, now_ms, self._board_url)), now_ms, params=params)
         return judge(reply, self._poster, ("errcode",), "errmsg", VERDICTS)
 
     def close(self) -> None:
         self._poster.close()
 
 
-def message(notices: Sequence[Notice], now_ms: int) -> dict[str, Any]:
+def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:
     """The request's body, at most BODY_BYTES."""
     title = headline(notices)
 
     def envelope(text: str) -> dict[str, Any]:
         return {"msgtype": "markdown", "markdown": {"title": title, "text": f"### {title}\n\n{text}"}}
 
-    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES)))
+    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES), board_url))
 
 
 def signature(secret: str, now_ms: int) -> dict[str, str]:

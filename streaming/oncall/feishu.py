@@ -40,15 +40,24 @@ class Feishu:
     min_interval_seconds = 0.7
     is_leased = False
 
-    def __init__(self, name: str, url: str, *, secret: str | None = None, time_outs: TimeOuts = TIME_OUTS) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        board_url: str | None = None,
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
         """Raises AddressError."""
         self.name = name
         self._secret = secret
+        self._board_url = board_url
         self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the bot confirms with code 0 (StatusCode in its older answers)."""
-        body = message(notices, now_ms)
+        body = message(notices, now_ms, self._board_url)
         if self._secret:
             body = {**signature(self._secret, now_ms), **body}
         reply = self._poster.post(json_bytes(body), now_ms)
@@ -60,7 +69,7 @@ class Feishu:
         self._poster.close()
 
 
-def message(notices: Sequence[Notice], now_ms: int) -> dict[str, Any]:
+def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:
     """The request's body, at most BODY_BYTES with its signature."""
     title = headline(notices)
     colour = "red" if any(notice.status == "firing" for notice in notices) else "green"
@@ -74,7 +83,7 @@ def message(notices: Sequence[Notice], now_ms: int) -> dict[str, Any]:
             },
         }
 
-    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES)))
+    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES), board_url))
 
 
 def signature(secret: str, now_ms: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from streaming.oncall.incident_link import incident_link
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, AddressError, Poster, TimeOuts, json_bytes
 from streaming.oncall.receiver import Answer
@@ -89,8 +90,8 @@ def event(notice: Notice, action: Action, routing_key: str, board_url: str | Non
         "dedup_key": notice.incident_id[:DEDUP_KEY_CHARACTERS],
         "client": CLIENT,
     }
-    if board_url:
-        body |= {"client_url": board_url, "links": [{"href": board_url, "text": "balancewatch"}]}
+    if link := incident_link(board_url, notice):
+        body |= {"client_url": link, "links": [{"href": link, "text": "The incident on the board"}]}
     if action != "trigger":
         return json_bytes(body)
     body["payload"] = payload = _payload(notice)

@@ -82,22 +82,30 @@ def _make(key: str, one: ReceiverSettings, settings: OnCall) -> list[Receiver]:
     time_outs = TimeOuts(connect=min(5.0, seconds), read=seconds, total=2 * seconds)
     token = read_secret(f"{key}.token_env", one.token_env) if one.token_env else None
     secret = read_secret(f"{key}.secret_env", one.secret_env) if one.secret_env else None
+    board_url = settings.board_url or None
     if one.type == "log":
         return [LogReceiver(one.name)]
     if one.type == "pagerduty":
         routing_key = read_secret(f"{key}.routing_key_env", one.routing_key_env or "")
-        return [PagerDuty(one.name, routing_key, url=one.url or EVENTS_URL, time_outs=time_outs)]
+        return [PagerDuty(one.name, routing_key, url=one.url or EVENTS_URL, board_url=board_url, time_outs=time_outs)]
     urls = one.urls or (one.url or read_secret(f"{key}.url_env", one.url_env or ""),)
     if one.type == "alertmanager":
         lease = LEASES * settings.resend_seconds
         return [
-            Alertmanager(f"{one.name}[{number}]", url, lease_seconds=lease, token=token, time_outs=time_outs)
+            Alertmanager(
+                f"{one.name}[{number}]",
+                url,
+                lease_seconds=lease,
+                token=token,
+                board_url=board_url,
+                time_outs=time_outs,
+            )
             for number, url in enumerate(urls)
         ]
     if one.type == "webhook":
-        return [Webhook(one.name, urls[0], token=token, time_outs=time_outs)]
+        return [Webhook(one.name, urls[0], token=token, board_url=board_url, time_outs=time_outs)]
     chat = DingTalk if one.type == "dingtalk" else Feishu
-    return [chat(one.name, urls[0], secret=secret, time_outs=time_outs)]
+    return [chat(one.name, urls[0], secret=secret, board_url=board_url, time_outs=time_outs)]
 
 
 def _is_replica(name: str, group: str) -> bool:

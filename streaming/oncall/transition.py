@@ -59,7 +59,7 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         advice=row["advice"],
         started_at_ms=epoch_ms(row["started_at"]),
         changed_at_ms=epoch_ms(row["changed_at"]),
-        evidence=_object(row.get("evidence")),
+        evidence=parse_object(row.get("evidence")),
     )
     return Transition(row["state"], row.get("suppressed_by"), notice)
 
@@ -75,13 +75,14 @@ def epoch_ms(time: datetime | int) -> int:
 
 def _labels(row: Mapping[str, Any]) -> dict[str, str]:
     """The identity labels; of an older release's row those of its columns that are set."""
-    labels = _object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
+    labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
     return {str(name): str(value) for name, value in labels.items()}
 
 
-def _object(text: str | None) -> dict[str, Any]:
+def parse_object(text: str | None) -> dict[str, Any]:
+    """Empty where the text is no JSON object: one row that cannot be read must not hide the others."""
     try:
         value = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from streaming.oncall.alertmanager import annotations, labels
+from streaming.oncall.incident_link import incident_link
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, bearer, json_bytes
 from streaming.oncall.receiver import Answer
@@ -80,7 +81,7 @@ def _alert(notice: Notice, now_ms: int, board_url: str | None) -> dict[str, Any]
         "annotations": annotations(notice),
         "startsAt": rfc3339(notice.started_at_ms),
         "endsAt": NO_END if notice.status == "firing" else rfc3339(ended_ms),
-        "generatorURL": board_url or "",
+        "generatorURL": incident_link(board_url, notice) or "",
         "fingerprint": notice.alert_id,
     }
 

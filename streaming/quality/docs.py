@@ -64,6 +64,10 @@ def write_docs(out: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    for folder in ("expectations", "results"):
+        for path in (out / folder).glob("*.html"):
+            if f"{folder}/{path.name}" not in pages and POLICY in path.read_text(encoding="utf-8", errors="replace"):
+                path.unlink()  # a page of ours, of an earlier time
     return out / "index.html"
 
 
@@ -79,7 +83,7 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
         return None
     results = [
         ExpectationValidationResult(
-            success=row["success"], expectation_config=theirs.configuration, result=_counts_of(row)
+            success=bool(row["success"]), expectation_config=theirs.configuration, result=_counts_of(row)
         )
         for row, _, theirs in found
     ]
@@ -104,7 +108,7 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
 def _counts_of(row: Mapping[str, Any]) -> dict[str, Any]:
     percent = 100 * (row["unexpected_share"] or 0.0)
     return {
-        "element_count": row["rows"],
+        "element_count": row["rows"] or 0,
         "unexpected_count": row["unexpected"] or 0,
         "unexpected_percent": percent,
         "unexpected_percent_total": percent,
@@ -113,6 +117,12 @@ def _counts_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "missing_percent": 0.0,
         "partial_unexpected_list": [html.escape(value) for value in row["observed"] or ()],
     }
+
+
+def _counted(row: Mapping[str, Any]) -> str:
+    """An old row may lack the counts."""
+    unexpected, rows = (f"{row[name]:,}" if row[name] is not None else "?" for name in ("unexpected", "rows"))
+    return f"{unexpected} of {rows}"
 
 
 def _page(rendered: str, suite: Suite, title: str) -> str:
@@ -150,7 +160,7 @@ def _index_line(suite: Suite, newest: Rows) -> str:
     if not found:
         return f"<tr><td>{name}</td><td>not validated yet</td><td></td><td></td><td></td><td></td></tr>"
     word = '<span class="text-danger">fails</span>' if failed else '<span class="text-success">holds</span>'
-    says = "<br>".join(html.escape(f"{row['says']} ({row['unexpected']:,} of {row['rows']:,})") for row in failed)
+    says = "<br>".join(html.escape(f"{row['says'] or row['expectation']} ({_counted(row)})") for row in failed)
     at = max(row["validated_at"] for row in found).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f'<tr><td>{name}</td><td><a href="results/{suite.name}.html">{word}</a></td>'

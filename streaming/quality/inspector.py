@@ -8,18 +8,23 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
+from kafka.errors import KafkaError
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
 from schemas.tables import ALERTS, QUALITY
-from streaming.checkpoint_offsets import Offsets, read_position
+from streaming.checkpoint_offsets import read_position
 from streaming.data_loss import checkpoint_of
-from streaming.quality.quality_alert import Kept, QualityAlerts, read_open
+from streaming.quality.intake import Intake
+from streaming.quality.observed import Observations, Progress
+from streaming.quality.outcome import as_read
+from streaming.quality.quality_alert import QualityAlerts, read_open
 from streaming.queries import assignments, fault_items
 from streaming.queries.rows import Rows, arrow_table
 from streaming.queries.warehouse import Writer
@@ -28,6 +33,8 @@ TOPICS = {
     fault_items.NAME: [topic for topic in fault_items.TOPICS if topic != CLOCKS],  # the other query reads them too
     assignments.NAME: list(assignments.TOPICS),
 }
+
+QUERY_TOPICS = {query.NAME: query.TOPICS for query in (fault_items, assignments)}
 
 APP_ID = "balancewatch-quality"
 
@@ -39,19 +46,24 @@ log = structlog.get_logger()
 class Inspector:
     """`start`, `hear` after each batch, `stop`. What goes wrong in it costs a look, never the queries."""
 
-    def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
-        """`on_alerts` is told the rows of `alerts` that it writes."""
+    def __init__(
+        self,
+        settings: Settings,
+        writer: Writer,
+        on_alerts: OnAlerts | None = None,
+        recent: Callable[[str], Iterable[Progress]] = lambda _: (),
+    ) -> None:
+        """`on_alerts` is told the rows of `alerts` that it writes; `recent` gives a query's newest progress."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
+        self._observations = Observations(recent)
         self._batches: Counter[str] = Counter()
-        self._quarantined: Counter[str] = Counter()
         self._due: set[str] = set()
         self._heard = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
         self._inspection: Any = None
         self._alerts = QualityAlerts(settings.quality, read_open(settings.paths.warehouse))
-        positions = [read_position(checkpoint_of(name, settings)) for name in TOPICS]
-        self._ends: Offsets = {place: end for one in positions if one is not None for place, end in one.wanted.items()}
+        self._intake = Intake({name: checkpoint_of(name, settings) for name in TOPICS})
         self._written_ms = 0
 
     def start(self) -> None:
@@ -67,11 +79,10 @@ class Inspector:
             self._heard.notify()
         self._thread.join(timeout=10)
 
-    def hear(self, name: str, rows: Rows) -> None:
+    def hear(self, name: str, batch_id: int, rows: Rows) -> None:
         """After each batch of a query."""
         with self._heard:
-            for row in rows.get("quarantine", ()):
-                self._quarantined[row["topic"]] += 1
+            self._intake.hear(name, batch_id, rows)
             self._batches[name] += 1
             if self._batches[name] % self._settings.quality.every_batches == 0:
                 self._due.add(name)
@@ -97,7 +108,7 @@ class Inspector:
             try:
                 self.look(ready, time.time_ns() // 1_000_000)
             except Exception as error:  # whatever it is, the queries go on
-                log.warning("events were not validated", query=ready, reason=f"{type(error).__name__}: {error}"[:500])
+                _warn(error, query=ready)
                 self._forget()
         if self._inspection is not None:
             self._inspection.close()
@@ -110,32 +121,41 @@ class Inspector:
             self._alerts = QualityAlerts(self._settings.quality, read_open(self._settings.paths.warehouse))
 
     def look(self, name: str, now_ms: int) -> None:
-        """Validate what the query has read last, topic by topic; those without anything new are left out."""
+        """Validate what the query has read last, topic by topic; those without anything new are left out.
+
+        A topic that cannot be validated is told in the log and looked at again next time; the others are not held up.
+        """
         from streaming.quality.inspection import Inspection  # noqa: PLC0415  # brings Great Expectations, which is large
 
         position = read_position(checkpoint_of(name, self._settings))
         if position is None:
             return
         self._inspection = self._inspection or Inspection(self._settings)
-        quality, alerts = [], []
+        counts = self._observations.take(name, QUERY_TOPICS[name])
+        quality, alerts, looked_at = [], [], []
         for topic in TOPICS[name]:
-            ends = {place: offset for place, offset in position.wanted.items() if place[0] == topic}
-            kept = self._kept_since(topic, ends)
+            with self._heard:
+                kept = self._intake.since_last(name, topic, position)
             if kept.read <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
-            inspected = self._inspection.look(topic, {partition: offset for (_, partition), offset in ends.items()})
+            ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
+            try:
+                inspected = self._inspection.look(topic, ends)
+            except Exception as error:  # whatever it is, other topics have nothing to do with it
+                _warn(error, query=name, topic=topic)
+                self._inspection.close()
+                if isinstance(error, KafkaError):
+                    break  # each of the others would wait as long for Kafka
+                continue
+            inspected = replace(inspected, outcomes=as_read(inspected.outcomes, topic, counts))
             quality += inspected.rows(name, now_ms)
             alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
+            looked_at.append(topic)
         self._write(quality, alerts, now_ms)
-
-    def _kept_since(self, topic: str, ends: Offsets) -> Kept:
-        """What was read of the topic since the last call."""
-        read = sum(offset - self._ends.get(place, 0) for place, offset in ends.items())
         with self._heard:
-            quarantined = self._quarantined.pop(topic, 0)
-        self._ends |= ends
-        return Kept(read, quarantined)
+            for topic in looked_at:
+                self._intake.settle(name, topic, position)
 
     def _write(self, quality: list[dict[str, Any]], alerts: list[dict[str, Any]], now_ms: int) -> None:
         self._written_ms = batch_id = max(now_ms, self._written_ms + 1)
@@ -146,3 +166,17 @@ class Inspector:
             self._on_alerts(alerts)
         for row in alerts:
             log.warning("data quality", state=row["state"], topic=row["topic"], summary=row["summary"])
+
+
+def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
+    """Write the end of what an earlier `run` left open: this one validates nothing, and could never end it."""
+    now_ms = time.time_ns() // 1_000_000
+    rows = QualityAlerts(settings.quality, read_open(settings.paths.warehouse)).end_all(now_ms)
+    if rows:
+        writer.append(ALERTS, arrow_table(rows, ALERTS, now_ms), APP_ID, now_ms)
+        if on_alerts is not None:
+            on_alerts(rows)
+
+
+def _warn(error: Exception, **where: str) -> None:
+    log.warning("events were not validated", **where, reason=f"{type(error).__name__}: {error}"[:500])

@@ -90,6 +90,10 @@ class QualityAlerts:
             return []
         return [self._end(state, now_ms)]
 
+    def end_all(self, now_ms: int) -> list[dict[str, Any]]:
+        """The rows that end whatever is open."""
+        return [self._end(state, now_ms) for state in self._topics.values() if state.row is not None]
+
     def _open(self, topic: str, failed: Sequence[Outcome], kept: Kept, now_ms: int) -> dict[str, Any]:
         row = self._topics[topic].row = _row(describe(topic, failed, kept), FIRING, now_ms, now_ms)
         return row

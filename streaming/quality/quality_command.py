@@ -10,9 +10,19 @@ from streaming.command import fail, guard, load, needs_kafka
 from streaming.history.asked import FormatName, Topic, Warehouse, ask
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from streaming.quality.inspection import Inspected
 
 quality = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+_NEWEST = """
+SELECT * FROM (
+    FROM quality_now QUALIFY validated_at = max(validated_at) OVER (PARTITION BY topic)
+) WHERE (NOT $failed OR NOT coalesce(success, false)) AND ($topic IS NULL OR topic GLOB $topic)
+ORDER BY success, suite, expectation
+"""
+"""A look writes all that is expected of a topic: what it did not write is expected no more."""
 
 Failed = Annotated[bool, typer.Option("--failed", help="Only what does not hold.")]
 
@@ -43,13 +53,10 @@ def newest(
     asked = ask(topic=topic, format_=format_, warehouse=warehouse)
     try:
         history = History(asked.warehouse, [QUALITY])
-        found = history.stream(
-            "SELECT * FROM quality_now WHERE (NOT $failed OR NOT success) AND ($topic IS NULL OR topic GLOB $topic) "
-            "ORDER BY success, suite, expectation",
-            {"failed": failed, "topic": asked.topic},
-        )
-        nothing = "No sample has been validated yet; `balancewatch quality check` does."
-        print_answer(found, asked.format, _print, "Nothing fails." if failed else nothing)
+        found = history.stream(_NEWEST, {"failed": failed and asked.format != "table", "topic": asked.topic})
+        of_topic = f" of {asked.topic}" if asked.topic else ""
+        nothing = f"No sample{of_topic} has been validated yet; `balancewatch quality check` does."
+        print_answer(found, asked.format, _print_newest, nothing)
     except WarehouseError as error:
         fail(str(error))
 
@@ -118,13 +125,15 @@ def docs(
     from streaming.history.warehouse_error import WarehouseError
     from streaming.quality.waiting import waiting
 
+    if out.exists() and not out.is_dir():
+        fail(f"--out {out} is a file; name a folder", code=2)
     settings = load(paths={"warehouse": warehouse})
     try:
         rows = History(settings.paths.warehouse, [QUALITY]).rows("SELECT * FROM quality_now")
-    except WarehouseError:
+    except WarehouseError as error:
+        if not _is_not_validated_yet(settings.paths.warehouse):
+            fail(str(error))
         rows = []  # the expectations can be read before anything was validated
-    if out.exists() and not out.is_dir():
-        fail(f"--out {out} is a file; name a folder", code=2)
     try:
         with waiting("writing the pages"):
             from streaming.quality.docs import write_docs
@@ -135,6 +144,15 @@ def docs(
     if not rows:
         print("No sample has been validated yet: the pages have the expectations alone.")
     print(index.resolve())
+
+
+def _is_not_validated_yet(warehouse: Path) -> bool:
+    """Whether there are tables of ours, and `quality` is none of them."""
+    from schemas.tables import QUALITY, TABLES
+    from streaming.queries.warehouse import table_path
+
+    written = {name for name in TABLES if Path(table_path(warehouse, name)).exists()}
+    return bool(written) and QUALITY.name not in written
 
 
 def _inspect(settings: Any, topics: Sequence[str], bounds: Any) -> "list[Inspected]":
@@ -175,6 +193,28 @@ def _as_read(inspected: "Inspected") -> list[dict[str, Any]]:
     return [plain({**row, "validated_at": to_time(clock_ms())}) for row in inspected.rows(None, 0)]
 
 
+def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The same, and how old it is: a `run` that has stopped validates nothing."""
+    from datetime import UTC, datetime
+
+    _print(rows)
+    newest = {row["topic"]: row["validated_at"] for row in rows}
+    first, last = (pick(newest, key=lambda topic: newest[topic]) for pick in (min, max))
+    now = datetime.now(UTC)
+    told = f"Validated {_age(now, newest[last])}"
+    print(told + ("." if newest[first] == newest[last] else f"; {first} {_age(now, newest[first])}."))
+
+
+def _age(now: "datetime", then: "datetime") -> str:
+    """2025-06-15 15:06:40 UTC (3 h ago)"""
+    from datetime import UTC
+
+    from streaming.board.times import ago
+
+    milliseconds = round((now - then).total_seconds() * 1000)
+    return f"{then.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC ({ago(milliseconds)})"
+
+
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """What fails, and of how many."""
     from streaming.history.printing import print_table
@@ -182,7 +222,7 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     failed = [row for row in rows if not row["success"]]
     layout: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "expected": lambda row: f"{row['suite']}\n{row['says'] or row['expectation']}",
-        "not so": lambda row: f"{row['unexpected'] or 0:,} of {row['rows']:,}\n{row['severity'] or ''}",
+        "not so": lambda row: f"{row['unexpected'] or 0:,} of {row['rows'] or 0:,}\n{row['severity'] or ''}",
         "found": lambda row: ", ".join(row["observed"] or ()),
         "partition@offset": lambda row: "\n".join(place.rpartition("-")[2] for place in row["places"] or ()),
     }

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.command import fail, guard, load, needs_kafka
-from streaming.history.asked import FormatName, Limit, Since, Topic, Until, Warehouse, ask, moment
+from streaming.history.asked import FormatName, Limit, Since, Topic, Until, Warehouse, ask
 from streaming.quality.wanted import STATES, Wanted
 
 if TYPE_CHECKING:
     from streaming.quality.repairs import Place
 
 quarantine = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+MOST_REASON = 1_000
 
 Reason = Annotated[
     str | None,
@@ -244,8 +246,6 @@ def _wanted(
     needs_one: bool = True,
 ) -> Wanted:
     """A place, or a filter; leaves with 2 for neither, or both."""
-    from streaming.oncall.relay import clock_ms
-
     has_filter = any(one is not None for one in (topic, reason, since, until))
     if any(one is not None for one in place):
         if None in place or has_filter:
@@ -253,17 +253,14 @@ def _wanted(
         return Wanted(*place)
     if not has_filter and needs_one:
         fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
-    now_ms = clock_ms()
-    return Wanted(
-        topic,
-        reason=_glob(reason),
-        since_ms=moment("--since", since, now_ms),
-        until_ms=moment("--until", until, now_ms),
-    )
+    asked = ask(topic=topic, since=since, until=until)
+    return Wanted(asked.topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
 
 
 def _glob(reason: str | None) -> str | None:
-    """A code alone means every field's."""
+    """A code alone means every field's. Leaves with 2 for one that nobody means."""
+    if reason is not None and not 0 < len(reason.strip()) <= MOST_REASON:
+        fail(f"--reason {reason[:50]!r}: give 1 to {MOST_REASON} characters", code=2)
     if reason is None or ":" in reason or any(sign in reason for sign in "*?["):
         return reason
     return f"{reason}*"

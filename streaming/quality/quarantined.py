@@ -28,12 +28,12 @@ WITH steps AS (
     FROM quarantine q LEFT JOIN steps s
         ON q.topic = s.topic AND q."partition" = s."partition" AND q."offset" = s."offset"
             AND q.ingest_time = s.ingest_time
-    WHERE ($topic IS NULL OR q.topic GLOB $topic)
+    WHERE ($topic IS NULL OR q.topic = $topic OR q.topic GLOB $topic)
         AND ($partition IS NULL OR q."partition" = $partition)
         AND ($offset IS NULL OR q."offset" = $offset)
         AND ($since_ms IS NULL OR epoch_ms(q.ingest_time) >= $since_ms)
         AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
-        AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said GLOB $reason)) > 0)
+        AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said = $reason OR said GLOB $reason)) > 0)
 )
 """
 

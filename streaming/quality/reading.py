@@ -29,6 +29,8 @@ Good = list[tuple[Row, Any, bytes]]
 ENOUGH_EVENTS, ENOUGH_MS = 20, 1_000
 """A rate is told from so many events on, over so long a time."""
 
+MOST = 2**63 - 1
+
 
 def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
     """The rows of every suite of the sample's topic. The rates that it shows are learnt."""
@@ -117,7 +119,12 @@ def _times(event_time_ms: int | None, ingest_time_ms: int) -> Row:
     if event_time_ms is None:
         return {}
     ahead_ms = event_time_ms - ingest_time_ms
-    return {"ahead_ms": max(0, ahead_ms), "behind_ms": max(0, -ahead_ms)}
+    return {"ahead_ms": _whole(ahead_ms), "behind_ms": _whole(-ahead_ms)}
+
+
+def _whole(number: int) -> int:
+    """Between 0 and the most that an Int64 holds: an event may name any time."""
+    return max(0, min(number, MOST))
 
 
 def _add_rules(topic: str, good: Good, routes: Routes, rates: UsualRates) -> None:
@@ -132,13 +139,13 @@ def _add_rules(topic: str, good: Good, routes: Routes, rates: UsualRates) -> Non
             channel = (event.cluster, event.broker_name, event.client_id, event.client_addr)
             before_ms = last_ms.get(channel)
             if before_ms is not None and event.event_time_ms >= before_ms:
-                row["since_last_ms"] = event.event_time_ms - before_ms
+                row["since_last_ms"] = _whole(event.event_time_ms - before_ms)
             last_ms[channel] = max(event.event_time_ms, before_ms or 0)
     if topic in (HEARTBEATS, PULLS, SEND_LATENCIES):
         by_cluster = _per_second([((event.cluster,), event.event_time_ms) for _, event, _ in good])
         for row, event, _ in good:
             rate, usual = by_cluster.get((event.cluster,)), rates.usual(topic, event.cluster)
-            row["rate_percent"] = None if rate is None or not usual else round(100 * rate / usual)
+            row["rate_percent"] = None if rate is None or not usual else _whole(round(100 * rate / usual))
         rates.learn(topic, {cluster: rate for (cluster,), rate in by_cluster.items()})
     if topic == SEND_LATENCIES:
         by_client = _per_second([((event.cluster, event.client_id), event.event_time_ms) for _, event, _ in good])

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,10 @@ from schemas.contract import MAX_BYTES
 from streaming.ingest.consumer import Span, read_spans
 
 WINDOW_MS = 120_000
-"""A sample goes back so far at the most from its newest message, by Kafka's time: a quiet topic's past is over."""
+"""A sample goes back so far at the most from its newest message, by Kafka's time: a quiet topic's past is over.
+
+That time is often the publisher's own. A message that is ahead of our clock is in the sample, and moves no other out.
+"""
 
 READ_SECONDS = 10.0
 
@@ -77,14 +80,21 @@ def read_sample(
     messages: list[Message] = []
     for partition, span in sorted(spans.items()):
         messages += _read_backwards(consumer, TopicPartition(topic, partition), span, room, window_ms, deadline)
-    newest_ms = max((message.ingest_time_ms for message in messages), default=0)
-    return Sample(topic, tuple(one for one in messages if one.ingest_time_ms >= newest_ms - window_ms))
+    first_ms = _first_ms(messages, window_ms)
+    return Sample(topic, tuple(one for one in messages if one.ingest_time_ms >= first_ms))
+
+
+def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
+    """Where the window begins. Without a message that our clock has reached it has no beginning."""
+    now_ms = time.time_ns() // 1_000_000
+    reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
+    return max(reached, default=-math.inf) - window_ms
 
 
 def _read_backwards(
     consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, window_ms: float, deadline: float
 ) -> list[Message]:
-    """Blocks from the newest on, each twice as long as the one after it, until one is too old or there is no room.
+    """Blocks from the newest on, each twice as long as the one after it, until one is all too old or there is no room.
 
     So the newest are always in it, whatever lies before them. The first block is taken whole.
     """
@@ -98,7 +108,8 @@ def _read_backwards(
         found = block + found
         room -= sum(message.size for message in block)
         end, length = begin, 2 * length
-        if room <= 0 or (found and found[0].ingest_time_ms < found[-1].ingest_time_ms - window_ms):
+        first_ms = _first_ms(found, window_ms)
+        if room <= 0 or (block and all(one.ingest_time_ms < first_ms for one in block)):
             break
     return found
 

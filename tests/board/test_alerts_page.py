@@ -1,12 +1,15 @@
 """The alerts page: its filter, its timeline by lanes or by counts, its table page by page."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dash import dcc
 
 from streaming.board.asked import AskedError
-from streaming.board.incidents_reading import BINS, PAGE_ROWS, Asked, read_bins
+from streaming.board.incident_timeline import pieces_of
+from streaming.board.incidents_reading import BINS, PAGE_ROWS, Asked, read_bins, read_incidents, read_steps
+from streaming.board.page import View
 from streaming.board.pages.alerts import PAGE
 from streaming.history.store import History
 from tests.board.components import by_id, links_of, text_of, walk
@@ -124,3 +127,45 @@ def test_bins_count_what_was_open_at_a_time(tmp_path: Path) -> None:
     pages, explained = read_bins(history, Asked(start, NOW_MS))
     assert [pages.counts[number] for number in (9, 10, 15, 20, 21, 30, 31)] == [0, 1, 2, 2, 1, 1, 0]
     assert set(explained.counts) == {1}
+
+
+def pieces(warehouse: Path, incident_id: str, now_ms: int = NOW_MS) -> list[tuple[str, int, int]]:
+    """(look, minutes before NOW_MS it began, and ended)"""
+    history, asked = History(warehouse), Asked(NOW_MS - 24 * HOUR, NOW_MS)
+    (one,) = [one for one in read_incidents(history, asked, 0, 50) if one.incident_id == incident_id]
+    told = pieces_of(one, read_steps(history, [incident_id])[incident_id], now_ms)
+    return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in told]
+
+
+def test_a_bar_is_of_what_the_incident_went_through(tmp_path: Path) -> None:
+    """What recovers or is not heard does not fire; what was explained for a while is grey for that while alone."""
+    began = {"started_at": NOW_MS - 60 * MINUTE, "fired_at": NOW_MS - 50 * MINUTE}
+
+    def steps(name: str, *states: tuple[str, int, str | None]) -> list[dict[str, Any]]:
+        return [alert(name, state, ago * MINUTE, suppressed_by=by, **began) for state, ago, by in states]
+
+    rows = [
+        *steps("mends", ("FIRING", 50, None), ("FIRING", 45, None), ("RECOVERING", 5, None)),
+        *steps("dark", ("FIRING", 50, None), ("UNKNOWN", 20, None)),
+        *steps("between", ("FIRING", 50, None), ("FIRING", 40, "dark"), ("FIRING", 10, None)),
+        *steps("over", ("FIRING", 50, None), ("RECOVERING", 30, None), ("RESOLVED", 20, None)),
+    ]
+    warehouse = write(tmp_path / "w", {"alerts": rows})
+    unsure = ("seen, not certain", 60, 50)
+    assert pieces(warehouse, "mends") == [unsure, ("fires", 50, 5), ("recovers", 5, 0)]
+    assert pieces(warehouse, "dark") == [unsure, ("fires", 50, 20), ("not heard", 20, 0)]
+    assert pieces(warehouse, "between") == [
+        unsure,
+        ("fires", 50, 40),
+        ("explained, does not page", 40, 10),
+        ("fires", 10, 0),
+    ]
+    assert pieces(warehouse, "over") == [unsure, ("fired, is over", 50, 30), ("recovers", 30, 20)]
+
+
+def test_bars_end_where_the_data_end(tmp_path: Path) -> None:
+    warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE)]})
+    assert pieces(warehouse, "one", NOW_MS - 30 * MINUTE)[-1] == ("fires", 60, 30)
+    view = View(History(warehouse), {}, NOW_MS, 120_000, NOW_MS - 30 * MINUTE)
+    fires = next(one for one in by_id(PAGE.body(view), "timeline-lanes").figure.data if one.name == "fires")
+    assert list(fires.x) == [30 * MINUTE]

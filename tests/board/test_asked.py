@@ -33,7 +33,7 @@ def test_spans(text: str, ms: int) -> None:
     assert read_span_ms({"since": text}, "since", "1h") == ms
 
 
-@pytest.mark.parametrize("text", ["0h", "-1h", "1w", "h", "1.5h", "9999999h"])
+@pytest.mark.parametrize("text", ["0h", "-1h", "1w", "h", "1.5h", "9999999h", "999999d", "3651d"])
 def test_what_is_no_span_names_the_value(text: str) -> None:
     with pytest.raises(AskedError, match="since = "):
         read_span_ms({"since": text}, "since", "24h")

@@ -97,7 +97,7 @@ def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -
     items = [fault_item(P, MINUTE), fault_item("10.0.1.2@9#4", MINUTE, available=True), fault_item("z", MINUTE)]
     items[2] |= {"isolation": True, "client_version": "V4_9_8"}
     write(tmp_path, {"broker_health": [health(10_000, 2)], "fault_items": items})
-    row = text_of(by_id(shown(PAGE, tmp_path, since="1h"), "brokers-prod-broker-a"))
+    row = text_of(by_id(shown(PAGE, tmp_path, since="1h"), "brokers-prod/broker-a"))
     assert "AVOIDED BY 2 of 3 11:00:20" in row
     assert f"{P} 5.1.4: a send took 2,400 ms; since 10:59:00 , until 11:00:12" in row
     assert "z 4.9.8: a send failed" in row

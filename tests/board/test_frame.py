@@ -227,3 +227,13 @@ def test_behind_a_token_the_form_lets_in_and_the_token_leaves_the_address(
         tab.settled()
         assert page.url == url + "alerts?kind=starved_queue"
         assert page.evaluate("document.cookie") == ""
+
+
+def test_a_page_that_cannot_be_drawn_does_not_take_the_next_one_with_it(
+    board_url: str, new_tab: Callable[..., Tab]
+) -> None:
+    page = new_tab().open(board_url)
+    page.evaluate("balancewatch.show(JSON.stringify({namespace: 'x', type: 'Y', props: {}}), () => {})")
+    expect(page.get_by_role("alert")).to_contain_text("This page cannot be shown: the board does not show x.Y")
+    page.locator("#nav a[href='/alerts']").click()
+    expect(page.locator("h1")).to_have_text("Alerts")

@@ -10,6 +10,7 @@ from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
 from streaming.oncall.own_alerts import CANARY_CLUSTER
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import alert, assignment, shown, write
+from tests.board.test_group_page import member
 
 
 def names(page: html.Div) -> list[str]:
@@ -44,7 +45,7 @@ def test_a_row_says_its_counts_and_leads_to_the_group_and_to_what_fires(warehous
     assert "/group?cluster=prod&group=starved" in links_of(page)
     assert "/incident?id=f" in links_of(page)
     assert "/incident?id=e" not in links_of(page)
-    row = by_id(page, "groups-prod-starved")
+    row = by_id(page, "groups-prod/starved")
     assert text_of(row) == "starved prod ✖ STARVED 1 1 min ago 2 0"
 
 
@@ -73,3 +74,44 @@ def test_more_groups_than_a_page_holds_are_paged(tmp_path: Path) -> None:
 
 def test_tables_without_groups_say_what_has_not_come(tmp_path: Path) -> None:
     assert "No group is known yet" in text_of(shown(PAGE, write(tmp_path, {"alerts": [alert("a")]})))
+
+
+def test_a_group_that_nobody_judges_is_not_called_ok(tmp_path: Path) -> None:
+    """One queue that is OK makes a group OK; without one it is NOT_JUDGED."""
+    queues = [
+        assignment(0, "NOT_JUDGED", consumer_group="pop"),
+        assignment(0, "NOT_JUDGED", consumer_group="partly"),
+        assignment(1, "OK", consumer_group="partly"),
+    ]
+    page = shown(PAGE, write(tmp_path, {"assignments": queues}))
+    assert text_of(by_id(page, "groups-prod/pop")).startswith("pop prod ∅ NOT_JUDGED")
+    assert text_of(by_id(page, "groups-prod/partly")).startswith("partly prod ● OK")
+
+
+def test_a_group_whose_queues_are_nobodys_and_that_has_no_members_is_gone(tmp_path: Path) -> None:
+    """A broadcasting group looks the same but for its members; what fires about a group keeps it, too."""
+    nobodys = {"planned_owner": None, "observed_owners": []}
+    queues = [
+        assignment(0, "NOT_JUDGED", consumer_group=name, **nobodys) for name in ("forgotten", "broadcast", "fires")
+    ]
+    page = shown(
+        PAGE,
+        write(
+            tmp_path,
+            {
+                "assignments": queues,
+                "memberships": [member("c@1", "10.0.0.1:5", consumer_group="broadcast")],
+                "alerts": [alert("f", consumer_group="fires")],
+            },
+        ),
+    )
+    assert names(page) == ["fires", "broadcast"]
+
+
+def test_rows_whose_names_run_together_have_ids_of_their_own(tmp_path: Path) -> None:
+    queues = [
+        assignment(0, "OK", cluster="a", consumer_group="b-c"),
+        assignment(0, "OK", cluster="a-b", consumer_group="c"),
+    ]
+    page = shown(PAGE, write(tmp_path, {"assignments": queues}))
+    assert [row.id for row in by_id(page, "groups").children[2].children] == ["groups-a/b-c", "groups-a-b/c"]

@@ -7,8 +7,8 @@ import pytest
 from dash import dcc, html
 
 from streaming.board.asked import AskedError
+from streaming.board.change_reading import MOST_CHANGES, Change
 from streaming.board.pages.assignment_history import PAGE
-from streaming.board.queue_changes import Change, changes_of
 from streaming.board.queue_times import MOST_LANES, Place, Times, read_times
 from streaming.history.store import History
 from tests.board.components import by_id, links_of, text_of, walk
@@ -20,7 +20,7 @@ HOUR = 60 * MINUTE
 
 def step(queue_id: int, minutes_ago: int, verdict: str, owner: str | None = A, **columns: Any) -> dict[str, Any]:
     at_ms = NOW_MS - minutes_ago * MINUTE
-    owners = [owner] if owner and verdict == "OK" else []
+    owners = columns.pop("observed", [owner] if owner and verdict == "OK" else [])
     return assignment(
         queue_id, verdict, planned_owner=owner, observed_owners=owners, changed_at=at_ms, since=at_ms, **columns
     )
@@ -96,12 +96,52 @@ def test_of_two_steps_at_one_moment_the_later_batch_holds(tmp_path: Path) -> Non
 
 
 def test_changes_that_came_at_one_moment_are_one_with_all_its_queues(warehouse: Path) -> None:
-    found = changes_of(times(warehouse).spans, NOW_MS - HOUR)
-    assert found == [
-        Change(ago(20), "orders", "STARVED", "OK", ("broker-a:1",)),
-        Change(ago(30), "orders", "STARVED", "OK", ("broker-a:0",)),
-        Change(ago(40), "orders", "OK", "STARVED", ("broker-a:0", "broker-a:1")),
+    assert times(warehouse).changes.newest == (
+        Change(ago(20), "orders", "became", "STARVED", "OK", ("broker-a:1",), (B,), 1),
+        Change(ago(30), "orders", "became", "STARVED", "OK", ("broker-a:0",), (A,), 1),
+        Change(ago(40), "orders", "became", "OK", "STARVED", ("broker-a:0", "broker-a:1")),
+    )
+
+
+def test_queues_that_move_from_client_to_client_are_changes_though_their_verdict_stays(tmp_path: Path) -> None:
+    """The plan's moves, and a puller that changed under the same plan."""
+    steps = [
+        step(0, 180, "OK"),
+        step(1, 180, "OK"),
+        step(2, 180, "MISPLACED", observed=[B]),
+        step(0, 20, "OK", B),
+        step(1, 20, "OK", B),
+        step(2, 10, "MISPLACED", observed=["C@3"]),
     ]
+    page = shown(PAGE, write(tmp_path, {"assignments": steps}), group="billing", since="1h")
+    rows = [text_of(row) for row in by_id(page, "changes").children[2].children]
+    assert rows == [
+        f"10:50:00 → pulled by another: {B} → C@3 broker-a:2 of orders",
+        f"10:40:00 → moved: {A} → {B} broker-a:0-1 of orders",
+    ]
+    (label,) = [getattr(one, "aria-label", "") for one in walk(page) if getattr(one, "role", None) == "img"]
+    assert "3 moved to another client" in label
+
+
+def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> None:
+    """More queues than lanes, each with a change of its own: all are counted, the newest are listed."""
+    queues = MOST_LANES + MOST_CHANGES
+    steps = [step(number, 600, "OK") for number in range(queues)]
+    steps += [step(number, 1 + number // 2, "OK", B) for number in range(queues)]
+    steps.append(step(queues - 1, 0, "SILENT", B))
+    page = shown(PAGE, write(tmp_path, {"assignments": steps}), group="billing", since="6h")
+    assert times(tmp_path, 6 * HOUR).changes.number == queues // 2 + 1
+    assert f"{queues} moved to another client" in str([getattr(one, "aria-label", "") for one in walk(page)])
+    few = [step(0, 59 - number % 59, ("OK", "SILENT")[number % 2], topic=f"t{number}") for number in range(70)]
+    other = write(tmp_path / "few", {"assignments": few})
+    assert "The newest 60 of 70 changes, the older ones left out" in text_of(
+        shown(PAGE, other, group="billing", since="1h")
+    )
+
+
+def test_one_change_is_told_as_one(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "SILENT")]})
+    assert "1 change, newest first" in text_of(shown(PAGE, tmp_path, group="billing", since="1h"))
 
 
 def test_the_page_says_in_words_what_the_bands_show(warehouse: Path) -> None:
@@ -109,13 +149,13 @@ def test_the_page_says_in_words_what_the_bands_show(warehouse: Path) -> None:
     rows = [text_of(row) for row in by_id(page, "changes").children[2].children]
     assert rows == [
         f"10:50:00 ▼ left {B}",
-        "10:40:00 ● OK after STARVED broker-a:1 of orders",
-        "10:30:00 ● OK after STARVED broker-a:0 of orders",
+        f"10:40:00 ● OK after STARVED broker-a:1 of orders; meant for {B}",
+        f"10:30:00 ● OK after STARVED broker-a:0 of orders; meant for {A}",
         "10:20:00 ✖ STARVED after OK broker-a:0-1 of orders",
     ]
     pictures = [getattr(one, "aria-label", "") for one in walk(page) if getattr(one, "role", None) == "img"]
     assert pictures == [
-        "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became STARVED. The table of changes has the same."
+        "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became STARVED. The table of changes names them."
     ]
 
 

@@ -88,7 +88,7 @@ def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     assert "10.0.0.1:5" in text_of(by_id(body, "evidence"))
     commands = text_of(by_id(body, "commands"))
     assert "balancewatch explain abc-1" in commands
-    assert "--match kind=starved_queue --match consumer_group=billing" in commands
+    assert "--match kind=starved_queue --match cluster=prod --match consumer_group=billing" in commands
 
 
 def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_told(warehouse: Path) -> None:
@@ -124,3 +124,15 @@ def test_many_changes_of_producers_are_told_by_the_first_and_the_last(tmp_path: 
     story = text_of(by_id(shown(PAGE, warehouse, id="b-1"), "story-table"))
     assert story.count("broker-b") < 6
     assert "27 more changes of how many producers avoid it." in story
+
+
+@pytest.mark.parametrize("evidence", ["[1, 2]", "no json {", '"words"', "null", "7"])
+def test_evidence_that_is_no_object_is_shown_as_it_stands(evidence: str, tmp_path: Path) -> None:
+    warehouse = write(tmp_path / "w", {"alerts": [alert("odd-1", evidence=evidence)]})
+    assert evidence in text_of(by_id(shown(PAGE, warehouse, id="odd-1"), "evidence"))
+
+
+def test_the_line_that_silences_an_incident_of_a_cluster_alone_names_the_cluster(tmp_path: Path) -> None:
+    row = alert("dark-1", kind="unheard_cluster", consumer_group=None, topic=None)
+    commands = text_of(by_id(shown(PAGE, write(tmp_path / "w", {"alerts": [row]}), id="dark-1"), "commands"))
+    assert "balancewatch silence add --match kind=unheard_cluster --match cluster=prod --for 2h" in commands

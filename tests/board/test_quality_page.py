@@ -55,3 +55,16 @@ def test_nothing_validated_and_nothing_quarantined_are_told_apart_from_all_is_we
     assert "Nothing has been validated yet." in text
     assert "No message has ever broken its contract." in text
     assert "All hold." not in text
+
+
+def test_the_total_counts_reasons_and_suites_that_are_not_listed(tmp_path: Path) -> None:
+    """Twenty reasons of ten messages each: twelve have a row, eight are one row, and the sum is of all."""
+    rows = [message(number, b"a", reasons=[f"reason_{number % 20:02}"]) for number in range(200)]
+    checks = [
+        {"suite": f"suite-{number:03}", "expectation": "e", "success": number > 0, "rows": 1, "validated_at": NOW_MS}
+        for number in range(70)
+    ]
+    body = shown(PAGE, write(tmp_path / "w", {"quarantine": rows, "quality": checks}))
+    assert "1 of 70 expectations fail 200 quarantined" in text_of(body.children[0])
+    assert text_of(by_id(body, "rejected-table-more")) == "and 8 more reasons 80"
+    assert "60 of 70" in text_of(by_id(body, "suites"))

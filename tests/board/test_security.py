@@ -1,6 +1,8 @@
 """Who comes in, and with which headers the answers leave."""
 
 import re
+import threading
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from flask.testing import FlaskClient
 from conf.settings import Settings, SettingsError
 from streaming.board.app import Board, make_app
 from streaming.board.security import COOKIE, Door, guard_app
+from streaming.board.server import BoardServer
 from streaming.board.wrong_tries import ADDRESSES, MOST_OF_ONE, WINDOW_SECONDS, WrongTries
 from tests.board.tables import NOW_MS
 
@@ -41,7 +44,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> FlaskClient:
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
+    monkeypatch.delenv("BALANCEWATCH_BOARD_TOKEN", raising=False)
     return client_of(Door.of(Settings.load().board), tmp_path)
 
 
@@ -124,7 +128,7 @@ def test_the_token_in_the_url_becomes_a_cookie_that_is_not_the_token(opened: Fla
     assert answer.headers["Location"] == "/alerts?kind=starved_queue"
     cookie = answer.headers["Set-Cookie"]
     assert TOKEN not in cookie
-    assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=3600"))
+    assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=3600"))
     assert opened.get("/alerts?kind=starved_queue").status_code == 200
     assert ask(opened).status_code == 200
 
@@ -133,6 +137,19 @@ def test_the_form_posts_the_token(opened: FlaskClient) -> None:
     assert 'method="post"' in opened.get("/").text
     assert opened.post("/", data={"token": TOKEN}).status_code == 303
     assert opened.get("/").status_code == 200
+    assert opened.post("/", data={"token": TOKEN}).status_code == 303, "from a second tab that still shows the form"
+
+
+def test_the_form_leads_to_the_page_that_was_asked_for(opened: FlaskClient) -> None:
+    """A form without an action posts to the page's own address."""
+    link = "/incident?id=starved%7Cone"
+    assert "action=" not in opened.get(link).text
+    assert opened.post(link, data={"token": "wrong"}).status_code == 401
+    answer = opened.post(link, data={"token": TOKEN})
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == link
+    assert opened.get(link).status_code == 200
+    assert ask(opened, Origin="http://evil.example").status_code == 403
 
 
 def test_the_way_on_never_leads_to_another_host(opened: FlaskClient) -> None:
@@ -153,17 +170,21 @@ def test_a_session_ends_and_a_forged_one_is_none(opened: FlaskClient, clock: Clo
         assert not door.is_session(forged)
 
 
-def test_wrong_tokens_are_soon_not_heard_and_sessions_go_on(opened: FlaskClient, clock: Clock) -> None:
+def test_wrong_tokens_are_soon_told_to_wait_and_the_right_one_always_comes_in(
+    opened: FlaskClient, clock: Clock
+) -> None:
+    """Behind a proxy all may come from one address."""
     for _ in range(MOST_OF_ONE):
         assert opened.get("/?token=wrong").status_code == 401
-    refused = opened.get(f"/?token={TOKEN}")
+    refused = opened.get("/?token=wrong")
     assert refused.status_code == 429
     assert 0 < int(refused.headers["Retry-After"]) <= WINDOW_SECONDS + 1
-    opened.set_cookie(COOKIE, Door(frozenset(), TOKEN, 3600, clock).session())
+    assert opened.get("/", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert opened.get(f"/?token={TOKEN}").status_code == 303
     assert opened.get("/").status_code == 200
     opened.delete_cookie(COOKIE)
     clock.now += WINDOW_SECONDS + 1
-    assert opened.get(f"/?token={TOKEN}").status_code == 303
+    assert opened.get("/?token=wrong").status_code == 401
 
 
 def test_what_is_remembered_of_wrong_tries_is_bounded(clock: Clock) -> None:
@@ -193,6 +214,104 @@ def test_open_to_others_without_a_proper_token_nothing_starts(
         Door.of(settings.board)
     assert sentence in str(error.value)
     assert "short" not in str(error.value)
+
+
+def test_a_token_that_is_there_is_asked_for_on_the_loopback_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of the same machine may stand before it, and nothing else says so."""
+    monkeypatch.setenv("BOARD_TOKEN", TOKEN)
+    door = Door.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
+    assert door.is_token(TOKEN)
+    assert door.answers_to("board.example.org")
+    board = {"token_env": "BOARD_TOKEN", "allowed_hosts": ["board.example.org"]}
+    named = Door.of(Settings.load(board=board).board)
+    assert named.is_token(TOKEN)
+    assert named.answers_to("localhost:8050")
+    assert named.answers_to("board.example.org")
+    assert not named.answers_to("evil.example")
+
+
+@pytest.mark.parametrize(
+    ("board", "opening"),
+    [
+        ({"allowed_hosts": ["board.example.org"]}, "board.allowed_hosts = ['board.example.org']"),
+        ({"allowed_hosts": ["localhost", "board.example.org"]}, "board.allowed_hosts = ['localhost', 'board.exa"),
+        ({"trusted_proxy": "127.0.0.1"}, "board.trusted_proxy = '127.0.0.1'"),
+    ],
+)
+def test_behind_a_proxy_on_the_loopback_nothing_starts_without_a_token(
+    board: dict[str, Any], opening: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BOARD_TOKEN", raising=False)
+    with pytest.raises(SettingsError) as error:
+        Door.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
+    assert str(error.value).startswith(opening)
+    assert "opens the board to others, who need a token: board.token_env = 'BOARD_TOKEN'" in str(error.value)
+
+
+def test_an_empty_token_on_the_loopback_is_no_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOARD_TOKEN", " ")
+    with pytest.raises(SettingsError, match="the variable is there and empty"):
+        Door.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
+    monkeypatch.delenv("BOARD_TOKEN")
+    own = Settings.load(board={"token_env": "BOARD_TOKEN", "allowed_hosts": ["127.0.0.1"]}).board
+    assert Door.of(own).token is None
+
+
+@pytest.mark.parametrize("name", ["board.example.org:8443", "https://board.example.org", "::1", "[::1]:80", "a b"])
+def test_a_name_with_a_port_is_refused_for_no_request_would_match_it(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"\[1\] = .* is not a name alone; leave out scheme, port and path"):
+        Settings.load(board={"allowed_hosts": ["board.example.org", name]})
+    assert Settings.load(board={"allowed_hosts": ["board.example.org", "[::1]"]}).board.allowed_hosts
+
+
+def test_a_trusted_proxy_is_an_address() -> None:
+    assert Settings.load(board={"trusted_proxy": "0:0::1"}).board.trusted_proxy == "::1"
+    with pytest.raises(SettingsError, match=r"board\.trusted_proxy = 'proxy': is not an IP address"):
+        Settings.load(board={"trusted_proxy": "proxy"})
+
+
+FORWARDED = {
+    "Host": "127.0.0.1:8050",  # as a proxy writes it that does not keep the browser's
+    "Origin": "https://board.example.org",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "board.example.org",
+    "X-Forwarded-For": "192.0.2.7",
+}
+
+
+@pytest.mark.parametrize(
+    ("trusted", "code", "is_secure"), [("127.0.0.1", 303, True), ("192.0.2.1", 403, False), ("", 403, False)]
+)
+def test_of_the_trusted_proxy_alone_it_hears_what_was_forwarded(
+    trusted: str, code: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cookie is Secure, and the Origin is held against the name that the browser asked for."""
+    monkeypatch.setenv("BOARD_TOKEN", TOKEN)
+    board = {
+        "port": 0,
+        "token_env": "BOARD_TOKEN",
+        "allowed_hosts": ["board.example.org"],
+        "trusted_proxy": trusted,
+    }
+    server = BoardServer(Settings.load(paths={"warehouse": tmp_path}, board=board))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    asking = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        form = {**FORWARDED, "Content-Type": "application/x-www-form-urlencoded"}
+        asking.request("POST", "/alerts", body=f"token={TOKEN}", headers=form)
+        answer = asking.getresponse()
+        answer.read()
+        assert answer.status == code
+        assert ("Secure" in (answer.getheader("Set-Cookie") or "")) is is_secure
+        asking.request("GET", f"/?token={TOKEN}", headers={**FORWARDED, "X-Forwarded-Host": "evil.example"})
+        answer = asking.getresponse()
+        answer.read()
+        assert answer.status == (421 if trusted == "127.0.0.1" else 403)
+    finally:
+        asking.close()
+        server.close()
+        thread.join(10)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,24 @@
 
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from ruamel.yaml import YAML
 
+from streaming.metrics.groups import VERDICTS
 from streaming.metrics.manual import page
 from streaming.metrics.metric import Histogram
 from streaming.metrics.names import METRICS
+from streaming.metrics.progress import PHASES
+from streaming.oncall.own_alerts import OWN_KINDS
+from streaming.oncall.receiver import Verdict
+from streaming.oncall.record import Outcome
 from tests.conf.promql import names_in
+from udfs.kinds import KIND_FACTS
+from udfs.page_limit import SEVERITIES
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = [CONF / "prometheus.rules.yml", CONF / "prometheus.product.rules.yml"]
@@ -38,6 +46,38 @@ SERIES = {
 }
 LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+
+VALUES: dict[str, set[str]] = {
+    "kind": set(KIND_FACTS) | OWN_KINDS,
+    "phase": set(PHASES),
+    "outcome": set(get_args(Verdict)) | set(get_args(Outcome)),
+    "verdict": set(VERDICTS),
+    "state": {"PENDING", "FIRING", "RECOVERING", "UNKNOWN"},
+    "severity": set(SEVERITIES),
+    "is_suppressed": {"true", "false"},
+}
+"""What a label can be; one that is not here is a name from outside."""
+
+OF_SERIES = {
+    name: {*one.labels, "job", "instance", *(["le"] if name.endswith("_bucket") else [])}
+    for one in METRICS
+    for name in (
+        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if isinstance(one, Histogram) else [one.name]
+    )
+}
+
+
+def labels_of(metric: str) -> set[str]:
+    """What a series of that name carries; a recorded one what its own rule leaves."""
+    for rule in RULES:
+        if rule.get("record") == metric:
+            return set(re.findall(r"\w+", re.findall(r"\bby \(([^)]*)\)", rule["expr"])[0])) - {"le"}
+    return OF_SERIES.get(metric, {"job", "instance"})
+
+
+def labels_of_any(metrics: Iterable[str]) -> set[str]:
+    return {label for metric in metrics for label in labels_of(metric)}
+
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 each_alert = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
@@ -67,7 +107,21 @@ def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
     names = names_in(rule["expr"])
     assert names.metrics
     assert names.metrics <= SERIES | RECORDED | PROMETHEUS_OWN
-    assert names.labels <= LABELS
+    assert names.labels <= labels_of_any(names.metrics)
+
+
+@each_rule
+def test_a_selector_asks_its_own_metric_for_labels_and_values_that_it_has(rule: dict[str, Any]) -> None:
+    for metric, selector in re.findall(r"([a-z_][\w:]*)\{([^}]*)\}", rule["expr"]):
+        for label, operator, text in re.findall(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"", selector):
+            assert label in labels_of(metric), f"{metric} has no {label}"
+            values = set(text.split("|") if "~" in operator else [text])
+            assert values <= VALUES.get(label, values), f"{label} is never {text}"
+
+
+def test_what_the_rules_ask_by_value_is_of_a_known_vocabulary() -> None:
+    asked = {label for rule in RULES for label in re.findall(r'(\w+)\s*(?:=~|!~|!=|=)\s*"', rule["expr"])}
+    assert asked <= VALUES.keys() | {"job", "le"}
 
 
 @each_alert
@@ -77,7 +131,8 @@ def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(rule: dict[s
     assert file == "streaming/metrics/README.md"
     assert f"### {anchor}\n" in page()
     given = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
-    assert given <= LABELS
+    metrics = names_in(rule["expr"]).metrics
+    assert given <= labels_of_any(metrics)
 
 
 @each_alert

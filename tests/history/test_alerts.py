@@ -73,6 +73,16 @@ def test_a_table_fits_the_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPa
     assert "FIRING" in result.stdout
 
 
+@pytest.mark.parametrize("text", ["{", "[1]", "null", "7", "", "[" * 100_000])
+def test_a_row_whose_json_cannot_be_read_hides_no_other(text: str, tmp_path: Path) -> None:
+    bad, good = alert("bad", "FIRING", 5, evidence=text, labels=text), alert("good", "FIRING", 6)
+    rows = printed(write(tmp_path, {"alerts": [bad, good]}))
+    assert [(row["alert_id"], row["evidence"], row["labels"]) for row in rows] == [
+        ("bad", {}, {}),
+        ("good", {"client_addr": "10.0.0.1:5"}, {}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

@@ -4,9 +4,11 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
-from streaming.history.asked import TABLE_ROWS
-from tests.history.stage import alert, assignment, delivery, fault, member, rows_of, run, write
+from streaming.history.asked import MOST_ROWS, TABLE_ROWS
+from tests.history.stage import START_MS, alert, assignment, delivery, fault, member, rows_of, run, write
 from udfs.rulebook import CANARY_CLUSTER
 
 CANARY = {"cluster": CANARY_CLUSTER}
@@ -99,7 +101,7 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (incidents, "alerts --broker broker", ""),
         (incidents, "alerts --kind broker_*", "two:FIRING"),
         (incidents, "alerts --limit 1", "one:RESOLVED"),
-        (queues, "assignments", "orders/0:OK orders-eu/0:OK orders/1:STARVED orders/0:DOUBLED"),
+        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:STARVED orders/0:DOUBLED"),
         (queues, "assignments --current", "orders-eu/0:OK orders/1:STARVED orders/0:DOUBLED"),
         (queues, "assignments --current --state OK,STARVED", "orders-eu/0:OK orders/1:STARVED"),
         (queues, f"assignments --at {AT} --group billing", "orders/0:OK orders/1:STARVED"),
@@ -107,6 +109,10 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (queues, f"assignments --cluster {CANARY_CLUSTER}", "orders/0:OK"),
         (changes, "members", "A@1:JOINED B@1:JOINED A@1:LEFT"),
         (changes, "members --current --state joined,changed", "B@1:JOINED"),
+        (changes, "members --current", "B@1:JOINED"),
+        (changes, "members --current --state left", "A@1:LEFT"),
+        (changes, f"members --at {AT}", "A@1:JOINED B@1:JOINED"),
+        (changes, "members --at 2025-06-15T15:08:40Z", "B@1:JOINED"),
         (changes, "members --topic orders*", "A@1:JOINED B@1:JOINED A@1:LEFT"),
         (changes, "members --topic payments", "B@1:JOINED"),
         (changes, "members --client A*", "A@1:JOINED A@1:LEFT"),
@@ -116,6 +122,10 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (items, "faults --current --state unavailable", ""),
         (outcomes, "deliveries", "one-1:DUE two-1:UNROUTED one-1:DELIVERED"),
         (outcomes, "deliveries --state due", "one-1:DUE"),
+        (outcomes, "deliveries --current", "two-1:UNROUTED one-1:DELIVERED"),
+        (outcomes, "deliveries --current --state DUE,RETRYING", ""),
+        (outcomes, "deliveries --at 2025-06-15T15:06:47Z --state DUE", "one-1:DUE"),
+        (outcomes, "deliveries --at 2025-06-15T15:06:48Z --state DUE", ""),
         (outcomes, "deliveries --cluster prod-1", "two-1:UNROUTED"),
         (outcomes, "deliveries --group billing --receiver pag*", "one-1:DUE one-1:DELIVERED"),
         (outcomes, "deliveries --incident one-1 --topic orders", "one-1:DUE one-1:DELIVERED"),
@@ -204,6 +214,50 @@ def test_what_a_limit_cuts_off_is_said(tmp_path: Path) -> None:
     assert [row["queue_id"] for row in rows_of(tmp_path, "assignments", "--limit", "2")] == [TABLE_ROWS - 1, TABLE_ROWS]
 
 
+@pytest.mark.parametrize("zone_name", ["Europe/London", "Europe/Berlin", "Australia/Sydney", "America/New_York"])
+def test_each_local_time_has_the_zone_of_its_own_season(
+    zone_name: str, tmp_path: Path, zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the season is today; London's winter is UTC, and its column is there for the summer's rows."""
+    monkeypatch.setenv("COLUMNS", "200")
+    half_a_year = 182 * 86_400
+    write(tmp_path, {"assignments": [assignment(0, "OK", 0), assignment(1, "OK", half_a_year)]})
+    zone(zone_name)
+    told = run(tmp_path, "assignments").stdout
+    assert "changed at, local" in told
+    for second in (0, half_a_year):
+        local = datetime.fromtimestamp(START_MS // 1000 + second, ZoneInfo(zone_name))
+        assert (f"{local:%H:%M:%S %Z}" in told) == (local.utcoffset() != timedelta(0))
+    zone("UTC")
+    assert "local" not in run(tmp_path, "assignments").stdout
+
+
+@pytest.mark.parametrize("command", ["alerts", "assignments", "members", "faults"])
+def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, command: str) -> None:
+    told = "note: newest row 2025-06-15 15:07:45 UTC, "
+    result = run(warehouse, command, "--current", "--format", "json")
+    assert told in result.stderr
+    assert "before: what came since is not known" in result.stderr
+    assert "note: newest row" not in run(warehouse, command, "--at", "2025-06-15T15:18:45Z").stderr
+    assert told in run(warehouse, command, "--at", "2025-06-15T15:18:46Z").stderr
+    assert "note: newest row" not in run(warehouse, command).stderr
+
+
+@pytest.mark.parametrize("limit", ["1", "2", "3", "0"])
+def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(limit: str, tmp_path: Path) -> None:
+    rows = [assignment(queue, "OK", 0, topic=topic) for topic in ("b", "a") for queue in (3, 1, 2)]
+    write(tmp_path, {"assignments": rows})
+    told = queues(rows_of(tmp_path, "assignments", "--limit", limit)).split()
+    everything = ["a/1:OK", "a/2:OK", "a/3:OK", "b/1:OK", "b/2:OK", "b/3:OK"]
+    assert told == everything[-int(limit) :]
+
+
+def test_a_limit_is_bounded(warehouse: Path) -> None:
+    result = run(warehouse, "alerts", "--limit", str(MOST_ROWS + 1))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert run(warehouse, "alerts", "--limit", str(MOST_ROWS)).exit_code == 0
+
+
 def test_names_cannot_command_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     write(tmp_path, {"memberships": [member("\x1b[2Jevil\x9b", "JOINED", 0)]})
@@ -223,6 +277,7 @@ def test_names_cannot_command_the_terminal(tmp_path: Path, monkeypatch: pytest.M
         ("alerts --at 2h --current", "--at is one moment"),
         ("faults --since 1h --until 2h", "--since 1h is not before --until 2h"),
         ("deliveries --format xml", "--format 'xml': choose table, json, csv or parquet"),
+        ("faults --at 2999-01-01", "--at 2999-01-01 is yet to come (2999-01-01 00:00:00 UTC"),
         (f"alerts --group {'g' * 256}", "give 1 to 255 characters"),
     ],
 )
@@ -251,6 +306,25 @@ def test_globs_mean_what_they_mean_in_the_rules(tmp_path: Path, pattern: str) ->
     write(tmp_path, {"assignments": [assignment(n, "OK", n, consumer_group=name) for n, name in enumerate(names)]})
     found = [row["consumer_group"] for row in rows_of(tmp_path, "assignments", "--group", pattern)]
     assert found == [name for name in names if fnmatchcase(name, pattern)]
+
+
+def test_what_is_told_of_the_end_is_owed_apart_from_what_was_told_of_the_beginning(tmp_path: Path) -> None:
+    """Rows of an older release, which have neither status nor outcome, are told apart by their state alone."""
+    older = dict.fromkeys(("status", "outcome", "kind", "delivery_key", "changed_at", "route"))
+    end = {"state": "RESOLVED", "status": "resolved"}
+    write(
+        tmp_path,
+        {"alert_deliveries": [delivery("one", "DUE", 7), delivery("old", "DUE", 7, **older)]},
+        {"alert_deliveries": [delivery("one", "RETRYING", 8, attempt=1)]},
+        {"alert_deliveries": [delivery("one", "DELIVERED", 9, attempt=2), delivery("one", "DUE", 9, **end)]},
+        {"alert_deliveries": [delivery("old", "DELIVERED", 10, **older)]},
+    )
+    rows = rows_of(tmp_path, "sql", "FROM alert_deliveries_now ORDER BY delivered_at, state")
+    assert [(row["incident_id"], row["state"], row["outcome"], row["attempt"]) for row in rows] == [
+        ("one-1", "FIRING", "DELIVERED", 2),
+        ("one-1", "RESOLVED", "DUE", 0),
+        ("old-1", "FIRING", None, 1),
+    ]
 
 
 def test_values_are_never_sql(warehouse: Path) -> None:

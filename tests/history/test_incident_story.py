@@ -129,6 +129,68 @@ def test_causes_and_effects_name_each_other(history: History) -> None:
     assert twin.causes == ()
 
 
+@pytest.mark.parametrize(
+    ("rows", "told", "paged"),
+    [
+        ([("FIRING", 55, True)], "Nobody consumes 2 queues.", 0),
+        ([("FIRING", 55, True), ("FIRING", 70, False)], "(explained until 15:07:50, pages since)", 1),
+        ([("PENDING", 55, True), ("PENDING", 70, False)], "(explained until 15:07:50)", 0),
+        (
+            [("PENDING", 55, True), ("PENDING", 70, False), ("FIRING", 75, False)],
+            "(explained until 15:07:50, pages since 15:07:55)",
+            1,
+        ),
+        ([("FIRING", 20, False), ("FIRING", 55, True)], "(paged 15:07:00; explained from 15:07:35)", 1),
+        ([("FIRING", 55, True), ("RESOLVED", 70, False)], "Nobody consumes 2 queues.", 0),
+    ],
+)
+def test_an_effect_that_paged_is_not_said_not_to(
+    rows: list[tuple[str, int, bool]], told: str, paged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Explained at first and not any more, or paged before it was explained."""
+    monkeypatch.setenv("COLUMNS", "200")
+    effect = [
+        alert("hole", state, second, suppressed_by="twin-1" if explained else None) for state, second, explained in rows
+    ]
+    batches = [{"alerts": [one]} for one in (alert("twin", "FIRING", 5, kind="duplicate_client_id"), *effect)]
+    write(tmp_path, *batches)
+    story = tell_incident(History(tmp_path), "twin-1")
+    assert story.effects_by_kind == {"starved_queue": 1}
+    assert story.paged_by_kind == ({"starved_queue": 1} if paged else {})
+    printed = run(tmp_path, "explain", "twin-1").stdout
+    title = "none; for a time, which paged: 1 starved_queue" if paged else "1 starved_queue"
+    assert f"Explains, which therefore do not page: {title}\n" in printed
+    (line,) = (line for line in printed.splitlines() if "hole-1 starved_queue" in line)
+    assert line.endswith(told)
+
+
+def test_of_a_long_story_beginning_and_end_are_told_and_where_it_fired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    states = ["PENDING"] * 120 + ["FIRING"] * 180 + ["RESOLVED"]
+    rows = [alert("one", state, second, reason=None) for second, state in enumerate(states)]
+    write(tmp_path, {"alerts": rows})
+    story = tell_incident(History(tmp_path), "one-1")
+    seconds = [(step.at_ms - START_MS) // 1000 for step in story.steps]
+    assert seconds == [*range(100), 120, *range(201, 301)]
+    assert story.left_out == {"steps": 100}
+    told = run(tmp_path, "explain", "one-1").stdout
+    steps = told.split("Steps, UTC\n")[1].split("\n\n")[0].splitlines()
+    assert (len(steps), steps[6].split()[1], steps[7].split()[1]) == (15, "288", "FIRING")
+    assert (steps[8], steps[-1].split()[1]) == ("  ...", "RESOLVED")
+
+
+def test_of_too_many_rows_around_it_the_first_and_the_last_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.history.surroundings.MOST_ROWS", 4)
+    rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
+    write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
+    members = tell_incident(History(tmp_path), "one-1").members
+    assert [one.client_id for one in members] == ["A@0", "A@1", "A@7", "A@8"]
+
+
 def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
     rows = [alert("a", "FIRING", 5, suppressed_by="b-1"), alert("b", "FIRING", 5, suppressed_by="a-1")]
     story = tell_incident(History(write(tmp_path, {"alerts": rows})), "a-1")

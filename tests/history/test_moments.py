@@ -88,6 +88,45 @@ def test_yesterday_is_a_day_of_the_calendar_though_the_clocks_changed_in_between
     assert parse_moment("yesterday 12:00", noon_ms) == at("2025-10-25T12:00:00+02:00")
 
 
+def test_a_span_may_say_ago(zone: Zone) -> None:
+    assert parse_moment("2h ago", NOW_MS) == parse_moment("2h", NOW_MS) == NOW_MS - 7_200_000
+    assert parse_moment("2h ago", NOW_MS, is_ahead=True) == NOW_MS - 7_200_000
+    with pytest.raises(ValueError, match="neither a span such as"):
+        parse_moment("03:12 ago", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "meant"),
+    [
+        ("2025-10-26T02:50:00+01:00", "02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-10-26T02:10:00+01:00", "02:30", "2025-10-26T02:30:00+02:00"),
+        ("2025-10-26T02:10:00+02:00", "02:30", "2025-10-25T02:30:00+02:00"),
+        ("2025-10-26T12:00:00+01:00", "2025-10-26 02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-10-27T12:00:00+01:00", "yesterday 02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-03-30T01:50:00+01:00", "02:30", "2025-03-29T02:30:00+01:00"),
+    ],
+)
+def test_in_the_hour_that_the_clocks_repeat_it_is_the_newest_that_is_past(
+    now: str, text: str, meant: str, zone: Zone
+) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment(text, at(now)) == at(meant)
+
+
+def test_ahead_it_is_the_first_of_the_two(zone: Zone) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment("02:30", at("2025-10-26T00:00:00Z"), is_ahead=True) == at("2025-10-26T00:30:00Z")
+    assert parse_moment("02:30", at("2025-10-26T00:40:00Z"), is_ahead=True) == at("2025-10-26T01:30:00Z")
+
+
+@pytest.mark.parametrize("text", ["02:30", "today 02:30", "2025-03-30 02:30", "2025-03-30T02:59:59.5"])
+def test_a_local_time_that_the_clocks_went_over_is_refused(text: str, zone: Zone) -> None:
+    zone("Europe/Berlin")
+    with pytest.raises(ValueError, match="does not exist: the local clocks went forward over it"):
+        parse_moment(text, at("2025-03-30T12:00:00+02:00"))
+    assert parse_moment("02:30 UTC", at("2025-03-30T12:00:00+02:00")) == at("2025-03-30T02:30:00Z")
+
+
 def test_a_time_is_told_in_utc_and_beside_it_in_the_local_zone_where_that_differs(zone: Zone) -> None:
     zone("UTC")
     assert tell(NOW_MS) == tell_both(NOW_MS) == "2025-06-15 15:06:40 UTC"

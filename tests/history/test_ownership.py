@@ -1,9 +1,13 @@
 """Who was meant to consume a queue at a moment, and who did; and what is said where nobody can know."""
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.history.stage import START_MS, alert, assignment, member, rows_of, run, write
@@ -85,6 +89,37 @@ def test_json_has_the_same_by_name(warehouse: Path) -> None:
     assert (row["at"], row["since"]) == ("2025-06-15T15:07:20.000Z", "2025-06-15T15:07:10.000Z")
     assert (row["incident_id"], row["advice"]) == ("gone-1", "Name them apart.")
     assert json.dumps(row)
+
+
+def test_csv_and_parquet_have_one_flat_row_a_group(warehouse: Path) -> None:
+    asked = ("owner", "orders", "broker-a:7", "--at", THEN, "--format")
+    rows = list(csv.DictReader(io.StringIO(run(warehouse, *asked, "csv").stdout)))
+    assert [row["consumer_group"] for row in rows] == ["audit", "billing"]
+    assert (rows[1]["observed_owners"], rows[1]["since"]) == ("A@1 at h1:5 A@1 at h2:5", "2025-06-15T15:07:10.000Z")
+    table = pq.read_table(pa.BufferReader(run(warehouse, *asked, "parquet").stdout_bytes))
+    assert table.column("observed_owners").to_pylist() == [["Z@1"], ["A@1 at h1:5", "A@1 at h2:5"]]
+    assert (str(table.schema.field("since").type), table.num_rows) == ("timestamp[us, tz=UTC]", 2)
+    assert str(table.schema.field("incident_id").type) == "string"
+
+
+def test_a_moment_long_after_the_newest_row_is_told_with_what_is_not_known(warehouse: Path) -> None:
+    """The newest row of any table counts, up to that moment; board.stale_seconds is 660."""
+    (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
+    assert "OK since" in line
+    told = "newest row 2025-06-15 15:08:15 UTC, 2 h 12 min before: what came since is not known"
+    assert line.endswith(f"; {told}")
+    assert "not known" not in lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T15:19:15Z")[0]
+    assert "what came since is not known" in lines(warehouse, "orders", "broker-a:2")[0]
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
+    assert (row["newest_row_at"], row["is_stale"]) == ("2025-06-15T15:08:15.000Z", True)
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:2", "--at", THEN)
+    assert (row["newest_row_at"], row["is_stale"]) == ("2025-06-15T15:07:12.000Z", False)
+
+
+def test_a_moment_to_come_is_refused(warehouse: Path) -> None:
+    result = run(warehouse, "owner", "orders", "broker-a:2", "--at", "2999-01-01T00:00:00Z")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--at 2999-01-01T00:00:00Z is yet to come" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from streaming.history.view_sql import newest_of
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import DeltalakeWriter, append_rows, open_table, table_path
 from tests.history.stage import START_MS, Row, alert, assignment, member, write
+from udfs.rulebook import CANARY_CLUSTER
 
 
 def verdicts(history: History, view: str = "assignments") -> list[str]:
@@ -67,6 +68,23 @@ def test_every_view_can_be_asked_of_an_empty_warehouse(tmp_path: Path) -> None:
     history = History(write(tmp_path))
     for name in (*TABLES, *(f"{name}_now" for name in TABLES), *VIEWS):
         assert history.rows(f"SELECT * FROM {name}") == []
+
+
+def test_views_for_people_leave_the_canary_to_the_tables(tmp_path: Path) -> None:
+    canary = {"cluster": CANARY_CLUSTER}
+    health = {"broker_name": "b", "producers": 1, "unavailable_producers": 1, "changed_at": START_MS}
+    rows = {
+        "alerts": [alert("one", "FIRING", 5), alert("hid", "FIRING", 5, **canary)],
+        "memberships": [member("A@1", "JOINED", 0), member("B@1", "JOINED", 0, **canary)],
+        "assignments": [assignment(0, "STARVED", 0), assignment(0, "STARVED", 0, **canary)],
+        "broker_health": [{"cluster": "c", **health}, {**health, **canary}],
+    }
+    history = History(write(tmp_path, rows))
+    for name in VIEWS:
+        assert [row["cluster"] for row in history.rows(f"SELECT cluster FROM {name}")] == ["c"], name
+    for name in rows:
+        for view in (name, f"{name}_now"):
+            assert len(history.rows(f"SELECT 1 FROM {view} WHERE cluster = '{CANARY_CLUSTER}'")) == 1
 
 
 def test_a_folder_without_our_tables_is_refused_with_the_setting(tmp_path: Path) -> None:

@@ -151,6 +151,24 @@ def test_a_shorter_wish_than_the_tables_own_is_refused_and_the_other_tables_go_o
     assert not reports["alerts"].failed
 
 
+@pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "damaged"])
+def test_a_file_that_cannot_be_read_fails_its_table_in_a_sentence_and_the_other_tables_go_on(
+    warehouse: Path, *, is_missing: bool
+) -> None:
+    handle = DeltaTable(table_path(warehouse, "alerts"))
+    file = Path(handle.file_uris()[0])
+    if is_missing:
+        file.unlink()
+    else:
+        file.write_bytes(b"PAR1 no more PAR1")
+    reports = {one.table: one for one in maintain(settings_of(warehouse), Plan(), NOW_MS)}
+    assert file.name in reports["alerts"].failed
+    assert "\n" not in reports["alerts"].failed
+    assert not reports["assignments"].failed
+    assert (reports["assignments"].rows_dropped, reports["assignments"].files_made) == (1, 1)
+    assert DeltaTable(table_path(warehouse, "alerts")).version() == handle.version()
+
+
 def test_what_is_not_wished_is_not_done(warehouse: Path) -> None:
     files = files_of(warehouse)
     plan = Plan(does_retention=False, does_compaction=False, does_vacuum=False)

@@ -6,15 +6,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import Folding
 from streaming.metrics.groups import VERDICTS, Groups
 from tests.metrics.samples import assignment, closed, membership, samples, value
 
 
 def groups(limit: int = 10) -> tuple[Exporter, Groups]:
     exporter = Exporter()
-    return exporter, Groups(exporter, Folding(10), limit)
+    return exporter, Groups(exporter, Clusters(10), limit)
 
 
 def queues(exporter: Exporter, group: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Open incidents, counted as their rows come."""
 
+from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import Folding
 from streaming.metrics.incidents import Incidents
 from tests.metrics.samples import alert, samples
 
@@ -9,7 +9,7 @@ from tests.metrics.samples import alert, samples
 def counted(*batches: list[dict[str, object]]) -> dict[tuple[str, str, str], int]:
     """(kind, state, is_suppressed) to how many are open, zeros left out."""
     exporter = Exporter()
-    incidents = Incidents(exporter, Folding(10))
+    incidents = Incidents(exporter, Clusters(10))
     for rows in batches:
         incidents.hear(rows)
     said = {key: count for key, count in samples(exporter, "balancewatch_incidents").items() if count}
@@ -29,7 +29,7 @@ def test_an_incident_counts_once_under_its_newest_state() -> None:
 
 def test_what_is_over_is_seen_as_zero_and_not_as_nothing() -> None:
     exporter = Exporter()
-    Incidents(exporter, Folding(10)).hear([alert("i", "FIRING"), alert("i", "RESOLVED")])
+    Incidents(exporter, Clusters(10)).hear([alert("i", "FIRING"), alert("i", "RESOLVED")])
     assert list(samples(exporter, "balancewatch_incidents").values()) == [0]
 
 

@@ -1,5 +1,6 @@
 """The endpoint over real HTTP: pages, reasons, the token, and an address that cannot be had."""
 
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -80,9 +81,17 @@ def test_a_port_in_use_stops_the_start_with_key_and_value(key: str) -> None:
             Server(settings(**{key: port}), Endpoint(bytes, list, list), key=key)
 
 
-def test_a_host_that_is_none_stops_the_start() -> None:
-    with pytest.raises(SettingsError, match=r"metrics\.host = 'no such host'"):
-        Server(settings(host="no such host"), Endpoint(bytes, list, list))
+@pytest.mark.parametrize("host", ["no such host", "\x00", "x" * 200])
+def test_a_host_that_is_none_stops_the_start(host: str) -> None:
+    with pytest.raises(SettingsError, match=r"metrics\.host = " + re.escape(repr(host))):
+        Server(settings(host=host), Endpoint(bytes, list, list))
+
+
+def test_a_token_that_no_scraper_can_show_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRAPE_TOKEN", "lét-me-in")
+    with pytest.raises(SettingsError, match=r"metrics\.token_env = 'SCRAPE_TOKEN': .*ASCII") as refused:
+        read_token(settings(**{"token_env": "SCRAPE_TOKEN"}))
+    assert "lét" not in str(refused.value)
 
 
 def test_a_port_is_free_again_when_the_server_is_closed() -> None:

@@ -5,9 +5,9 @@ from unittest.mock import patch
 
 import pytest
 
+from streaming.metrics.clusters import MOST_CLUSTERS, Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import Folding
-from streaming.metrics.totals import MOST_CLUSTERS, Totals
+from streaming.metrics.totals import Totals
 from streaming.metrics.verdict_names import MEMBERS
 from tests.metrics.samples import samples
 
@@ -16,7 +16,7 @@ FIGURE = (MEMBERS, ())
 
 def totals(limit: int) -> tuple[Exporter, Totals]:
     exporter = Exporter()
-    return exporter, Totals(exporter, "consumer_group", Folding(MOST_CLUSTERS), limit)
+    return exporter, Totals(exporter, "consumer_group", Clusters(), limit)
 
 
 @pytest.mark.parametrize("known", [10, 3_000])

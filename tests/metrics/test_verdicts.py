@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from streaming.history.stream import Rows
+from streaming.metrics.clusters import MOST_CLUSTERS
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.verdicts import Verdicts
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
@@ -17,6 +20,10 @@ HEALTH = {"cluster": "c", "broker_name": "b", "unavailable_producers": 2, "produ
 def verdicts() -> tuple[Exporter, Verdicts]:
     exporter = Exporter()
     return exporter, Verdicts(exporter, 10)
+
+
+def clock(newest_ms: int, source: str = "collector", cluster: str = "c") -> dict[str, Any]:
+    return {"cluster": cluster, "newest_ms": newest_ms, "source": source}
 
 
 def a_batch() -> Rows:
@@ -93,19 +100,87 @@ def test_quarantine_is_counted_by_topic_and_code_and_both_are_bounded() -> None:
     assert value(exporter, "balancewatch_quarantined_total", topic="rocketmq.pulls", reason="time_ahead") == 1
     assert value(exporter, "balancewatch_quarantined_total", topic="other", reason="other") == 1
     assert value(exporter, "balancewatch_rows_written_total", table="quarantine") == 3
+    assert value(exporter, "balancewatch_quarantined_messages_total", topic="rocketmq.pulls") == 2
+    assert value(exporter, "balancewatch_quarantined_messages_total", topic="other") == 1
 
 
 def test_our_time_is_that_of_the_newest_clock_event_and_grows_old(monkeypatch: Any) -> None:
     exporter, told = verdicts()
     monkeypatch.setattr("time.time", lambda: 1_000.0)
-    clocks = [{"cluster": "c", "newest_ms": 990_000}, {"cluster": "c", "newest_ms": 980_000}]
-    told.hear({"clock_heard": [*clocks, {"cluster": "balancewatch_canary", "newest_ms": 1}]})
+    told.hear({"assignments": [assignment("g", 0, "OK")]})
+    told.hear({"clock_heard": [clock(990_000), clock(980_000), clock(1, cluster="balancewatch_canary")]})
     assert samples(exporter, "balancewatch_event_time_gap_seconds") == {(("cluster", "c"),): 10}
     monkeypatch.setattr("time.time", lambda: 1_060.0)
     assert value(exporter, "balancewatch_event_time_gap_seconds", cluster="c") == 70
 
 
+def test_a_dead_collector_shows_though_run_keeps_the_time(monkeypatch: Any) -> None:
+    exporter, told = verdicts()
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    told.hear({"assignments": [assignment("g", 0, "OK")]})
+    told.hear({"clock_heard": [clock(700_000)]})
+    told.hear({"clock_heard": [clock(999_000, source="run")]})
+    assert value(exporter, "balancewatch_event_time_gap_seconds", cluster="c") == 300
+
+
+def test_a_clock_from_the_future_hides_no_lag(monkeypatch: Any) -> None:
+    """One a little ahead is as new as can be."""
+    exporter, told = verdicts()
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    told.hear({"assignments": [assignment("g", 0, "OK")]})
+    told.hear({"clock_heard": [clock(900_000), clock(1_000_000 + 3_600_000)]})
+    assert value(exporter, "balancewatch_event_time_gap_seconds", cluster="c") == 100
+    told.hear({"clock_heard": [clock(1_002_000)]})
+    assert value(exporter, "balancewatch_event_time_gap_seconds", cluster="c") == 0
+
+
+def test_a_restart_knows_how_old_its_time_is_before_a_clock_is_heard(tmp_path: Path, monkeypatch: Any) -> None:
+    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 400)
+    exporter, loaded = verdicts()
+    loaded.load(tmp_path, runs_queries=True, tells_people=True)
+    assert value(exporter, "balancewatch_event_time_gap_seconds", cluster="c") == 400
+
+
+def test_a_table_that_cannot_be_read_is_said_and_costs_no_other(tmp_path: Path) -> None:
+    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    for entry in (tmp_path / "memberships" / "_delta_log").glob("*.json"):
+        entry.write_text("no log")
+    exporter, loaded = verdicts()
+    with structlog.testing.capture_logs() as lines:
+        loaded.load(tmp_path, runs_queries=True, tells_people=True)
+    assert [(line["log_level"], line["table"]) for line in lines if "table" in line] == [("error", "memberships")]
+    labels = {"cluster": "c", "consumer_group": "g"}
+    assert value(exporter, "balancewatch_queues", **labels, verdict="STARVED") == 1
+
+
+def test_made_up_clusters_give_their_names_back_when_they_are_gone(monkeypatch: Any) -> None:
+    exporter, told = verdicts()
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    for number in range(2 * MOST_CLUSTERS):
+        here = {"cluster": f"made up {number}"}
+        told.hear(
+            {"assignments": [assignment("g", 0, "OK", **here)], "alerts": [alert(f"i{number}", "FIRING", **here)]}
+        )
+        told.hear({"clock_heard": [clock(990_000, cluster=f"made up {number}")]})
+        gone = [closed("g", 0) | here]
+        told.hear({"assignments": gone, "alerts": [alert(f"i{number}", "RESOLVED", **here)]})
+    told.hear({"assignments": [assignment("g", 0, "OK")]})
+    assert value(exporter, "balancewatch_groups", cluster="c") == 1
+    assert value(exporter, "balancewatch_folded_names", kind="clusters") == 0
+    for name in ("groups", "incidents", "event_time_gap_seconds"):
+        assert len(samples(exporter, f"balancewatch_{name}")) <= MOST_CLUSTERS
+
+
+def test_clocks_alone_take_no_names() -> None:
+    exporter, told = verdicts()
+    told.hear({"clock_heard": [clock(1, cluster=f"made up {number}") for number in range(3 * MOST_CLUSTERS)]})
+    told.hear({"assignments": [assignment("g", 0, "OK")]})
+    assert value(exporter, "balancewatch_groups", cluster="c") == 1
+    assert samples(exporter, "balancewatch_event_time_gap_seconds") == {}
+
+
 def test_rows_that_are_no_tables_are_not_counted_as_written() -> None:
     exporter, told = verdicts()
-    told.hear({"clock_heard": [{"cluster": "c", "newest_ms": 1}], "clock_wanted": [{"cluster": "c"}]})
+    told.hear({"clock_heard": [clock(1)], "clock_wanted": [{"cluster": "c"}]})
     assert samples(exporter, "balancewatch_rows_written_total") == {}

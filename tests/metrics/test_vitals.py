@@ -103,9 +103,10 @@ def test_a_dead_thread_is_told_until_the_service_ends() -> None:
     assert vitals.signs().parts == {}
 
 
-def event(name: str = "fault_items", progress: str = "{}") -> MagicMock:
+def event(name: str = "fault_items", progress: str = "{}", run: str = "1") -> MagicMock:
     made = MagicMock()
     made.id.return_value.toString.return_value = f"id of {name}"
+    made.runId.return_value.toString.return_value = f"run {run} of {name}"
     made.name.return_value = name
     made.progress.return_value.json.return_value = progress
     return made
@@ -125,6 +126,17 @@ def test_the_listener_knows_queries_by_the_name_they_were_started_with() -> None
         ("progressed", ({"name": "fault_items"},)),
         ("ended", ("fault_items",)),
     ]
+
+
+def test_the_end_of_a_run_that_is_told_late_does_not_end_the_next() -> None:
+    _, vitals, _ = started()
+    listener = Listener(vitals)
+    listener.onQueryStarted(event(run="1"))
+    listener.onQueryStarted(event(run="2"))
+    listener.onQueryTerminated(event(run="1"))
+    assert signs_of(vitals).is_running
+    listener.onQueryTerminated(event(run="2"))
+    assert not signs_of(vitals).is_running
 
 
 def test_what_goes_wrong_in_the_listener_stays_there() -> None:

@@ -65,7 +65,8 @@ def test_when_throttled_it_waits_for_minutes_at_least() -> None:
 def test_the_event_tells_where_what_and_why() -> None:
     told = json.loads(event(notice(evidence={"addrs": ["10.0.0.1:1"]}), "trigger", ROUTING_KEY, "https://board/"))
     payload = told["payload"]
-    assert (told["links"][0]["href"], told["client_url"]) == ("https://board/", "https://board/")
+    link = f"https://board/incident?id={told['dedup_key']}"
+    assert (told["links"][0]["href"], told["client_url"]) == (link, link)
     assert (payload["source"], payload["group"], payload["component"]) == ("demo", "order-service", "orders-1")
     assert (payload["class"], payload["severity"]) == ("starved_queue", "critical")
     assert payload["custom_details"]["evidence"] == {"addrs": ["10.0.0.1:1"]}

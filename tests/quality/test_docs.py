@@ -73,6 +73,26 @@ def test_pages_before_the_first_validation_are_the_expectations(tmp_path: Path) 
     assert not (tmp_path / "a" / "b" / "results").exists()
 
 
+def test_rows_of_an_old_table_are_shown_though_they_lack_columns(tmp_path: Path) -> None:
+    old = [row(PULLS, one, success=False) for one in SUITES[PULLS].expectations]
+    for of in old:
+        of.update(dict.fromkeys(("says", "unexpected", "unexpected_share", "observed", "rows")))
+    old[1]["rows"] = 1_234
+    text = write_docs(tmp_path, old).read_text()
+    assert f"{old[0]['expectation']} (? of ?)" in text
+    assert f"{old[1]['expectation']} (? of 1,234)" in text
+    assert (tmp_path / "results" / f"{PULLS}.html").is_file()
+
+
+def test_pages_of_an_earlier_time_are_taken_away_and_other_peoples_are_not(tmp_path: Path) -> None:
+    write_docs(tmp_path, [row(PULLS, one) for one in SUITES[PULLS].expectations])
+    (tmp_path / "expectations" / "gone.html").write_text((tmp_path / "expectations" / f"{PULLS}.html").read_text())
+    (tmp_path / "results" / "mine.html").write_text("<p>not of balancewatch</p>")
+    write_docs(tmp_path, [])
+    assert [page.name for page in (tmp_path / "results").iterdir()] == ["mine.html"]
+    assert {page.stem for page in (tmp_path / "expectations").iterdir()} == set(SUITES)
+
+
 @pytest.mark.real
 def test_a_browser_shows_them_without_asking_anybody(pages: Path) -> None:
     with sync_playwright() as playwright:

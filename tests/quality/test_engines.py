@@ -1,5 +1,6 @@
 """One declaration, three engines: Python, Great Expectations on pandas and Spark's own columns say the same."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from streaming.quality.outcome import Outcome, with_places
 from streaming.quality.reading import Row
 from streaming.quality.validator import Validator
 from tests.quality.sampled import log_of, message, reading_of, samples_of
+from tests.schemas.samples import GOOD
 
 Verdict = tuple[str, str, bool, int, int]
 
@@ -35,7 +37,10 @@ def readings() -> Iterator[tuple[str, Suite, Sequence[Row]]]:
     """Modelled clusters with the samples of the contracts and unreadable messages among them, and nothing at all."""
     for topic in EVENTS:
         unread = (message(topic, None, 90), message(topic, b"\xff", 91), message(topic, b"{}", 92))
-        mixed = [*log_of("twins")[topic][:100], *samples_of(topic), *unread]
+        good = json.loads(next(one.value for one in GOOD if one.topic == topic))
+        ends = [json.dumps(good | {"event_time_ms": at}).encode() for at in (-(2**63), 2**63 - 1, -(2**63) - 1, 2**63)]
+        extreme = (message(topic, value, 93 + number) for number, value in enumerate(ends))
+        mixed = [*log_of("twins")[topic][:100], *samples_of(topic), *unread, *extreme]
         for what, messages in (("mixed", mixed), ("nothing", [])):
             found = reading_of(topic, messages, log_of("slow_broker")[ROUTES])  # whose queues are others
             for suite in suites_of(topic):

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from streaming.history.alerts import Filter, read_alerts
 from streaming.history.store import History
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
+from streaming.quality import intake
 from streaming.quality.inspection import Inspected, Inspection
-from streaming.quality.inspector import Inspector
+from streaming.quality.inspector import TOPICS, Inspector, end_open
 from streaming.quality.outcome import Outcome
+from streaming.quality.quality_alert import Kept
 from streaming.quality.sample import Bounds, Sample
 from streaming.queries.warehouse import DeltalakeWriter
 from tests.conftest import settings_for
@@ -69,16 +72,19 @@ class Place:
         inspector._inspection = self.fake
         return inspector
 
-    def read_up_to(self, topic: str, offset: int, query: str = "fault_items") -> None:
-        """The query has done another batch, up to this offset."""
+    def read_up_to(
+        self, topic: str, offset: int, query: str = "fault_items", *, first: int = 0, is_done: bool = True
+    ) -> None:
+        """The query has done another batch, up to this offset; or is at it. Its very first began at `first`."""
         self.batch_id += 1
         checkpoint = self.settings.paths.checkpoints / query
         for folder in ("offsets", "commits", "sources/0"):
             (checkpoint / folder).mkdir(parents=True, exist_ok=True)
         (checkpoint / "metadata").write_text('{"id": "x"}')
-        (checkpoint / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({topic: {'0': 0}})}")
+        (checkpoint / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({topic: {'0': first}})}")
         (checkpoint / "offsets" / str(self.batch_id)).write_text(f"v1\n{{}}\n{json.dumps({topic: {'0': offset}})}")
-        (checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
+        if is_done:
+            (checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
 
     def quality(self) -> list[dict[str, Any]]:
         return History(self.settings.paths.warehouse).rows("SELECT * FROM quality ORDER BY batch_id")
@@ -148,9 +154,124 @@ def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
     bad = [{"topic": SEND_LATENCIES}] * 30
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
-        inspector.hear("fault_items", {"quarantine": bad})
+        inspector.hear("fault_items", place.batch_id, {"quarantine": bad})
         inspector.look("fault_items", START_MS + number * MINUTE)
     assert "30 of the last 1,000 messages are in quarantine" in place.told[0]["summary"]
+
+
+def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
+    """What the alerts will have been told of each look: messages read, and quarantined of them."""
+    told: list[Kept] = []
+    judge = inspector._alerts.judge
+
+    def note(topic: str, outcomes: Any, kept: Kept, now_ms: int) -> Any:
+        told.append(kept)
+        return judge(topic, outcomes, kept, now_ms)
+
+    monkeypatch.setattr(inspector._alerts, "judge", note)
+    return told
+
+
+def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> None:
+    """Of three topics the one in the middle fails: the others' rows are written, and it is looked at again."""
+    inspector = place.begin()
+    topics = TOPICS["assignments"]
+    look, broken = place.fake.look, topics[1]
+
+    def look_or_fail(topic: str, ends: Mapping[int, int]) -> Inspected:
+        place.fake.looks.append((topic, ends))
+        if topic == broken:
+            raise TypeError("an integer that no column holds")
+        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
+
+    place.fake.look = look_or_fail  # type: ignore[method-assign]  # one message that nobody thought of
+    place.read_up_to(PULLS, 1, "assignments")
+    offsets = json.dumps({topic: {"0": 5} for topic in topics})
+    (place.settings.paths.checkpoints / "assignments/offsets/0").write_text(f"v1\n{{}}\n{offsets}")
+    inspector.look("assignments", START_MS)
+    assert len(place.quality()) == len(topics) - 1
+    place.fake.looks.clear()
+    inspector.look("assignments", START_MS + MINUTE)
+    assert [topic for topic, _ in place.fake.looks] == [broken]
+
+
+def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the sample fails nor where the table does; what was counted is counted once."""
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    write, failures = inspector._writer.append, iter([OSError("disk full")])
+
+    def fail_once(*row: Any) -> None:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        write(*row)
+
+    inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
+    for number in range(1, 5):
+        place.read_up_to(SEND_LATENCIES, 100 * number)
+        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
+        place.fake.failure = ValueError("cannot be") if number == 1 else None
+        with suppress(OSError):
+            inspector.look("fault_items", START_MS + number * MINUTE)
+    assert kept == [Kept(200, 60), Kept(300, 90), Kept(100, 30)]
+
+
+def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a topic with a million messages that Kafka dropped long ago."""
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
+    inspector.look("fault_items", START_MS)
+    assert kept == [Kept(50, 0)]
+
+
+def test_a_topic_that_was_made_anew_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    for offset in (1_000, 40, 90):
+        place.read_up_to(SEND_LATENCIES, offset)
+        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
+        inspector.look("fault_items", START_MS)
+    assert kept == [Kept(1_000, 10), Kept(40, 10), Kept(50, 10)]
+
+
+def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is heard before Spark notes the batch: the look it wakes has its rows already, and not yet its messages."""
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    place.read_up_to(SEND_LATENCIES, 10)
+    inspector.hear("fault_items", place.batch_id, {})
+    place.read_up_to(SEND_LATENCIES, 1_010, is_done=False)
+    inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
+    inspector.look("fault_items", START_MS)
+    (place.settings.paths.checkpoints / "fault_items/commits" / str(place.batch_id)).write_text("v1\n{}")
+    inspector.look("fault_items", START_MS + MINUTE)
+    assert kept == [Kept(10, 0), Kept(1_000, 20)]
+
+
+def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MOST_BATCHES", 3)
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    for number in range(1, 21):
+        place.read_up_to(SEND_LATENCIES, 10 * number)
+        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
+    assert len(inspector._intake._quarantined["fault_items"]) == 3
+    inspector.look("fault_items", START_MS)
+    assert kept == [Kept(200, 20)]
+
+
+def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
+    place.fake.bad = 40
+    inspector = place.begin()
+    for number in range(1, 4):
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("fault_items", START_MS + number * MINUTE)
+    for _ in range(2):
+        end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.told.extend)
+    rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
+    assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
+    assert [row["state"] for row in place.told] == ["FIRING", "RESOLVED"]
 
 
 def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: Place) -> None:
@@ -185,7 +306,7 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
     try:
         for number in range(1, 7):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("fault_items", {})
+            inspector.hear("fault_items", place.batch_id, {})
             if number % 3 == 0:
                 assert place.fake.looked.acquire(timeout=60)
         assert len(place.fake.looks) == 2
@@ -213,8 +334,8 @@ def test_both_queries_have_their_turn_however_long_a_look_takes(tmp_path: Path) 
             place.read_up_to(SEND_LATENCIES, number)
             place.read_up_to(PULLS, number, "assignments")
             time.sleep(1.1)  # the pause of both is over
-            inspector.hear("assignments", {})
-            inspector.hear("fault_items", {})
+            inspector.hear("assignments", place.batch_id, {})
+            inspector.hear("fault_items", place.batch_id, {})
             allowed.release()
             assert place.fake.looked.acquire(timeout=60)
     finally:
@@ -233,11 +354,11 @@ def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
     inspector.start()
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.hear("fault_items", {})
+        inspector.hear("fault_items", place.batch_id, {})
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 50):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("fault_items", {})
+            inspector.hear("fault_items", place.batch_id, {})
     finally:
         inspector.stop()
     assert len(place.fake.looks) == 1

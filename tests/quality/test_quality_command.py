@@ -1,6 +1,9 @@
 """`balancewatch quality`: the newest results, a check of now, pages, and what is said when it cannot be."""
 
 import json
+import re
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,51 @@ def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: p
 def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> None:
     rows = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
     assert [one["suite"] for one in rows] == suites
+
+
+def test_what_fails_is_counted_among_all(warehouse: Path) -> None:
+    shown = call("--warehouse", str(warehouse), "--failed").stdout
+    assert "brokers is known" in shown
+    assert "1 of 2 expectations of 2 suites hold." in shown
+
+
+def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
+    """The newest, and the topic whose results are oldest."""
+    late = row(PULLS, "queue", 0, time.time_ns() // 1_000_000 - 3 * 3_600_000 - 5_000)
+    append_rows(DeltalakeWriter(warehouse), {"quality": [late]}, "app", 2)
+    shown = " ".join(call("--warehouse", str(warehouse)).stdout.split())
+    assert re.search(r"Validated \S+ \S+ UTC \(3 h ago\); rocketmq.routes 2025-06-15 15:06:40 UTC \(", shown)
+
+
+def test_what_is_expected_no_more_is_not_shown_as_failing(warehouse: Path) -> None:
+    """The newest look at the routes asked something else."""
+    append_rows(DeltalakeWriter(warehouse), {"quality": [row(ROUTES, "queues", 0, AT_MS + 2)]}, "app", 2)
+    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+    assert [(one["expectation"], one["success"]) for one in rows] == [("queue in set", True), ("queues in set", True)]
+    assert json.loads(call("--warehouse", str(warehouse), "--failed", "--format", "json").stdout) == []
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "empty", "broken"])
+def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, tmp_path: Path) -> None:
+    """None there, a folder without a table of ours, and a table whose log is spoilt."""
+    if folder != "nowhere":
+        (tmp_path / folder).mkdir()
+    if folder == "broken":
+        DeltalakeWriter(tmp_path / folder)
+        for entry in (tmp_path / folder / "quality" / "_delta_log").iterdir():
+            entry.write_text("spoilt")
+    result = call("docs", "--warehouse", str(tmp_path / folder), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "quality" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_pages_of_a_warehouse_older_than_quality_have_the_expectations(tmp_path: Path) -> None:
+    DeltalakeWriter(tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "quality")
+    result = call("docs", "--warehouse", str(tmp_path / "old"), "--out", str(tmp_path / "out"))
+    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
+    assert (tmp_path / "out" / "index.html").is_file()
 
 
 def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:

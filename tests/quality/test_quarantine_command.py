@@ -82,6 +82,15 @@ def test_what_is_listed(warehouse: Path, arguments: list[str], offsets: list[int
     assert [row["offset"] for row in listed(warehouse, *arguments)] == offsets
 
 
+@pytest.mark.parametrize("reason", ["wrong_type: queues[0].broker_name", "wrong_type: queues*", "wrong_type"])
+def test_a_reason_that_was_copied_from_the_list_finds_its_message(tmp_path: Path, reason: str) -> None:
+    """Though [0] is also a glob, of the character 0."""
+    said = rejected(ROUTES, 7, event(ROUTES), "wrong_type: queues[0].broker_name")
+    other = rejected(ROUTES, 8, event(ROUTES), "missing_field: cluster")
+    append_rows(DeltalakeWriter(tmp_path), {"quarantine": [said, other]}, "app", 0)
+    assert [row["offset"] for row in listed(tmp_path, "--reason", reason)] == [7]
+
+
 def test_a_table_fits_the_terminal_and_obeys_nothing(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for arguments in ([], ["show", HEARTBEATS, "0", "4"]):
@@ -180,6 +189,10 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", PULLS, "0", "1", "--set", "queue_id=3", "--owner", " "], 2, "--owner ' ': give 1 to 255"),
         (["replay", "--topic", PULLS], 2, "kafka.bootstrap_servers is empty"),
         (["find", PULLS, "0", "1", "--bootstrap-servers", "x:1"], 1, "is WAITING, not UNKNOWN"),
+        (["--reason", ""], 2, "--reason '': give 1 to"),
+        (["replay", "--reason", "", "--dry-run"], 2, "--reason '': give 1 to"),
+        (["repair", "--topic", "", "--set", "a=1"], 2, "--topic '': give 1 to"),
+        (["repair", "--since", "1h", "--until", "2h", "--set", "a=1"], 2, "--since 1h is not before --until 2h"),
         (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
     ],
 )

@@ -185,6 +185,14 @@ def test_every_suites_expectations_have_names_of_their_own() -> None:
         assert len(names) == len(set(names))
 
 
+def test_every_word_of_consume_from_where_is_known() -> None:
+    """org.apache.rocketmq.common.consumer.ConsumeFromWhere has six, three of them deprecated."""
+    words = ENUMERATIONS[f"{HEARTBEATS}.consumers", "consume_from_where"]
+    assert len(words) == len(set(words)) == 6
+    assert {"CONSUME_FROM_MIN_OFFSET", "CONSUME_FROM_MAX_OFFSET"} < set(words)
+    assert "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST" in words
+
+
 def test_the_enumerations_are_of_fields_the_contracts_have() -> None:
     for (name, field), words in ENUMERATIONS.items():
         comment = SUITES[name].schema[field].metadata["comment"]

@@ -5,6 +5,7 @@
   var board = (window.balancewatch = window.balancewatch || {});
   var TITLE = "balancewatch";
   var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, heardBefore = null;
+  var hasEnded = false;  // the session: the board answers, and no longer to this browser
 
   function span(ms) {
     var seconds = Math.max(0, Math.floor(ms / 1000));
@@ -33,10 +34,27 @@
     });
     var late = Date.now() - lastBeat, box = document.getElementById("connection");
     if (!box) return;
-    var isLost = late > Math.max(3 * everyMs, 10000);
-    if (isLost) box.textContent = "No answer from the board for " + span(late) + ": what is shown is old.";
+    var isLost = hasEnded || late > Math.max(3 * everyMs, 10000);
+    if (hasEnded) tellEnd(box);
+    else if (isLost) box.textContent = "No answer from the board for " + span(late) + ": what is shown is old.";
     if (box.hidden === isLost) box.hidden = !isLost;
   }
+
+  function tellEnd(box) {
+    if (box.querySelector("a")) return;
+    var again = document.createElement("a");
+    again.href = "";  // this page anew: the board asks for the token, and comes back here
+    again.textContent = "Show the token again";
+    box.replaceChildren("Your session has ended: what is shown is old. ", again);
+  }
+
+  var ask = window.fetch;
+  window.fetch = function () {
+    return ask.apply(window, arguments).then(function (answer) {
+      if (answer.status === 401) { hasEnded = true; countAges(); }
+      return answer;
+    });
+  };
 
   var go = board.go = function (url) {
     if (url === location.pathname + location.search) return;
@@ -135,6 +153,7 @@
     // What the server has answered: the body where it is another one, what fires, and that it is there at all.
     arrived: function (body, heard, beat) {
       lastBeat = Date.now();
+      hasEnded = false;
       if (beat && beat.now_ms) {
         everyMs = beat.every_ms;
         skewMs = beat.now_ms - lastBeat;  // ages are told by the board's clock, not by this machine's

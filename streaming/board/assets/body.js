@@ -88,8 +88,12 @@
     return element(props.tree, 0);
   }
 
+  // An error lasts as long as the page that made it: another text is tried anew.
   class Fence extends React.Component {
-    constructor(props) { super(props); this.state = { error: null }; }
+    constructor(props) { super(props); this.state = { error: null, text: props.text }; }
+    static getDerivedStateFromProps(props, state) {
+      return props.text === state.text ? null : { error: null, text: props.text };
+    }
     static getDerivedStateFromError(error) { return { error: error }; }
     render() {
       if (!this.state.error) return this.props.children;
@@ -101,7 +105,7 @@
   // `settled` is called each time what is shown has been put into the document.
   board.show = function (text, settled) {
     if (!root) root = ReactDOM.createRoot(document.getElementById("body"));
-    root.render(React.createElement(Fence, { key: "fence" },
+    root.render(React.createElement(Fence, { key: "fence", text: text },
       React.createElement(Body, { tree: JSON.parse(text), settled: settled })));
   };
 })();

@@ -7,7 +7,7 @@ from dash.development.base_component import Component
 
 from streaming.board import elements as el
 from streaming.board.asked import read_choice, read_number, read_span_ms
-from streaming.board.incident_timeline import lanes, rows_of_counts
+from streaming.board.incident_timeline import Reach, lanes, rows_of_counts
 from streaming.board.incidents_reading import (
     MOST_LANES,
     PAGE_ROWS,
@@ -17,6 +17,7 @@ from streaming.board.incidents_reading import (
     read_bins,
     read_choices,
     read_incidents,
+    read_steps,
 )
 from streaming.board.page import Page, View
 from streaming.board.page_links import Slice, page_links
@@ -92,7 +93,9 @@ def _filters(view: View, kept: Mapping[str, str]) -> Component:
 def _drawn(view: View, asked: Asked, incidents: Sequence[Incident], total: int) -> Component:
     if total > MOST_LANES:
         return rows_of_counts("timeline-counts", read_bins(view.history, asked), asked.from_ms, asked.until_ms)
-    return lanes("timeline-lanes", incidents, asked.from_ms, asked.until_ms)
+    steps = read_steps(view.history, [one.incident_id for one in incidents])
+    known_until_ms = view.known_until_ms if view.is_stale else asked.until_ms
+    return lanes("timeline-lanes", incidents, steps, Reach(asked.from_ms, asked.until_ms, known_until_ms))
 
 
 def _how(asked: Asked, total: int) -> str:
@@ -121,7 +124,7 @@ def _cells(view: View, one: Incident) -> list[el.Children]:
     if one.suppressed_by:
         why = el.link(el.mark("⤷", "explained"), "/incident", id=one.suppressed_by)
         state = html.Div([state, html.Br(), why])
-    lasted = (one.ended_ms or view.now_ms) - one.started_ms
+    lasted = (one.ended_ms or view.known_until_ms) - one.started_ms
     where: el.Children = [one.subject, html.Br(), html.Span(one.cluster, className="muted")]
     if one.subject == one.cluster:
         where = one.cluster

@@ -10,7 +10,7 @@ from streaming.board import elements as el
 from streaming.board.asked import AskedError, href, read_choice, read_span_ms
 from streaming.board.attributes import aria, data
 from streaming.board.band_figure import MARGIN, band_figure, begins_at
-from streaming.board.group_reading import Group, Queue, find_cluster, read_group
+from streaming.board.group_reading import Group, Queue, find_cluster, is_alerted_topic, read_group
 from streaming.board.matrix_table import legend, matrix_table
 from streaming.board.moment_asked import read_moment_ms
 from streaming.board.page import Page, View
@@ -85,6 +85,7 @@ def _read(view: View) -> _Shown:
         from_ms,
         until_ms,
         until_ms if at_ms is None else at_ms,
+        view.known_until_ms,
     )
     times = read_times(view.history, place)
     group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times.queues)
@@ -95,7 +96,8 @@ def _read(view: View) -> _Shown:
 def _filters(shown: _Shown) -> Component:
     asked, topics = shown.view.asked, shown.group.topics()
     topic = asked.get("topic", "")
-    if topic not in topics and not shown.times.lanes and topics:
+    is_unknown = topic not in topics and not shown.times.lanes and topics
+    if is_unknown and not is_alerted_topic(shown.view.history, shown.group, topic):
         read_choice(asked, "topic", topics)
     names = sorted({queue.name for queue in shown.group.queues if topic in ("", queue.topic)})
     if len(names) > MOST_CHOICES:

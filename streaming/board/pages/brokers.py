@@ -13,6 +13,7 @@ from streaming.board.broker_reading import Asked, Avoider, Broker, read_brokers
 from streaming.board.counts import counted
 from streaming.board.page import Page, View
 from streaming.board.page_links import page_links, slice_of
+from streaming.board.sight_reading import read_cluster_names
 from streaming.board.verdicts import version_words
 
 BROKERS_A_PAGE = 50
@@ -25,10 +26,8 @@ def body(view: View) -> Component:
     since_ms = read_span_ms(asked, "since", "24h")
     wanted = Asked(asked.get("cluster", ""), view.now_ms - since_ms, view.now_ms)
     brokers, is_cut = read_brokers(view.history, wanted)
-    clusters = sorted({broker.cluster for broker in brokers})
+    clusters = read_cluster_names(view.history)
     if wanted.cluster and not brokers:
-        everywhere, _ = read_brokers(view.history, Asked("", wanted.from_ms, wanted.until_ms))
-        clusters = sorted({broker.cluster for broker in everywhere})
         read_choice(asked, "cluster", clusters)
     fields = [
         el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in clusters)], wanted.cluster),
@@ -84,7 +83,7 @@ def _now(view: View, brokers: Sequence[Broker]) -> list[Component]:
     shown = slice_of(brokers, view.asked, BROKERS_A_PAGE)
     rows = [
         el.Row(
-            f"{one.cluster}-{one.broker_name}",
+            f"{one.cluster}/{one.broker_name}",
             [
                 one.broker_name,
                 one.cluster,

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 from streaming.board import elements as el
 from streaming.board.asked import AskedError, href, read_choice
 from streaming.board.counts import counted
-from streaming.board.group_reading import MOST_INCIDENTS, Group, OpenIncident, Queue, read_group
+from streaming.board.group_reading import MOST_INCIDENTS, Group, OpenIncident, Queue, is_alerted_topic, read_group
 from streaming.board.matrix_table import legend, matrix_table
 from streaming.board.member_table import member_table
 from streaming.board.moment_asked import read_moment_ms
@@ -100,7 +100,10 @@ def _incident(one: OpenIncident, now_ms: int) -> Component:
 
 def _matrix_panel(view: View, group: Group, twins: set[str]) -> Component:
     asked, topics = view.asked, group.topics()
-    topic = read_choice(asked, "topic", topics) if topics else ""
+    topic = asked.get("topic", "")
+    is_bare = topic not in ("", *topics) and is_alerted_topic(view.history, group, topic)
+    if not is_bare:
+        topic = read_choice(asked, "topic", topics) if topics else ""
     of_topic = [queue for queue in group.queues if not topic or queue.topic == topic]
     brokers = sorted({queue.broker_name for queue in of_topic})
     counts = count_verdicts(of_topic)
@@ -110,7 +113,9 @@ def _matrix_panel(view: View, group: Group, twins: set[str]) -> Component:
     chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
     shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
     fields = [
-        el.Choice("topic", "Topic", [("", "all"), *((name, name) for name in topics)], topic),
+        el.Choice(
+            "topic", "Topic", [("", "all"), *((name, name) for name in [*topics, *([topic] if is_bare else [])])], topic
+        ),
         el.Choice("verdict", "Verdict", [("", "all"), *_verdict_words(counts)], verdict),
         el.Choice("broker", "Broker", [("", "all"), *((name, name) for name in brokers)], broker),
         el.Choice("order", "Order", [("queue", "by queue"), ("worst", "worst first")], order),
@@ -133,6 +138,9 @@ def _verdict_words(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def _matrix(view: View, group: Group, shown: Slice[Queue], twins: set[str], with_topic: bool) -> list[Component]:
     if not shown.items:
+        topic = view.asked.get("topic", "")
+        if topic not in ("", *group.topics()):
+            return [el.empty(f"Alerts name topic {topic}; no queue of it that this group consumes is known.")]
         return [el.empty("No queue is so." if group.queues else "No queue of it is known: it subscribes no topic.")]
     matrix = build_matrix(group, shown.items)
     asked = {"cluster": group.cluster, "group": group.consumer_group, "at": view.asked.get("at")}

@@ -9,6 +9,7 @@ from streaming.board.counts import counted
 from streaming.board.group_list import GroupRow, read_groups
 from streaming.board.page import Page, View
 from streaming.board.page_links import Slice, page_links, slice_of
+from streaming.board.sight_reading import read_cluster_names
 from streaming.board.verdicts import verdict_mark
 
 GROUPS_A_PAGE = 50
@@ -32,7 +33,7 @@ COLUMNS = (
 def body(view: View) -> Component:
     asked = view.asked
     every = read_groups(view.history, asked.get("cluster", ""))
-    clusters = sorted({one.cluster for one in (every if not asked.get("cluster") else read_groups(view.history))})
+    clusters = read_cluster_names(view.history)
     if asked.get("cluster") and not every:
         read_choice(asked, "cluster", clusters)
     q = asked.get("q", "").lower()
@@ -50,7 +51,7 @@ def body(view: View) -> Component:
                 "groups-panel",
                 "Consumer groups",
                 el.form(el.Form("groups-filter", "/groups", "Which groups", fields)),
-                _table(shown, view.now_ms) if chosen else _nothing(bool(every), q),
+                _table(shown, view.now_ms) if chosen else _nothing(bool(every), q, asked.get("cluster", "")),
                 page_links(shown, "/groups", asked, "Pages of groups"),
             ),
         ],
@@ -75,14 +76,16 @@ def _tell(groups: list[GroupRow]) -> str:
     return "; ".join(words) + "."
 
 
-def _nothing(are_there_any: bool, q: str) -> Component:
+def _nothing(are_there_any: bool, q: str, cluster: str) -> Component:
     if are_there_any:
         return el.empty(f"No group's name has {q!r}.")
+    if cluster:
+        return el.empty(f"Cluster {cluster} is known, and no group of it that lives.")
     return el.empty("No group is known yet: no heartbeat of a consumer and no pull has come.")
 
 
 def _table(shown: Slice[GroupRow], now_ms: int) -> Component:
-    rows = [el.Row(f"{one.cluster}-{one.consumer_group}", _cells(one, now_ms), _look(one)) for one in shown.items]
+    rows = [el.Row(f"{one.cluster}/{one.consumer_group}", _cells(one, now_ms), _look(one)) for one in shown.items]
     return el.table("groups", f"{shown.tell('group')}, worst first", COLUMNS, rows)
 
 

@@ -41,7 +41,7 @@ def body(view: View) -> Component:
             el.heading(story.kind, el.state(story.state), el.severity(story.severity), _lasting(view, story)),
             _what(story),
             html.Div([_facts(view, story), _explanations(view, story)], className="two"),
-            el.panel("states", "States", band(story, view.now_ms), note=_flapping(story)),
+            el.panel("states", "States", band(story, view.now_ms, view.known_until_ms), note=_flapping(story)),
             _story(view, story),
             _evidence(story),
             _commands(story),
@@ -197,7 +197,11 @@ def _commands(story: Story) -> Component:
     lines = [f"balancewatch explain {story.incident_id}"]
     if story.ended_ms is None:
         lines.append(f'balancewatch ack {story.incident_id} --owner YOU --note "what you do"')
-        subject = [("consumer_group", story.consumer_group), ("broker_name", story.broker_name)]
+        subject = [
+            ("cluster", story.cluster),
+            ("consumer_group", story.consumer_group),
+            ("broker_name", story.broker_name),
+        ]
         matches = [f"--match {name}={quote(value)}" for name, value in subject if value and "," not in value]
         what = " ".join([f"--match kind={story.kind}", *matches])
         lines.append(f'balancewatch silence add {what} --for 2h --owner YOU --reason "why"')

@@ -18,12 +18,13 @@ from streaming.board.sight_reading import (
     read_clusters,
     read_troubled_groups,
 )
-from streaming.board.times import DAY, span
+from streaming.board.times import DAY, MINUTE
 from streaming.board.verdicts import tell_counts
 
 
 def body(view: View) -> Component:
-    trouble = read_trouble(view.history, view.now_ms - DAY)
+    until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a whole minute, as on the page of alerts, where its count leads
+    trouble = read_trouble(view.history, until_ms - DAY)
     ages = read_ages(view.history)
     groups, troubled = read_troubled_groups(view.history)
     return html.Div(
@@ -40,9 +41,11 @@ def body(view: View) -> Component:
 
 def _counts(trouble: Trouble) -> Component:
     fires = el.mark("▲" if trouble.firing_count else "✓", f"{trouble.firing_count:,} firing")
-    parts: list[el.Child] = [el.link(fires, "/alerts", state="FIRING")]
+    parts: list[el.Child] = [el.link(fires, "/alerts", state="FIRING", explained="no")]
     if trouble.explained_count:
-        parts.append(el.link(f"{trouble.explained_count:,} more explained by them", "/alerts", explained="yes"))
+        parts.append(
+            el.link(f"{trouble.explained_count:,} more explained by them", "/alerts", state="FIRING", explained="yes")
+        )
     parts += [
         el.link(f"{trouble.states[name]:,} {name.lower()}", "/alerts", state=name)
         for name in ("PENDING", "RECOVERING", "UNKNOWN")
@@ -53,27 +56,15 @@ def _counts(trouble: Trouble) -> Component:
 
 
 def _freshness(view: View, ages: Sequence[TableAge], trouble: Trouble) -> Component:
-    newest = newest_ms(list(ages))
+    newest = newest_ms(list(ages), view.now_ms)
     if newest is None:
         return el.notice(
             "hint",
             "The tables are there and empty.",
             html.P(["Nothing has been judged yet; ", el.code("balancewatch run"), " writes as soon as events come."]),
         )
-    if view.now_ms - newest > view.stale_ms:
-        return el.notice(
-            "stale",
-            f"No data for {span(view.now_ms - newest)}: what is shown is old.",
-            html.P(
-                [
-                    "The newest row is of ",
-                    el.moment(newest, view.now_ms),
-                    ". Is ",
-                    el.code("balancewatch run"),
-                    " up, and do events reach Kafka?",
-                ]
-            ),
-        )
+    if view.is_stale:  # the frame says how old they are
+        return html.Div(id="notice")
     if not trouble.firing_count:
         return el.notice("calm", "Nothing fires.", html.P(["Last data ", el.age(newest, view.now_ms), "."]))
     return html.P(["Last data ", el.age(newest, view.now_ms), "."], id="notice", className="muted")
@@ -85,7 +76,7 @@ def _firing(view: View, trouble: Trouble) -> Component:
     cards = [_card(one, view.now_ms) for one in trouble.firing]
     rest = trouble.firing_count - len(cards)
     more = (
-        html.P(el.link(f"{rest:,} more fire; all {trouble.firing_count:,}", "/alerts", state="FIRING"))
+        html.P(el.link(f"{rest:,} more fire; all {trouble.firing_count:,}", "/alerts", state="FIRING", explained="no"))
         if rest
         else None
     )
@@ -129,7 +120,7 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
         return el.panel("groups", "Groups in trouble", el.empty("Every queue that is judged is consumed as planned."))
     rows = [
         el.Row(
-            f"{one.cluster}-{one.consumer_group}",
+            f"{one.cluster}/{one.consumer_group}",
             [
                 el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group),
                 one.cluster,

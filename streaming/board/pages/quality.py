@@ -8,18 +8,18 @@ from dash.development.base_component import Component
 from streaming.board import elements as el
 from streaming.board.asked import read_span_ms
 from streaming.board.attributes import aria
+from streaming.board.counts import counted
 from streaming.board.page import Page, View
 from streaming.board.quality_reading import (
     Failing,
     Message,
-    Rejected,
-    Suite,
+    Rejections,
+    Suites,
     excerpt,
     read_failing,
     read_newest,
     read_rejected,
     read_suites,
-    total_of,
 )
 from streaming.board.quarantine_bars import bars
 from streaming.board.times import MINUTE, span
@@ -35,7 +35,7 @@ def body(view: View) -> Component:
     rejected, newest = read_rejected(view.history, from_ms, until_ms), read_newest(view.history)
     return html.Div(
         [
-            el.heading("Quality", _summary(suites, total_of(rejected), span_ms)),
+            el.heading("Quality", _summary(suites, rejected.total, span_ms)),
             _failing(view, failing, suites),
             _rejected(view, rejected, from_ms, until_ms),
             _newest(view, newest),
@@ -45,8 +45,8 @@ def body(view: View) -> Component:
     )
 
 
-def _summary(suites: Sequence[Suite], rejected: int, span_ms: int) -> Component:
-    fails, all_ = sum(one.failing for one in suites), sum(one.expectations for one in suites)
+def _summary(suites: Suites, rejected: int, span_ms: int) -> Component:
+    fails, all_ = suites.failing, suites.expectations
     expected: el.Child = f"{all_:,} expectations hold"
     if fails:
         expected = el.mark("▲", f"{fails:,} of {all_:,} expectations fail", "state-firing")
@@ -55,13 +55,13 @@ def _summary(suites: Sequence[Suite], rejected: int, span_ms: int) -> Component:
     return html.Ul([html.Li(word) for word in words], className="counts", **aria(label="In short"))
 
 
-def _failing(view: View, failing: Sequence[Failing], suites: Sequence[Suite]) -> Component:
+def _failing(view: View, failing: Sequence[Failing], suites: Suites) -> Component:
     title = "Expectations that fail"
-    if not suites:
+    if not suites.shown:
         return el.panel("failing", title, el.empty("Nothing has been validated yet."))
     if not failing:
         return el.panel("failing", title, el.notice("calm", "All hold.", id_="all-hold"))
-    rows = [el.Row(f"{one.suite}-{one.expectation}", _failing_cells(view, one)) for one in failing]
+    rows = [el.Row(f"{one.suite}/{one.expectation}", _failing_cells(view, one)) for one in failing]
     columns = [
         el.Column("Expectation", "wide"),
         el.Column("Severity", "narrow"),
@@ -69,7 +69,9 @@ def _failing(view: View, failing: Sequence[Failing], suites: Sequence[Suite]) ->
         el.Column("Found, and where", "wide"),
         el.Column("Checked", "narrow"),
     ]
-    return el.panel("failing", title, el.table("failing-table", "As of the newest check, worst first", columns, rows))
+    table = el.table("failing-table", "As of the newest check, worst first", columns, rows)
+    rest = suites.failing - len(failing)
+    return el.panel("failing", title, table, el.empty(f"and {rest:,} more that fail.") if rest > 0 else None)
 
 
 def _failing_cells(view: View, one: Failing) -> list[el.Children]:
@@ -88,24 +90,27 @@ def _failing_cells(view: View, one: Failing) -> list[el.Children]:
     ]
 
 
-def _rejected(view: View, rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component:
+def _rejected(view: View, rejected: Rejections, from_ms: int, until_ms: int) -> Component:
     since = view.asked.get("since", "24h")
     spans = [*SPANS, *([(since, f"last {since}")] if since not in dict(SPANS) else [])]
     form = el.form(el.Form("filters", "/quality", "Choose the time", [el.Choice("since", "Time", spans, since)]))
-    if not rejected:
+    if not rejected.shown:
         return el.panel(
             "rejected", "Quarantine over time", form, el.empty("No message broke its contract in this time.")
         )
     rows = [
         el.Row(
-            f"{one.topic}-{one.reason}",
+            f"{one.topic}/{one.reason}",
             [one.topic, el.code(one.reason), f"{one.total:,}", el.age(one.newest_ms, view.now_ms)],
         )
-        for one in rejected
+        for one in rejected.shown
     ]
+    if rejected.more_reasons:
+        more = f"and {counted(rejected.more_reasons, 'more reason')}"
+        rows.append(el.Row("more", [more, "", f"{rejected.more_messages:,}", ""]))
     columns: list[el.Column | str] = ["Topic", "Reason", el.Column("Messages", "number"), el.Column("Newest", "narrow")]
     table = el.table("rejected-table", "Messages quarantined in this time, by topic and first reason", columns, rows)
-    return el.panel("rejected", "Quarantine over time", form, bars(rejected, from_ms, until_ms), table)
+    return el.panel("rejected", "Quarantine over time", form, bars(rejected.shown, from_ms, until_ms), table)
 
 
 def _newest(view: View, messages: Sequence[Message]) -> Component:
@@ -137,8 +142,8 @@ def _newest(view: View, messages: Sequence[Message]) -> Component:
     return el.panel("newest", title, table, note=note)
 
 
-def _suites(view: View, suites: Sequence[Suite]) -> Component:
-    if not suites:
+def _suites(view: View, suites: Suites) -> Component:
+    if not suites.shown:
         return html.Div(id="suites")
     rows = [
         el.Row(
@@ -152,7 +157,7 @@ def _suites(view: View, suites: Sequence[Suite]) -> Component:
                 el.age(one.validated_ms, view.now_ms),
             ],
         )
-        for one in suites
+        for one in suites.shown
     ]
     columns: list[el.Column | str] = [
         "Suite",
@@ -161,7 +166,8 @@ def _suites(view: View, suites: Sequence[Suite]) -> Component:
         el.Column("Checked", "narrow"),
     ]
     table = el.table("suites-table", "Each suite as it was last checked", columns, rows)
-    return el.panel("suites", "Suites", table)
+    note = f"{len(suites.shown):,} of {suites.number:,}" if suites.number > len(suites.shown) else None
+    return el.panel("suites", "Suites", table, note=note)
 
 
 def _short(value: str) -> str:

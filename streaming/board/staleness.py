@@ -1,0 +1,33 @@
+"""Data that are old say so on every page: one notice under the heading, whatever the page shows."""
+
+from dash import html
+from dash.development.base_component import Component
+
+from streaming.board import elements as el
+from streaming.board.page import View
+from streaming.board.times import span
+
+
+def with_notice(body: Component, view: View) -> Component:
+    """The page, with the notice as its second part where nothing new came for `stale_ms`."""
+    if not view.is_stale or view.newest_ms is None:
+        return body
+    notice = el.notice(
+        "stale",
+        f"No data for {span(view.now_ms - view.newest_ms)}: what is shown is old.",
+        html.P(
+            [
+                "The newest row is of ",
+                el.moment(view.newest_ms, view.now_ms),
+                ". Is ",
+                el.code("balancewatch run"),
+                " up, and do events reach Kafka?",
+            ]
+        ),
+        id_="stale",
+    )
+    parts = getattr(body, "children", None)
+    if not isinstance(parts, list):
+        return html.Div([body, notice])
+    body.children = [*parts[:1], notice, *parts[1:]]
+    return body

@@ -1,0 +1,49 @@
+"""Whether the tables can tell of a moment: how long before it the queries wrote their newest row.
+
+Queries write a row where something changes, and the canary changes something in each of its turns. So a long time
+without any row means that nobody looked, and what changed meanwhile is not known.
+"""
+
+from dataclasses import dataclass
+
+from schemas.tables import ALERTS, ASSIGNMENTS, BROKER_HEALTH, FAULT_ITEMS, MEMBERSHIPS
+from streaming.history.moments import tell, tell_span
+from streaming.history.store import History
+
+LIVE_TABLES = (ALERTS, ASSIGNMENTS, MEMBERSHIPS, FAULT_ITEMS, BROKER_HEALTH)
+"""Those that the queries write."""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Of one moment. `newest_ms` is the time of the newest row up to then, the canary's too; None without any."""
+
+    at_ms: int
+    newest_ms: int | None
+    stale_ms: int
+
+    @property
+    def is_stale(self) -> bool:
+        return self.newest_ms is not None and self.at_ms - self.newest_ms > self.stale_ms
+
+
+def read_freshness(history: History, at_ms: int, stale_ms: int) -> Freshness:
+    """By those of LIVE_TABLES that `history` has opened. Reads old files only where no new one has a row."""
+    newest_ms = _newest(history, at_ms - stale_ms, at_ms)
+    return Freshness(at_ms, _newest(history, None, at_ms) if newest_ms is None else newest_ms, stale_ms)
+
+
+def _newest(history: History, since_ms: int | None, until_ms: int) -> int | None:
+    each = " UNION ALL ".join(
+        f"SELECT max({table.time}) AS newest FROM {history.between(table, since_ms, until_ms)}" for table in LIVE_TABLES
+    )
+    newest_ms: int | None = history.rows(f"SELECT epoch_ms(max(newest)) AS ms FROM ({each})")[0]["ms"]
+    return newest_ms
+
+
+def tell_stale(freshness: Freshness) -> str:
+    """newest row 2026-11-21 19:58:40 UTC, 2 h 13 min before: what came since is not known; "" while it is not stale."""
+    if freshness.newest_ms is None or not freshness.is_stale:
+        return ""
+    age_ms = (freshness.at_ms - freshness.newest_ms) // 1000 * 1000
+    return f"newest row {tell(freshness.newest_ms)}, {tell_span(age_ms)} before: what came since is not known"

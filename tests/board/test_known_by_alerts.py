@@ -1,0 +1,42 @@
+"""Links that the board makes from alerts and brokers lead to pages, also where no queue was ever judged."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.board.pages import assignment_history, brokers, group, groups
+from tests.board.components import text_of
+from tests.board.tables import NOW_MS, alert, assignment, shown, write
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    health = {"cluster": "bare", "broker_name": "b", "unavailable_producers": 0, "producers": 1, "changed_at": NOW_MS}
+    return write(
+        tmp_path,
+        {
+            "assignments": [assignment(0, "OK")],
+            "alerts": [alert("a", topic="gone"), alert("b", consumer_group="unseen", cluster="told")],
+            "broker_health": [health],
+        },
+    )
+
+
+@pytest.mark.parametrize("cluster", ["bare", "told"])
+def test_a_cluster_known_from_brokers_or_alerts_alone_has_its_pages(cluster: str, warehouse: Path) -> None:
+    sentence = f"Cluster {cluster} is known, and no group of it that lives."
+    assert sentence in text_of(shown(groups.PAGE, warehouse, cluster=cluster))
+    assert "Brokers" in text_of(shown(brokers.PAGE, warehouse, cluster=cluster))
+
+
+def test_a_topic_that_alerts_alone_name_is_an_empty_page_with_a_sentence(warehouse: Path) -> None:
+    text = text_of(shown(group.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
+    assert "Alerts name topic gone; no queue of it that this group consumes is known." in text
+    past = text_of(shown(assignment_history.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
+    assert "Nothing is known of such a queue in this time." in past
+
+
+def test_a_group_that_alerts_alone_name_is_an_empty_page_with_its_incident(warehouse: Path) -> None:
+    text = text_of(shown(group.PAGE, warehouse, cluster="told", group="unseen", topic="orders"))
+    assert "Summary of b." in text
+    assert "History of unseen" in text_of(shown(assignment_history.PAGE, warehouse, group="unseen"))
