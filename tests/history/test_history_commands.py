@@ -314,10 +314,10 @@ def test_what_is_told_of_the_end_is_owed_apart_from_what_was_told_of_the_beginni
     end = {"state": "RESOLVED", "status": "resolved"}
     write(
         tmp_path,
-        {"alert_deliveries": [delivery("one", "DUE", 7), delivery("old", "DUE", 7, **older)]},
+        {"alert_deliveries": [delivery("one", "DUE", 7), delivery("old", "DUE", 7) | older]},
         {"alert_deliveries": [delivery("one", "RETRYING", 8, attempt=1)]},
         {"alert_deliveries": [delivery("one", "DELIVERED", 9, attempt=2), delivery("one", "DUE", 9, **end)]},
-        {"alert_deliveries": [delivery("old", "DELIVERED", 10, **older)]},
+        {"alert_deliveries": [delivery("old", "DELIVERED", 10) | older]},
     )
     rows = rows_of(tmp_path, "sql", "FROM alert_deliveries_now ORDER BY delivered_at, state")
     assert [(row["incident_id"], row["state"], row["outcome"], row["attempt"]) for row in rows] == [
