@@ -13,6 +13,7 @@ _FULL = re.compile(r"no space left on device|os error 28|errno 28|disk quota exc
 _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:TimeoutException|DisconnectException)|Failed to fetch offset"
 )
+_LATE = "Python worker failed to connect back"
 _CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
 
 ROOM_BYTES = 16 << 20
@@ -48,6 +49,11 @@ def full_disk(settings: Settings) -> str:
 def is_full_disk(error: BaseException) -> bool:
     """Whether it came of a disk without room."""
     return _FULL.search(str(error)) is not None
+
+
+def is_busy_machine(error: BaseException) -> bool:
+    """Whether Spark gave up on a Python worker that took longer than its 10 s to start, which no setting changes."""
+    return _LATE in str(error)
 
 
 def _room(path: Path) -> int:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import structlog
@@ -14,7 +15,7 @@ from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.clock_keeper import ClockKeeper
 from streaming.data_loss import DataLoss, refuse_losses
-from streaming.failure import full_disk, is_full_disk, reason
+from streaming.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.ingest.topics import create_topics
 from streaming.jvm_lines import JvmLines
 from streaming.metrics.instruments import Instruments
@@ -30,6 +31,9 @@ from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
 
 QUERIES = (fault_items, assignments)
+
+BUSY_STARTS = 5
+"""How often a query is started again, without a batch in between, on a machine too busy for its Python workers."""
 
 log = structlog.get_logger()
 
@@ -61,6 +65,7 @@ class Service:
         """
         self._settings, self._instruments = settings, instruments
         self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
+        self._busy_starts: dict[str, int] = {query.NAME: 0 for query in QUERIES}
         has_canary = with_canary and not available_now
         self._relay = (
             RelayThread(
@@ -130,17 +135,29 @@ class Service:
         return [progress for query in self.queries if query.name == name for progress in query.recentProgress]
 
     def _start_queries(self, settings: Settings) -> list[RunningQuery]:
-        return [
-            start_query(
-                query.NAME,
-                query.start_dataframe(self.spark, settings),
-                settings,
-                self._writer,
-                available_now=self._available_now,
-                on_rows=self._hear,
-            )
-            for query in QUERIES
-        ]
+        return [self._start(query, settings) for query in QUERIES]
+
+    def _start(self, query: ModuleType, settings: Settings) -> RunningQuery:
+        return start_query(
+            query.NAME,
+            query.start_dataframe(self.spark, settings),
+            settings,
+            self._writer,
+            available_now=self._available_now,
+            on_rows=self._hear,
+        )
+
+    def _look_at_failures(self) -> None:
+        """Raise ServiceError for a query that failed; start it again if the machine was only too busy for it."""
+        for place, query in enumerate(QUERIES):
+            failed = self._running[place].query
+            if failed.isActive or (error := failed.exception()) is None:
+                continue
+            if not is_busy_machine(error) or self._busy_starts[query.NAME] == BUSY_STARTS:
+                raise ServiceError(reason(query.NAME, error, self._settings))
+            self._busy_starts[query.NAME] += 1
+            log.warning("the machine is too busy: Python came late, the query starts again", query=query.NAME)
+            self._running[place] = self._start(query, self._settings)
 
     def _take_changed_rules(self) -> None:
         """Start the queries again by other rules when the files have some; between two batches, their state kept.
@@ -171,6 +188,7 @@ class Service:
 
     def _hear(self, name: str, batch_id: int, rows: Rows) -> None:
         self._progress_at[name] = time.monotonic()
+        self._busy_starts[name] = 0
         self._losses.progress(name, time.time_ns() // 1_000_000)
         if self._keeper is not None:
             self._keeper.listen(rows)
@@ -188,10 +206,8 @@ class Service:
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2):
-            for query in self.queries:
-                if not query.isActive and (error := query.exception()) is not None:
-                    raise ServiceError(reason(query.name, error, self._settings))
-            if not any(query.isActive for query in self.queries):
+            self._look_at_failures()
+            if not any(query.isActive or query.exception() for query in self.queries):
                 return
             if deadline is not None and time.monotonic() > deadline:
                 return

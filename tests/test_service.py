@@ -1,5 +1,6 @@
 """Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
 
+import threading
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -7,7 +8,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming import service as module
-from streaming.service import Service
+from streaming.service import BUSY_STARTS, Service, ServiceError
 
 PARTS = (
     "CanaryThread ClockKeeper DataLoss DeltalakeWriter Inspector RelayThread RulesWatch create_topics refuse_losses "
@@ -21,6 +22,8 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
     for name, mock in mocks.items():
         monkeypatch.setattr(module, name, mock)
     monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="fault_items"),))
+    mocks["start_query"].return_value.query.exception.return_value = None
+    mocks["RulesWatch"].return_value.look_now_and_then.return_value = None
     return mocks
 
 
@@ -91,3 +94,47 @@ def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it
     assert told.count("take_rules") == 1
     assert {"relay", "clock-keeper", "canary"} <= watched
     assert parts["RelayThread"].call_args.kwargs["ears"] is instruments.deliveries
+
+
+LATE = RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back.\n\tat x")
+
+
+def failed_query(error: Exception) -> MagicMock:
+    return MagicMock(query=MagicMock(isActive=False, exception=MagicMock(return_value=error)))
+
+
+def test_a_query_whose_python_came_late_starts_again_and_only_it(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="fault_items"), MagicMock(NAME="assignments")))
+    going = MagicMock()
+    parts["start_query"].side_effect = [going, failed_query(LATE), going]
+    with Service(Settings.load()) as service:
+        service.wait(threading.Event(), 0.3)
+    assert [call.args[0] for call in parts["start_query"].call_args_list] == [
+        "fault_items",
+        "assignments",
+        "assignments",
+    ]
+
+
+def test_a_machine_that_stays_too_busy_ends_the_service(parts: dict[str, MagicMock]) -> None:
+    parts["start_query"].side_effect = lambda *_, **__: failed_query(LATE)
+    with Service(Settings.load()) as service, pytest.raises(ServiceError, match="Python worker failed to connect back"):
+        service.wait(threading.Event(), 30)
+    assert parts["start_query"].call_count == 1 + BUSY_STARTS
+
+
+def test_a_batch_in_between_makes_a_late_python_a_new_one(parts: dict[str, MagicMock]) -> None:
+    with Service(Settings.load()) as service:
+        for _ in range(2 * BUSY_STARTS):
+            service._running = [failed_query(LATE)]
+            service._look_at_failures()
+            service._hear("fault_items", 1, {})
+
+
+def test_another_failure_ends_the_service_at_once(parts: dict[str, MagicMock]) -> None:
+    parts["start_query"].return_value = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
+    with Service(Settings.load()) as service, pytest.raises(ServiceError, match="the cause"):
+        service.wait(threading.Event(), 30)
+    assert parts["start_query"].call_count == 1

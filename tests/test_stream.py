@@ -120,6 +120,24 @@ def test_a_spark_cluster_gives_the_same_incidents(loaded_kafka: EmbeddedKafka, t
     assert story_in(settings) == told
 
 
+def test_python_workers_that_come_too_late_for_spark_lose_nothing(
+    loaded_kafka: EmbeddedKafka,
+    tmp_path: Path,
+    told: Story,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Spark waits 10 s for a worker it starts, as on a machine that is too busy; the first one here takes longer."""
+    late = tmp_path / "python"
+    late.write_text(f'#!/bin/sh\nmkdir {tmp_path}/came 2>/dev/null && sleep 11\nexec {sys.executable} "$@"\n')
+    late.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(late))
+    settings = settings_for(loaded_kafka, tmp_path)
+    run_all_available(settings)
+    assert "the machine is too busy" in capsys.readouterr().out
+    assert story_in(settings) == told
+
+
 def test_a_log_cut_into_many_batches_gives_the_same_incidents(
     loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
 ) -> None:

@@ -71,8 +71,10 @@ def board_url(modelled_warehouse: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Chromium for the tests of this package, and no longer: while Playwright is open its event loop runs in this
+    thread, and nothing else may run one."""
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
         yield running
