@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -37,12 +38,39 @@ def records_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """As `to_pylist`, without pandas."""
-    if not pa.types.is_timestamp(column.type) or column.type.unit != "us" or column.type.tz is None:
-        values: list[Any] = column.to_pylist()
-        return values
-    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in column.view(pa.int64()).to_pylist()]
+    """As `to_pylist`, without pandas; what Python has no value for, such as a time without end, is told as text."""
+    try:
+        if not pa.types.is_timestamp(column.type) or column.type.unit != "us" or column.type.tz is None:
+            values: list[Any] = column.to_pylist()
+            return values
+        micros = column.view(pa.int64()).to_pylist()
+        return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in micros]
+    except (OverflowError, ValueError):
+        if len(column) == 1:
+            return [_text_of(column)]
+        return [value for number in range(len(column)) for value in values_of(column.slice(number, 1))]
 
+
+def unique_names(schema: pa.Schema) -> pa.Schema:
+    """The second column of a name is NAME_1, the third NAME_2: a row is told by its columns' names."""
+    names: list[str] = []
+    for name in schema.names:
+        others = (f"{name}_{number}" for number in count(1))
+        names.append(name if name not in names else next(one for one in others if one not in {*names, *schema.names}))
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+
+def _text_of(column: pa.Array) -> str:
+    """Of the one value of a column that Python cannot hold."""
+    if pa.types.is_timestamp(column.type):
+        value = column.view(pa.int64())[0].as_py()
+        if abs(value) == _NO_END:
+            return "infinity" if value > 0 else "-infinity"
+    return " ".join(column.to_string().strip("[]").split())
+
+
+_NO_END = 2**63 - 1
+"""How DuckDB writes a time without end; negative, one without beginning."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

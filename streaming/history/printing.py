@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from math import isfinite
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -130,10 +131,30 @@ def _plain(value: Any) -> Any:
 def _print_json(rows: Iterable[Row]) -> int:
     count = 0
     for count, row in enumerate(rows, 1):  # the number of the last one is the answer
-        text = json.dumps(row, indent=2, default=str, ensure_ascii=False)
+        text = _json_of(row)
         sys.stdout.write(("[\n" if count == 1 else ",\n") + "  " + text.replace("\n", "\n  "))
     sys.stdout.write("\n]\n" if count else "[]\n")
     return count
+
+
+def _json_of(row: Row) -> str:
+    try:
+        return json.dumps(row, indent=2, default=_plain_text, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # JSON has neither NaN nor an infinite number
+        return json.dumps(_finite(row), indent=2, default=_plain_text, ensure_ascii=False)
+
+
+def _plain_text(value: Any) -> str:
+    return str(_plain(value))
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what is no number."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _print_csv(rows: Iterable[Row], names: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
-from streaming.history.found import records_of
+from streaming.history.found import records_of, unique_names
 from streaming.history.reading import MEMORY_LIMIT, Timer, check_reading, in_words
 from streaming.history.table_files import TableFiles, UnreadableTableError
 from streaming.history.view_sql import newest_of, no_pattern, rows_of
@@ -93,13 +93,18 @@ class History:
             timer.stop()
 
     def stream(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.RecordBatchReader:
-        """The same a batch at a time; reading may raise WarehouseError too. `seconds` are for all of it."""
+        """The same a batch at a time, columns of one name told apart; reading may raise WarehouseError too.
+
+        `seconds` are for all of it.
+        """
         timer = Timer(seconds)
 
         def begin(cursor: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
             reader = cursor.sql(sql, params=params or None).to_arrow_reader(BATCH_ROWS)
-            first = next(iter(reader), None)
-            return pa.RecordBatchReader.from_batches(reader.schema, self._go_on(first, reader, timer))
+            first, schema = next(iter(reader), None), unique_names(reader.schema)
+            batches = self._go_on(first, reader, timer)
+            named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
+            return pa.RecordBatchReader.from_batches(schema, named)
 
         return self._ask(begin, sql, timer)
 

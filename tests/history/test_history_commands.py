@@ -350,6 +350,39 @@ def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
     )
 
 
+def test_columns_of_one_name_are_told_apart_in_every_form(warehouse: Path) -> None:
+    question = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS b"
+    told = {"a": 1, "a_2": 2, "a_1": 3, "b": 4}
+    assert rows_of(warehouse, "sql", question) == [told]
+    assert run(warehouse, "sql", question, "--format", "csv").stdout.splitlines() == ["a,a_2,a_1,b", "1,2,3,4"]
+    parquet = run(warehouse, "sql", question, "--format", "parquet").stdout_bytes
+    assert pq.read_table(pa.BufferReader(parquet)).to_pylist() == [told]
+    assert "a_2" in run(warehouse, "sql", question).stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("'infinity'::TIMESTAMPTZ", "infinity"),
+        ("'-infinity'::TIMESTAMP", "-infinity"),
+        ("'nan'::DOUBLE", None),
+        ("['-inf'::DOUBLE, 1]", [None, 1.0]),
+        ("TIMESTAMPTZ '2026-11-21 03:12:00Z'", "2026-11-21T03:12:00.000Z"),
+        ("[DATE '2026-11-21']", ["2026-11-21"]),
+    ],
+)
+def test_values_that_json_or_python_cannot_hold_are_told_beside_the_others(
+    warehouse: Path, value: str, told: Any
+) -> None:
+    """A time without end among times with one, and a number that is none."""
+    question = f"SELECT {value} AS odd, now() AS usual UNION ALL SELECT NULL, now()"
+    (first, second) = rows_of(warehouse, "sql", question)
+    assert first["odd"] == told
+    assert second["odd"] is None
+    for form in ("table", "csv", "parquet"):
+        assert run(warehouse, "sql", question, "--format", form).exit_code == 0
+
+
 def test_sql_comes_from_a_file_or_from_stdin_too(warehouse: Path, tmp_path: Path) -> None:
     file = tmp_path / "question.sql"
     file.write_text("SELECT 1 AS a")
