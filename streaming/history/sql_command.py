@@ -27,7 +27,9 @@ def sql(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, max=MOST_ROWS, help=f"The first so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."
+            min=0,
+            max=MOST_ROWS,
+            help=f"The first so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all.",
         ),
     ] = None,
     warehouse: Warehouse = None,

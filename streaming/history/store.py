@@ -18,7 +18,7 @@ from schemas.views import VIEWS
 from streaming.history.found import records_of, unique_names
 from streaming.history.reading import MEMORY_LIMIT, Timer, check_reading, in_words
 from streaming.history.table_files import TableFiles, UnreadableTableError
-from streaming.history.view_sql import newest_of, no_pattern, rows_of
+from streaming.history.view_sql import newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.history.warehouse_error import WarehouseError
 
 __all__ = ["History", "WarehouseError"]
@@ -88,7 +88,7 @@ class History:
         """
         timer = Timer(seconds)
         try:
-            return self._ask(lambda cursor: cursor.sql(sql, params=params or None).to_arrow_table(), sql, timer)
+            return self._ask(lambda cursor, text: cursor.sql(text, params=params or None).to_arrow_table(), sql, timer)
         finally:
             timer.stop()
 
@@ -99,8 +99,8 @@ class History:
         """
         timer = Timer(seconds)
 
-        def begin(cursor: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
-            reader = cursor.sql(sql, params=params or None).to_arrow_reader(BATCH_ROWS)
+        def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
+            reader = cursor.sql(text, params=params or None).to_arrow_reader(BATCH_ROWS)
             first, schema = next(iter(reader), None), unique_names(reader.schema)
             batches = self._go_on(first, reader, timer)
             named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
@@ -123,21 +123,10 @@ class History:
         return [row for batch in self.query(sql, params).to_batches() for row in records_of(batch)]
 
     def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
-        """SQL of the table's rows with times in [since, until], which reads only the files that may have some.
-
-        It names the files of now: ask it at once, and build it anew for the next question.
-        """
-        files = self._files.get(table.name)
-        bounds = [
-            f"{table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
-            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
-            if at_ms is not None
-        ]
-        if files is None or not bounds:
+        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
+        if table.name not in self._files or (since_ms is None and until_ms is None):
             return table.name
-        with self._lock:
-            rows = rows_of(table, files.between(since_ms, until_ms))
-        return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(bounds)})"
+        return span_name(table, since_ms, until_ms)
 
     def newest(self, table: Table, until_ms: int | None = None) -> str:
         """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
@@ -145,15 +134,20 @@ class History:
             return f"{table.name}_now"
         return f"({newest_of(table, self.between(table, None, until_ms))})"
 
-    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection], Answer], sql: str, timer: Timer) -> Answer:
+    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
         """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
         with in_words(timer.seconds):
             check_reading(self._cursor(), sql)
             try:
-                return ask(timer.guard(self._cursor()))
+                return ask(timer.guard(self._cursor()), self._with_files(sql))
             except duckdb.IOException:
                 self._look(again=True)
-                return ask(timer.guard(self._cursor()))
+                return ask(timer.guard(self._cursor()), self._with_files(sql))
+
+    def _with_files(self, sql: str) -> str:
+        """The SQL with the files of now in the place of each span."""
+        with self._lock:
+            return with_spans(sql, self._files)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:

@@ -1,8 +1,13 @@
 """DuckDB's SQL for a table's files, and for the newest row of each key, in the form that it answers fastest."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from schemas.tables import ColumnType, Table
+
+if TYPE_CHECKING:
+    from streaming.history.table_files import TableFiles
 
 _TYPES = {ColumnType.STRINGS: "VARCHAR[]", ColumnType.TIMESTAMP: "TIMESTAMPTZ", ColumnType.BINARY: "BLOB"}
 """DuckDB's names of the types that it calls otherwise than Spark."""
@@ -21,6 +26,31 @@ def files_as_rows(paths: Sequence[str]) -> str:
     """These very files, whatever their names: a column that only some have is null in the others."""
     listed = ", ".join("'" + no_pattern(path).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{listed}], union_by_name = true)"
+
+
+def span_name(table: Table, since_ms: int | None, until_ms: int | None) -> str:
+    """The name in SQL of the table's rows with times in [since, until]; None is without end. See `with_spans`."""
+    return f'"{table.name}[{"" if since_ms is None else since_ms}..{"" if until_ms is None else until_ms}]"'
+
+
+def with_spans(sql: str, files: Mapping[str, "TableFiles"]) -> str:
+    """The SQL with a query of the files of now for each `span_name`; they may be others when it is asked again."""
+
+    def rows_between(name: re.Match[str]) -> str:
+        of_table = files[name["table"]]
+        since_ms, until_ms = (int(name[end]) if name[end] else None for end in ("since", "until"))
+        conditions = [
+            f"{of_table.table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
+            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
+            if at_ms is not None
+        ]
+        rows = rows_of(of_table.table, of_table.between(since_ms, until_ms))
+        return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(conditions) or 'true'})"
+
+    return _SPAN.sub(lambda name: rows_between(name) if name["table"] in files else name[0], sql)
+
+
+_SPAN = re.compile(r'"(?P<table>\w+)\[(?P<since>-?\d*)\.\.(?P<until>-?\d*)\]"')
 
 
 def newest_of(table: Table, rows: str) -> str:

@@ -176,6 +176,33 @@ def test_files_that_compaction_and_vacuum_took_away_are_looked_for_anew(tmp_path
     assert history.file_counts["assignments"] == 1
 
 
+def test_a_span_is_of_the_files_of_when_it_is_asked(tmp_path: Path) -> None:
+    """So it can be asked again after a vacuum, and of 10,000 files is no longer than SQL may be."""
+    write(tmp_path, *({"assignments": [assignment(queue, "OK", queue)]} for queue in range(3)))
+    asked = [
+        (history, rows_until(history))
+        for rows_until in (
+            lambda history: history.between(ASSIGNMENTS, START_MS, START_MS + 1_000),
+            lambda history: history.newest(ASSIGNMENTS, START_MS + 1_000),
+        )
+        for history in (History(tmp_path), History(tmp_path))
+    ]
+    table = DeltaTable(table_path(tmp_path, "assignments"))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    for number, (history, rows) in enumerate(asked):
+        question = f"SELECT queue_id FROM {rows} ORDER BY 1"
+        batches = history.query(question).to_batches() if number % 2 else history.stream(question)
+        assert [queue for batch in batches for queue in batch["queue_id"].to_pylist()] == [0, 1]
+
+
+@pytest.mark.parametrize(("since_ms", "until_ms", "found"), [(-5_000, 0, 0), (-5_000, None, 1), (None, -1, 0)])
+def test_a_span_may_begin_before_1970(since_ms: int | None, until_ms: int | None, found: int, tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]})
+    history = History(tmp_path)
+    assert len(history.rows(f"FROM {history.between(ASSIGNMENTS, since_ms, until_ms)}")) == found
+
+
 def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     write(tmp_path, *({"assignments": [assignment(queue, "OK", queue)]} for queue in range(3)))
     history = History(tmp_path)
@@ -194,17 +221,17 @@ def test_files_that_are_gone_for_good_are_said_to_be(tmp_path: Path) -> None:
         verdicts(history)
 
 
-def files_in(sql: str) -> int:
-    return sql.count(".parquet")
+def files_in(history: History, rows: str) -> int:
+    return history._with_files(rows).count(".parquet")
 
 
 def test_a_span_reads_only_the_files_that_may_have_rows_of_it(tmp_path: Path) -> None:
     write(tmp_path, *({"assignments": [assignment(queue, "OK", 10 * queue)]} for queue in range(10)))
     history = History(tmp_path)
     second = 1000
-    assert files_in(history.between(ASSIGNMENTS, START_MS + 40 * second, START_MS + 60 * second)) == 3
-    assert files_in(history.between(ASSIGNMENTS, START_MS + 41 * second, None)) == 5
-    assert files_in(history.newest(ASSIGNMENTS, START_MS + 19 * second)) == 2
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 40 * second, START_MS + 60 * second)) == 3
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 41 * second, None)) == 5
+    assert files_in(history, history.newest(ASSIGNMENTS, START_MS + 19 * second)) == 2
     assert history.between(ASSIGNMENTS) == "assignments"
     assert [
         row["queue_id"] for row in history.rows(f"SELECT * FROM {history.between(ASSIGNMENTS, START_MS + 85000)}")
@@ -222,7 +249,7 @@ def test_a_file_whose_times_the_log_does_not_tell_is_read(tmp_path: Path) -> Non
         )
     )
     history = History(tmp_path)
-    assert files_in(history.between(ASSIGNMENTS, START_MS + 10, None)) == 1
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 10, None)) == 1
     assert len(history.rows(f"SELECT * FROM {history.between(ASSIGNMENTS, START_MS, None)}")) == 1
 
 
