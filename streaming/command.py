@@ -1,16 +1,26 @@
-"""How a command begins and ends: settings loaded, what goes wrong said in one sentence, exit codes 0, 1 and 2."""
+"""How a command begins and ends: settings loaded, what goes wrong said in one sentence, exit codes 0, 1 and 2.
 
-from typing import Any, NoReturn
+What only some commands need is imported when they do: a question to the history is answered faster than the logging
+library is imported, and --help than the settings' validation.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from conf.settings import Settings, SettingsError
 from streaming.log_flags import given_log_flags
-from streaming.logs import say_failure, set_up_logs
+
+if TYPE_CHECKING:
+    from conf.settings import Settings
 
 
-def load(**flags: dict[str, Any]) -> Settings:
-    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used."""
+def load(*, has_log: bool = True, **flags: dict[str, Any]) -> "Settings":
+    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used.
+
+    Without `has_log` nothing is logged by us but, where JSON is asked for, the reason of a failure.
+    """
+    from conf.settings import Settings, SettingsError
+
     given = {
         section: {key: value for key, value in keys.items() if value is not None}
         for section, keys in {"log": given_log_flags(), **flags}.items()
@@ -19,17 +29,22 @@ def load(**flags: dict[str, Any]) -> Settings:
         settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
     except SettingsError as error:
         fail(str(error), code=2)
-    set_up_logs(settings.log)
+    if has_log or settings.log.format == "json":
+        from streaming.logs import set_up_logs
+
+        set_up_logs(settings.log)
     return settings
 
 
 def fail(reason: str, code: int = 1) -> NoReturn:
     """Leave with one sentence on stderr."""
+    from streaming.logs import say_failure
+
     say_failure(reason)
     raise typer.Exit(code)
 
 
-def needs_kafka(settings: Settings) -> None:
+def needs_kafka(settings: "Settings") -> None:
     if not settings.kafka.bootstrap_servers:
         fail(
             "kafka.bootstrap_servers is empty; give --bootstrap-servers HOST:PORT or set "

@@ -106,7 +106,7 @@ def ask(
     at_ms = moment("--at", at, now_ms)
     if at_ms is not None and at_ms > now_ms:
         fail(f"--at {at} is yet to come ({tell_both(at_ms)}): give a moment that is past", code=2)
-    settings = load(paths={"warehouse": warehouse})
+    settings = load(has_log=False, paths={"warehouse": warehouse})
     return Asked(
         warehouse=settings.paths.warehouse,
         since_ms=since_ms,

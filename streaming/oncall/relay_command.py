@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conf.settings import Settings
 from streaming.command import fail, guard, load
 from streaming.stopping import stop_on_signals
 
 if TYPE_CHECKING:
+    from conf.settings import Settings
     from streaming.oncall.relay_thread import RelayThread
 
 ONCE_SECONDS = 120.0
@@ -67,7 +67,7 @@ def relay(
         fail(str(error), code=2)
 
 
-def _run(settings: Settings, seconds: float | None) -> None:
+def _run(settings: "Settings", seconds: float | None) -> None:
     from streaming.jvm_lines import JvmLines
     from streaming.metrics.instruments import relay_instruments
     from streaming.oncall.relay_thread import RelayThread
@@ -94,7 +94,7 @@ def _run(settings: Settings, seconds: float | None) -> None:
         fail(f"{lost}; start the relay again, it goes on from the tables")
 
 
-def _wait(thread: "RelayThread", settings: Settings, stop: threading.Event, seconds: float | None) -> str | None:
+def _wait(thread: "RelayThread", settings: "Settings", stop: threading.Event, seconds: float | None) -> str | None:
     """Until `stop` is set, the seconds are over, or new alerts no longer come: then why."""
     from streaming.rules_watch import RulesWatch
 
@@ -110,7 +110,7 @@ def _wait(thread: "RelayThread", settings: Settings, stop: threading.Event, seco
     return None
 
 
-def _deliver_once(settings: Settings) -> None:
+def _deliver_once(settings: "Settings") -> None:
     from streaming.oncall.ledger import Ledger, Words
     from streaming.oncall.relay import Relay
     from streaming.oncall.switchboard import make_receivers
@@ -128,7 +128,7 @@ def _deliver_once(settings: Settings) -> None:
         fail(f"{due} notices are still due to {', '.join(late)}; alert_deliveries says why, and they stay due")
 
 
-def _show(settings: Settings, format_: str) -> None:
+def _show(settings: "Settings", format_: str) -> None:
     from streaming.history.alerts import WarehouseError
     from streaming.history.printing import print_rows
     from streaming.oncall.plan import plan_rows

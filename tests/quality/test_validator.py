@@ -1,7 +1,9 @@
-"""The validator over 200 batches: nothing of a batch is kept, and a validator that kept results would be seen."""
+"""Looks at real samples, over 200 rounds: nothing of one is kept, and a round that kept a little would be seen."""
 
 import gc
+import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import great_expectations as gx
@@ -9,10 +11,15 @@ import pytest
 
 from schemas.events import ROUTES
 from schemas.suites import SUITES
+from streaming.quality.reading import read
+from streaming.quality.sample import Message, Sample
+from streaming.quality.surroundings import Routes, UsualRates
 from streaming.quality.validator import Validator, frame_of, open_context, suite_as_gx
-from tests.quality.sampled import log_of, reading_of
+from tests.quality.sampled import log_of, reading_of, samples_of
 
 SUITE = SUITES[f"{ROUTES}.brokers"]
+
+MEGABYTE = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +38,61 @@ def growth(work: Callable[[], object], first: int, last: int) -> int:
     return counts[last] - counts[first]
 
 
+def growth_in_bytes(work: Callable[[], object], rounds: tuple[int, ...]) -> list[int]:
+    """Bytes that came to stay from each of these rounds to the next, numpy's and pandas' buffers among them."""
+    held = []
+    tracemalloc.start()
+    try:
+        for number in range(rounds[-1] + 1):
+            if number in rounds:
+                gc.collect()
+                held.append(tracemalloc.get_traced_memory()[0])
+            work()
+    finally:
+        tracemalloc.stop()
+    return [after - before for before, after in pairwise(held)]
+
+
+def looker() -> Callable[[], object]:
+    """What Inspection.look does with a sample: learn its routes, read it, validate a suite. Bytes new each time."""
+    validator, routes, rates = Validator(), Routes(), UsualRates()
+    messages = (*log_of("healthy")[ROUTES][:15], *samples_of(ROUTES))
+
+    def look() -> None:
+        fresh = tuple(_copy(message) for message in messages)
+        routes.learn(fresh)
+        readings = read(Sample(ROUTES, fresh), routes, rates)
+        validator.validate(SUITE, readings[SUITE.name])
+
+    return look
+
+
+def _copy(message: Message) -> Message:
+    return message._replace(value=None if message.value is None else bytes(bytearray(message.value)))
+
+
 def test_two_hundred_batches_leave_nothing_behind(rows: list[dict[str, Any]]) -> None:
     """Less than an object for two batches, from the 50th to the 200th."""
     validator = Validator()
     assert growth(lambda: validator.validate(SUITE, rows), 50, 200) < 75
+
+
+@pytest.mark.replay
+def test_memory_is_flat_over_two_hundred_looks() -> None:
+    """From the 50th to the 100th and from the 150th to the 200th: less than 10 KB a look."""
+    early, _, late = growth_in_bytes(looker(), (50, 100, 150, 200))
+    assert max(early, late) < 50 * 10_000
+
+
+def test_a_megabyte_kept_each_look_would_be_seen() -> None:
+    """One buffer, which counts as hardly an object."""
+    look, kept = looker(), []
+
+    def leak() -> None:
+        look()
+        kept.append(bytes(MEGABYTE))
+
+    assert growth_in_bytes(leak, (2, 7))[0] >= 5 * MEGABYTE
 
 
 def test_stored_results_would_be_seen(rows: list[dict[str, Any]]) -> None:
