@@ -38,8 +38,10 @@ lint: $(VENV)/.ready ## ruff and mypy --strict
 format: $(VENV)/.ready ## rewrite the code as ruff formats it
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
-bench: setup ## throughput, latency and memory on the embedded Kafka (about 5 minutes)
-	@$(BIN)/python -m tests.bench
+bench: setup ## throughput, latency, memory; the history and the board in Chromium (about 20 minutes)
+	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.board
+	@$(BIN)/python -m tests.bench.board_alerts
 
 score: $(VENV)/.ready ## every modelled scenario through the rules, held against what is true (about 20 minutes)
 	@$(BIN)/python -m tests.score $(ARGS)

@@ -11,8 +11,8 @@ from streaming import service as module
 from streaming.service import BUSY_STARTS, Service, ServiceError
 
 PARTS = (
-    "CanaryThread ClockKeeper DataLoss DeltalakeWriter Inspector RelayThread RulesWatch create_topics refuse_losses "
-    "start_query start_spark"
+    "CanaryThread ClockKeeper DataLoss DeltalakeWriter Inspector RelayThread RulesWatch create_topics end_open "
+    "refuse_losses start_query start_spark"
 )
 
 
@@ -94,6 +94,14 @@ def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it
     assert told.count("take_rules") == 1
     assert {"relay", "clock-keeper", "canary"} <= watched
     assert parts["RelayThread"].call_args.kwargs["ears"] is instruments.deliveries
+
+
+@pytest.mark.parametrize("every", [0, 20])
+def test_who_validates_nothing_ends_what_an_earlier_run_found(parts: dict[str, MagicMock], every: int) -> None:
+    """Of an alert that nobody would look at again."""
+    Service(Settings.load(quality={"every_batches": every})).close()
+    assert parts["Inspector"].called is (every > 0)
+    assert parts["end_open"].called is (every == 0)
 
 
 LATE = RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back.\n\tat x")

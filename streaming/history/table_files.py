@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from schemas.tables import Table
 from streaming.history.found import values_of
 from streaming.history.moments import to_ms
+from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
 
 Span = tuple[int | None, int | None]
@@ -48,7 +49,7 @@ class TableFiles:
             self._handle, self.version, self._paths, self._spans = None, None, [], None
         except (DeltaError, OSError) as error:
             self._handle = None  # a log that was cleaned up, or written anew, is read from its beginning
-            raise UnreadableTableError(f"table {self.table.name} cannot be read: {error}") from None
+            raise UnreadableTableError(f"table {self.table.name} cannot be read: {in_one_line(error)}") from None
         return self.version != before or again
 
     def paths(self) -> list[str]:

@@ -27,6 +27,7 @@ from streaming.maintenance.files import (
 from streaming.maintenance.log import LOG_RETENTION_HOURS, shorten_log
 from streaming.maintenance.readers import RELAY, Reader, ReaderError, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
+from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -90,7 +91,7 @@ def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lamb
         try:
             upkeep.work()
         except (DeltaError, duckdb.Error, OSError, ValueError, ReaderError) as error:
-            upkeep.report.failed = " ".join(str(error).split("\nHelp:")[0].split("\n   0:")[0].split())[:300]
+            upkeep.report.failed = in_one_line(error)
         yield upkeep.report
 
 

@@ -4,6 +4,7 @@ Compaction writes rows anew that were there before. The log says so (dataChange 
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,6 +28,11 @@ class Commit:
     def appended(self) -> tuple[str, ...]:
         """Files whose rows were not in the table before."""
         return () if self.removes_rows else self.new_files
+
+
+def in_one_line(error: Exception) -> str:
+    """What delta-rs, DuckDB or the system said, without hints and the Rust frames it came through."""
+    return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace", str(error))[0].split())[:300]
 
 
 def read_commit(table: Path | str, version: int) -> Commit | None:
