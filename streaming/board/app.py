@@ -177,18 +177,20 @@ def _key(*parts: str) -> str:
 
 
 def _firing(seen: Seen) -> dict[str, Any] | None:
-    """What fires and is explained by nothing, id to a few words: what a screen reader is told when it is new."""
+    """How many fire and are explained by nothing, and the newest of them, id to a few words: what a screen reader is
+    told when it is new."""
     if seen.history is None:
         return None
     sql = (
-        "SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject FROM firing "
-        "WHERE cluster <> ? ORDER BY fired_at DESC, incident_id LIMIT ?"
+        "SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject, "
+        "count(*) OVER () AS firing FROM firing WHERE cluster <> ? ORDER BY fired_at DESC, incident_id LIMIT ?"
     )
     try:
         rows = seen.history.rows(sql, [CANARY_CLUSTER, NEWEST_HEARD])
     except WarehouseError:
         return None
-    return {row["incident_id"]: f"{row['kind']}, {row['subject']}" for row in rows}
+    newest = {row["incident_id"]: f"{row['kind']}, {row['subject']}" for row in rows}
+    return {"count": rows[0]["firing"] if rows else 0, "newest": newest}
 
 
 def _unknown_page(path: str, pages: Any) -> Component:

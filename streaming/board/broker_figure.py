@@ -1,4 +1,7 @@
-"""The time line of brokers: a band where producers avoid one, with how many of how many, and below it its incidents."""
+"""The time line of brokers: a band where producers avoid one, with how many of how many, and below it its incidents.
+
+Where the data end, or nothing is heard of a broker's cluster any more, both end, and a hatched band says so.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +12,9 @@ from dash.development.base_component import Component
 
 from streaming.board.asked import href
 from streaming.board.broker_reading import Broker, join_intervals
-from streaming.board.figures import AMBER, BLUE, RED, figure, moments, time_axis
+from streaming.board.figures import AMBER, BLUE, PURPLE, RED, figure, moments, time_axis
 from streaming.board.lanes import fitting, hatched, lane_name, left_margin, plain, tint
+from streaming.board.silence_reading import NOT_KNOWN, Known
 from streaming.board.times import clock, span
 
 MOST_LANES = 40
@@ -23,13 +27,17 @@ LEAST_SHARE = 1 / 500
 """What would be thinner than this part of the width is drawn as wide, so that it can be seen."""
 
 
-def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_cluster: bool) -> Component:
+def broker_figure(
+    brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known, *, with_cluster: bool
+) -> Component:
     """The brokers that have something to show, at most MOST_LANES; its `aria-label` says how many and which."""
     lanes = _joined(
         [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES], until_ms - from_ms
     )
     drawn = go.Figure([_avoided(lanes, from_ms, until_ms, by_all=by_all) for by_all in (False, True)])
-    drawn.add_trace(_incidents(lanes, from_ms, until_ms))
+    drawn.add_trace(_incidents(lanes, from_ms, until_ms, known))
+    if any(known.of(lane.cluster) < until_ms for lane in lanes):
+        drawn.add_trace(_not_known(lanes, from_ms, until_ms, known))
     names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
     drawn.update_layout(
         barmode="overlay",
@@ -50,7 +58,7 @@ def broker_figure(brokers: Sequence[Broker], from_ms: int, until_ms: int, with_c
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     label = f"When producers avoided {len(lanes)} brokers, and their incidents: {', '.join(names[:10])}"
-    return figure("brokers-figure", drawn, label, MARGIN_PX + LANE_PX * len(lanes), said=_said(lanes, until_ms))
+    return figure("brokers-figure", drawn, label, MARGIN_PX + LANE_PX * len(lanes), said=_said(lanes, until_ms, known))
 
 
 def _joined(lanes: Sequence[Broker], time_ms: int) -> list[Broker]:
@@ -94,16 +102,44 @@ def _avoided(lanes: Sequence[Broker], from_ms: int, until_ms: int, *, by_all: bo
     )
 
 
-def _incidents(lanes: Sequence[Broker], from_ms: int, until_ms: int) -> go.Bar:
+def _not_known(lanes: Sequence[Broker], from_ms: int, until_ms: int, known: Known) -> go.Bar:
+    """From the last that is known of each lane's cluster to the end."""
+    silent = [
+        (number, max(known.of(lane.cluster), from_ms))
+        for number, lane in enumerate(lanes)
+        if known.of(lane.cluster) < until_ms
+    ]
+    return go.Bar(
+        name=NOT_KNOWN,
+        orientation="h",
+        y=[number - 0.16 for number, _ in silent],
+        base=moments([start for _, start in silent]),
+        x=[until_ms - start for _, start in silent],
+        width=0.46,
+        marker=hatched(PURPLE, "."),
+        text=[fitting(NOT_KNOWN, (until_ms - start) / (until_ms - from_ms)) for _, start in silent],
+        textposition="inside",
+        insidetextanchor="start",
+        textangle=0,
+        hovertext=[
+            f"{plain(lanes[number].broker_name)}: {NOT_KNOWN} since {clock(start, until_ms)}, nothing is heard"
+            for number, start in silent
+        ],
+        hoverinfo="text",
+    )
+
+
+def _incidents(lanes: Sequence[Broker], from_ms: int, until_ms: int, known: Known) -> go.Bar:
     bars = [(number, one) for number, lane in enumerate(lanes) for one in lane.incidents]
     least_ms = round((until_ms - from_ms) * LEAST_SHARE)
     starts = [max(one.start_ms, from_ms) for _, one in bars]
+    ends = [one.end_ms or known.of_incident(lanes[number].cluster, one.kind, one.start_ms) for number, one in bars]
     return go.Bar(
         name="incident",
         orientation="h",
         y=[number + 0.28 for number, _ in bars],
         base=moments(starts),
-        x=[max((one.end_ms or until_ms) - start, least_ms) for (_, one), start in zip(bars, starts, strict=True)],
+        x=[max(end - start, least_ms) for start, end in zip(starts, ends, strict=True)],
         width=0.36,
         marker={"color": tint(BLUE), "line": {"width": 1, "color": BLUE}},
         text=[one.kind for _, one in bars],
@@ -122,7 +158,7 @@ def _tell(avoiding: int, producers: int, times: int) -> str:
     return f"up to {avoiding} of {producers} producers{often}" if times > 1 else f"{avoiding} of {producers} producers"
 
 
-def _said(lanes: Sequence[Broker], until_ms: int) -> Component:
+def _said(lanes: Sequence[Broker], until_ms: int, known: Known) -> Component:
     """The same in words, folded."""
     items = [
         html.Li(
@@ -136,6 +172,7 @@ def _said(lanes: Sequence[Broker], until_ms: int) -> Component:
                 )
                 or "nobody avoided it",
                 *(f"; {one.kind} from {clock(one.start_ms, until_ms)}" for one in lane.incidents[:5]),
+                *(f"; {NOT_KNOWN} since {clock(ms, until_ms)}" for ms in [known.of(lane.cluster)] if ms < until_ms),
             ]
         )
         for lane in lanes

@@ -1,9 +1,10 @@
 """Brokers as the producers see them: for how long k of n avoided each, who avoids it now, and what fires about it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from streaming.board.silence_reading import Known
 from streaming.history.store import History
 from streaming.oncall.own_alerts import CANARY_CLUSTER
 
@@ -178,8 +179,12 @@ LIMIT {MOST_INCIDENTS}
 """
 
 
-def read_brokers(history: History, asked: Asked) -> tuple[list[Broker], bool]:
-    """Brokers, those that need a look first, and whether the oldest intervals were left out for their number."""
+def read_brokers(history: History, asked: Asked, known: Known | None = None) -> tuple[list[Broker], bool]:
+    """Brokers, those that need a look first, and whether the oldest intervals were left out for their number.
+
+    Intervals end where nothing is known of the broker's cluster any more.
+    """
+    known = known or Known(asked.until_ms)
     for share in MERGED_SHARES:
         params = asked.params(share)
         intervals = _ask(history, _INTERVALS, params)
@@ -197,19 +202,21 @@ def read_brokers(history: History, asked: Asked) -> tuple[list[Broker], bool]:
     file(_ask(history, _INCIDENTS, params), "incidents", BrokerIncident)
     now = {(row["cluster"], row["broker_name"]): row for row in _ask(history, _KNOWN, params)}
     brokers = [
-        _broker(place, now.get(place, {}), by_broker.get(place, {})) for place in sorted(now.keys() | by_broker.keys())
+        _broker(place, now.get(place, {}), by_broker.get(place, {}), known.of(place[0]))
+        for place in sorted(now.keys() | by_broker.keys())
     ]
     brokers.sort(key=_urgency)
     return brokers, len(intervals) > MOST_INTERVALS
 
 
-def _broker(place: tuple[str, str], now: Mapping[str, Any], told: Mapping[str, list[Any]]) -> Broker:
+def _broker(place: tuple[str, str], now: Mapping[str, Any], told: Mapping[str, list[Any]], known_ms: int) -> Broker:
+    intervals: Sequence[Interval] = told.get("intervals", ())
     return Broker(
         *place,
         now.get("avoiding", 0),
         now.get("producers", 0),
         now.get("until_ms"),
-        tuple(told.get("intervals", ())),
+        tuple(replace(one, end_ms=min(one.end_ms, known_ms)) for one in intervals if one.start_ms < known_ms),
         tuple(told.get("avoiders", ())),
         tuple(told.get("incidents", ())),
     )

@@ -1,7 +1,7 @@
 """Incidents over time, drawn: a lane an incident where they are few, a row of counts a kind where they are many.
 
 Each bar is of what the incident went through. What pages is solid; what another incident explains is grey and hatched;
-what is not certain is dotted.
+what is not certain is dotted. Where the data end, or nothing is heard of a cluster any more, what lasts ends too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,9 @@ from streaming.board.asked import href
 from streaming.board.elements import STATE_SHAPES
 from streaming.board.figures import Key
 from streaming.board.incidents_reading import BINS, Bins, Incident, Step
+from streaming.board.lanes import fitting
+from streaming.board.lanes import hatched as framed
+from streaming.board.silence_reading import NOT_KNOWN, Known
 from streaming.board.times import span
 
 LANE_PX = 36
@@ -33,17 +36,23 @@ LOOKS = (
 FIRES, OVER, EXPLAINED, UNCERTAIN, RECOVERS, UNHEARD = LOOKS
 BY_STATE = {"FIRING": FIRES, "PENDING": UNCERTAIN, "RECOVERING": RECOVERS, "UNKNOWN": UNHEARD}
 
+COUNT_KEYS = (
+    Key("that page", figures.RED),
+    Key("explained, do not page", figures.GREY),
+    Key(f"{NOT_KNOWN} whether they last", figures.PURPLE, "x"),
+)
+
 LEAST_SHARE = 0.006
 """A bar is drawn at least this wide, as a share of the axis, so that a short incident can be seen and clicked."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The time that is drawn; what still goes on is drawn up to `known_until_ms`, where the data end."""
+    """The time that is drawn; what still goes on is drawn up to where it is known."""
 
     from_ms: int
     until_ms: int
-    known_until_ms: int
+    known: Known
 
 
 def lanes(id_: str, incidents: Sequence[Incident], steps: Mapping[str, Sequence[Step]], reach: Reach) -> Component:
@@ -57,7 +66,7 @@ def lanes(id_: str, incidents: Sequence[Incident], steps: Mapping[str, Sequence[
         pieces = [
             (lane, start, end, incident)
             for lane, incident in enumerate(incidents)
-            for of, start, end in pieces_of(incident, steps.get(incident.incident_id, ()), reach.known_until_ms)
+            for of, start, end in _known_pieces(incident, steps.get(incident.incident_id, ()), reach.known)
             if of is look and end >= from_ms
         ]
         starts = [min(max(start, from_ms), until_ms - least_ms) for _, start, _, _ in pieces]
@@ -101,7 +110,7 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
             ],
             colorscale=[[0, tone + "55"], [1, tone]],
             zmin=1,
-            zmax=max(2, *(max(one.counts) for one in bins)),
+            zmax=max(2, *(one.most for one in bins)),
             showscale=False,
             xgap=1,
             ygap=15,
@@ -121,17 +130,56 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
             text=[[name] * BINS for name in names],
             hovertemplate="%{text}<br>%{x|%H:%M, %-d %b}: %{z} open<extra></extra>",
         )
+    drawn.add_trace(_not_known(bins, from_ms, until_ms))
     drawn.update_layout(
+        barmode="overlay",
         margin={"l": 8, "r": 8, "t": 8, "b": 40},
         xaxis=figures.time_axis(from_ms, until_ms),
         yaxis={"range": [len(bins) - 0.5, -0.85], "visible": False, "fixedrange": True},
         annotations=[
-            _text(row, f"{name}: at most {max(one.counts):,} at a time", -0.5)
+            _text(row, f"{name}: at most {one.most:,} at a time", -0.5)
             for row, (name, one) in enumerate(zip(names, bins, strict=True))
         ],
     )
     label = f"How many incidents of each of {len(bins)} kinds were open over time; the table below lists them."
-    return figures.figure(id_, drawn, label, BASE_PX + (ROW_PX + 10) * max(1, len(bins)))
+    keys = COUNT_KEYS if any(map(any, (one.unknown for one in bins))) else COUNT_KEYS[:2]
+    return figures.figure(id_, drawn, label, BASE_PX + (ROW_PX + 10) * max(1, len(bins)), keys=keys)
+
+
+def _not_known(bins: Sequence[Bins], from_ms: int, until_ms: int) -> go.Bar:
+    """In the lower half of a row, the time in which it is not known how many of its incidents last; with the word."""
+    step = (until_ms - from_ms) / BINS
+    runs = []
+    for row, one in enumerate(bins):
+        numbers = [number for number, count in enumerate(one.unknown) if count]
+        if numbers:  # what is not known is not known up to the end
+            runs.append((row, numbers[0], max(one.unknown)))
+    return go.Bar(
+        name=NOT_KNOWN,
+        orientation="h",
+        y=[row for row, _, _ in runs],
+        base=figures.moments([round(from_ms + first * step) for _, first, _ in runs]),
+        x=[round((BINS - first) * step) for _, first, _ in runs],
+        width=0.3,
+        offset=0.01,
+        marker=framed(figures.PURPLE, "x"),
+        text=[fitting(NOT_KNOWN, (BINS - first) / BINS) for _, first, _ in runs],
+        textposition="inside",
+        insidetextanchor="start",
+        textangle=0,
+        hovertext=[f"{NOT_KNOWN} whether {count:,} still last" for _, _, count in runs],
+        hoverinfo="text",
+    )
+
+
+def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
+    """The pieces; from where nothing is heard of the incident's cluster it is not heard either, whatever it was."""
+    pieces = pieces_of(incident, steps, known.until_ms)
+    heard_ms = known.of_incident(incident.cluster, incident.kind, incident.started_ms)
+    if incident.ended_ms is not None or heard_ms >= known.until_ms:
+        return pieces
+    cut = [(look, start, min(end, heard_ms)) for look, start, end in pieces if start < heard_ms]
+    return [*cut, (UNHEARD, heard_ms, known.until_ms)]
 
 
 def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.views import ALL_INCIDENTS
+from streaming.board.silence_reading import Known
 from streaming.history.store import History
+from udfs.kinds import ABOVE_GROUPS
 from udfs.rulebook import CANARY_CLUSTER
 
 PAGE_ROWS = 50
@@ -82,11 +84,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Bins:
-    """How many incidents of a kind were open in each of BINS equal parts of the span, explained ones apart."""
+    """How many incidents of a kind were open in each of BINS equal parts of the span, explained ones apart.
+
+    `unknown` are those of which it is not known whether they still were.
+    """
 
     kind: str
     is_explained: bool
     counts: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+    @property
+    def most(self) -> int:
+        """At a time."""
+        return max(*self.counts, *self.unknown)
 
 
 def count_incidents(history: History, asked: Asked) -> int:
@@ -137,30 +148,75 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
     return {incident_id: tuple(steps) for incident_id, steps in found.items()}
 
 
-def read_bins(history: History, asked: Asked) -> list[Bins]:
-    """By kind, those that page before those that are explained; the busiest MOST_KINDS."""
+def read_bins(history: History, asked: Asked, known: Known | None = None) -> list[Bins]:
+    """By kind, those that page before those that are explained; the busiest MOST_KINDS.
+
+    Each incident counts once in a bin, explained or not as its rows then said; before the first row as that one says.
+    """
+    known = known or Known(asked.until_ms)
     condition, params = asked.condition()
     rows = history.rows(
         f"""
-        WITH spans AS (
-            SELECT kind, suppressed_by IS NOT NULL AS is_explained,
-                greatest(0, floor((epoch_ms(started_at) - $from_ms) / $bin_ms))::INT AS first,
-                least($bins - 1,
-                    floor((coalesce(epoch_ms(ended_at), $until_ms) - $from_ms) / $bin_ms))::INT AS last
+        WITH chosen AS (
+            SELECT incident_id, kind, suppressed_by IS NOT NULL AS is_explained, epoch_ms(started_at) AS started_ms,
+                epoch_ms(ended_at) AS ended_ms,
+                coalesce(list_extract($silent_ms::BIGINT[], list_position($silent::VARCHAR[], cluster)), $known_ms)
+                    AS silent_ms
             FROM ({ALL_INCIDENTS}) WHERE {condition}
+        ), incidents AS (
+            SELECT *, coalesce(
+                ended_ms,
+                CASE WHEN kind IN {ABOVE_GROUPS} OR started_ms >= silent_ms THEN $known_ms
+                    ELSE least(silent_ms, $known_ms) END
+            ) AS known_ms
+            FROM chosen
+        ), told AS (
+            SELECT incident_id, suppressed_by IS NOT NULL AS is_explained, epoch_ms(changed_at) AS at_ms,
+                row_number() OVER steps AS number, lead(epoch_ms(changed_at)) OVER steps AS next_ms
+            FROM alerts WHERE incident_id IN (SELECT incident_id FROM incidents)
+            WINDOW steps AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
+        ), pieces AS (
+            SELECT incident_id, kind, told.is_explained, true AS is_known,
+                CASE number WHEN 1 THEN least(started_ms, at_ms) ELSE at_ms END AS start_ms,
+                least(coalesce(next_ms, known_ms), known_ms) AS end_ms
+            FROM told JOIN incidents USING (incident_id)
+            WHERE number = 1 OR ended_ms IS NULL OR next_ms IS NOT NULL
+            UNION ALL
+            SELECT incident_id, kind, is_explained, false, greatest(started_ms, known_ms + $bin_ms), $until_ms
+            FROM incidents WHERE ended_ms IS NULL
+        ), spans AS (
+            SELECT incident_id, kind, is_explained, is_known,
+                greatest(0, floor((start_ms - $from_ms) / $bin_ms))::INT AS first,
+                least($bins - 1, floor((end_ms - $from_ms) / $bin_ms))::INT AS last
+            FROM pieces WHERE start_ms <= end_ms
+        ), counted AS (
+            SELECT kind, is_explained, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
+                PARTITION BY incident_id, is_explained, is_known ORDER BY first, last
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), -1)) AS first
+            FROM spans
         ), steps AS (
-            SELECT kind, is_explained, first AS bin, 1 AS step FROM spans
-            UNION ALL SELECT kind, is_explained, last + 1, -1 FROM spans
+            SELECT kind, is_explained, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
+            UNION ALL SELECT kind, is_explained, is_known, last + 1, -1 FROM counted WHERE first <= last
         )
-        SELECT kind, is_explained, bin, sum(step)::INT AS step FROM steps GROUP BY ALL ORDER BY kind, is_explained, bin
+        SELECT kind, is_explained, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
         """,
-        {**params, "bins": BINS, "bin_ms": max(1.0, (asked.until_ms - asked.from_ms) / BINS)},
+        {
+            **params,
+            "bins": BINS,
+            "bin_ms": max(1.0, (asked.until_ms - asked.from_ms) / BINS),
+            "known_ms": known.until_ms,
+            "silent": list(known.silent_ms),
+            "silent_ms": list(known.silent_ms.values()),
+        },
     )
-    changes: dict[tuple[str, bool], dict[int, int]] = {}
+    changes: dict[tuple[str, bool], dict[bool, dict[int, int]]] = {}
     for row in rows:
-        changes.setdefault((row["kind"], row["is_explained"]), {})[row["bin"]] = row["step"]
-    bins = [Bins(kind, is_explained, _running(steps)) for (kind, is_explained), steps in changes.items()]
-    busiest = sorted(bins, key=lambda one: -max(one.counts))[:MOST_KINDS]
+        if asked.is_explained in (None, row["is_explained"]):
+            of_kind = changes.setdefault((row["kind"], row["is_explained"]), {True: {}, False: {}})
+            of_kind[row["is_known"]][row["bin"]] = row["step"]
+    bins = [Bins(*of, _running(steps[True]), _running(steps[False])) for of, steps in changes.items()]
+    busiest = sorted(bins, key=lambda one: -one.most)[:MOST_KINDS]
     return sorted(busiest, key=lambda one: (one.kind, one.is_explained))
 
 

@@ -41,8 +41,7 @@ def answer(
         stale = _stale(asked, history) if is_of_moment else ""
     except WarehouseError as error:
         fail(str(error))
-    for note in _notes(asked, history, (subject.table, *beside), stale, is_cut=found.is_cut):
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(asked, history, (subject.table, *beside), stale, is_cut=found.is_cut)
 
 
 def open_history(asked: Asked, table: Table, *beside: Table) -> History:
@@ -53,6 +52,12 @@ def open_history(asked: Asked, table: Table, *beside: Table) -> History:
             f"paths.warehouse = {str(asked.warehouse)!r}: no {table.name} table there; has `run` written it?"
         )
     return history
+
+
+def print_notes(asked: Asked, history: History, tables: tuple[Table, ...], stale: str = "", *, is_cut: bool) -> None:
+    """To stderr: what was asked, and what keeps the answer from being the whole one."""
+    for note in _notes(asked, history, tables, stale, is_cut=is_cut):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _stale(asked: Asked, history: History) -> str:

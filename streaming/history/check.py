@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming.history.moments import tell, tell_span
 from streaming.history.origins import Origins
@@ -12,6 +12,9 @@ from udfs.routing import Route, pick_receivers
 from udfs.rulebook import Rulebook
 from udfs.rules import OF_ALL, Rules
 from udfs.silence import Silence, pick_silence
+
+if TYPE_CHECKING:
+    from conf.settings import Settings
 
 OPEN = ("FIRING", "RECOVERING")
 
@@ -36,11 +39,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class World:
-    """What the answer rests on. `incidents` are the newest rows of the cluster's incidents."""
+    """What the answer rests on. `receivers` are all their names, `incidents` the newest row of each incident."""
 
+    settings: "Settings"
     rulebook: Rulebook
     origins: Origins
     routes: Sequence[Route]
+    receivers: Sequence[str]
     quiet: Sequence[str]
     silences: Sequence[Silence]
     incidents: Sequence[Mapping[str, Any]]
@@ -55,24 +60,41 @@ def check(subject: Subject, world: World, incident: Mapping[str, Any] | None = N
     of_kind = rules.of_kind(subject.kind)
     severities = _severities(subject, of_kind.severity, facts.severities)
     return {
-        "subject": {name: value for name, value in asdict(subject).items() if value is not None},
-        "incident": _incident(incident),
+        **about(subject, incident),
         "fires": _tell_firing(subject.kind, rules),
         "ends": _tell_end(subject.kind, rules),
         "severities": severities,
-        "receivers": [
-            {"severity": severity, "receiver": receiver, "route": route}
-            for severity in severities
-            for receiver, route in pick_receivers(world.routes, subject.labels(severity), world.quiet).items()
-        ],
-        "silences": [
-            {"severity": severity, **_silence(silence)}
-            for severity in severities
-            if (silence := pick_silence(world.silences, subject.labels(severity), world.now_ms))
-        ],
+        "receivers": tell_receivers(subject, severities, world),
+        "silences": tell_silences(subject, severities, world),
         "explained_by": _explained_by(subject, facts.explained_by, world.incidents, incident),
         "keys": list(_keys(subject.kind, facts.thresholds, rules, group, subject.cluster, world)),
     }
+
+
+def about(subject: Subject, incident: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Of what the answer is."""
+    return {
+        "subject": {name: value for name, value in asdict(subject).items() if value is not None},
+        "incident": _incident(incident),
+    }
+
+
+def tell_receivers(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
+    """Whom the routes name, by severity."""
+    return [
+        {"severity": severity, "receiver": receiver, "route": route}
+        for severity in severities
+        for receiver, route in pick_receivers(world.routes, subject.labels(severity), world.quiet).items()
+    ]
+
+
+def tell_silences(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
+    """What keeps it quiet now, by severity."""
+    return [
+        {"severity": severity, **_silence(silence)}
+        for severity in severities
+        if (silence := pick_silence(world.silences, subject.labels(severity), world.now_ms))
+    ]
 
 
 def _severities(subject: Subject, by_rules: str | None, by_kind: Sequence[str]) -> list[str]:

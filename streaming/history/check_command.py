@@ -10,6 +10,7 @@ import typer
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
+    from conf.oncall import Receiver
     from conf.settings import Settings
     from streaming.history.check import Subject, World
 
@@ -42,9 +43,13 @@ def check(
 
     Example: balancewatch check --kind starved_queue --cluster prod --group billing
 
+    Example: balancewatch check --kind data_quality --topic rocketmq.pulls
+
     Example: balancewatch check 3f1c2a9be07d4455-1700000000000 --format json
     """
-    from streaming.history import check as answers
+    from streaming.history.check import Subject
+    from streaming.history.check import check as check_ruled
+    from streaming.history.check_own import OWN_FACTS, check_own
     from streaming.history.check_printing import print_answer, print_json, print_settings
 
     if format_ not in ("table", "json"):
@@ -68,9 +73,8 @@ def check(
             fail(f"INCIDENT {incident_id!r} is not in the alerts table; `balancewatch alerts --format json` has them")
         subject = _subject_of(row)
     else:
-        subject = answers.Subject(_known_kind(str(kind)), str(cluster or ""), group, topic, severity)
-        _needs(subject)
-    answer = answers.check(subject, world, row)
+        subject = _imagined(Subject(_known_kind(str(kind)), str(cluster or ""), group, topic, severity))
+    answer = (check_own if subject.kind in OWN_FACTS else check_ruled)(subject, world, row)
     print_json(answer) if format_ == "json" else print_answer(answer)
 
 
@@ -84,31 +88,39 @@ def _subject_of(row: dict[str, Any]) -> "Subject":
 
 
 def _known_kind(kind: str) -> str:
-    from streaming.oncall.own_alerts import OWN_KINDS
+    from streaming.history.check_own import OWN_FACTS
     from udfs.kinds import KIND_FACTS
 
-    if kind in OWN_KINDS:
+    if kind not in KIND_FACTS and kind not in OWN_FACTS:
         fail(
-            f"kind = {kind!r}: balancewatch tells of itself by it; no rule decides it, and a route only whom it reaches"
+            f"kind = {kind!r}: the rules have no such kind; they have {', '.join(sorted(KIND_FACTS))}; "
+            f"balancewatch tells of itself by {', '.join(sorted(OWN_FACTS))}",
+            code=2,
         )
-    if kind not in KIND_FACTS:
-        fail(f"kind = {kind!r}: the rules have no such kind; they have {', '.join(sorted(KIND_FACTS))}", code=2)
     return kind
 
 
-def _needs(subject: "Subject") -> None:
+def _imagined(subject: "Subject") -> "Subject":
+    """As the alert would be. Leaves with 2 when what is needed is missing, or what it never has is given."""
+    from dataclasses import replace
+
+    from streaming.history.check_own import OWN_CLUSTER, OWN_FACTS
     from udfs.kinds import KIND_FACTS
 
-    is_of_group = KIND_FACTS[subject.kind].is_of_group
-    if not subject.cluster:
+    own = OWN_FACTS.get(subject.kind)
+    is_of_group = own is None and KIND_FACTS[subject.kind].is_of_group
+    if not subject.cluster and (own is None or own.is_of_cluster):
         fail("--cluster is missing; overrides, routes and silences may ask for it", code=2)
     if is_of_group and subject.consumer_group is None:
         fail(f"--group is missing; {subject.kind} is judged for one consumer group", code=2)
     if not is_of_group and subject.consumer_group is not None:
-        fail(
-            f"--group {subject.consumer_group!r}: {subject.kind} is judged for a cluster's brokers; leave it out",
-            code=2,
-        )
+        why = "is judged for a cluster's brokers" if own is None else "is about no consumer group"
+        fail(f"--group {subject.consumer_group!r}: {subject.kind} {why}; leave it out", code=2)
+    if own is None:
+        return subject
+    if subject.topic is not None and not own.is_of_topic:
+        fail(f"--topic {subject.topic!r}: {subject.kind} is about no topic; leave it out", code=2)
+    return replace(subject, cluster=subject.cluster if own.is_of_cluster else OWN_CLUSTER, cause=own.cause)
 
 
 def _in_force(settings: "Settings") -> dict[str, Any]:
@@ -169,15 +181,24 @@ def _world(settings: "Settings") -> tuple["World", list[dict[str, Any]]]:
         rows = []
     names = [one.name for one in settings.oncall.receivers]
     world = World(
+        settings=settings,
         rulebook=rulebook(settings),
         origins=Origins(settings),
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names alone: no secrets
+        receivers=[name for one in settings.oncall.receivers for name in _names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
         silences=_silences(settings.paths.warehouse),
         incidents=rows,
         now_ms=time.time_ns() // 1_000_000,
     )
     return world, rows
+
+
+def _names_of(receiver: "Receiver") -> list[str]:
+    """As streaming.oncall.switchboard makes them: Alertmanager's replicas have a number."""
+    if receiver.type != "alertmanager":
+        return [receiver.name]
+    return [f"{receiver.name}[{number}]" for number in range(len(receiver.urls) or 1)]
 
 
 def _silences(warehouse: Path) -> list[Any]:

@@ -53,12 +53,15 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         f"{one['reason']}"
         for one in answer["silences"]
     )
+    if means := answer.get("means"):
+        lines.append(("means", means))
+    reaches = "\n".join(filter(None, (answer.get("reaches"), receivers)))
     return [
         *lines,
         ("fires", answer["fires"]),
         ("is over", answer["ends"]),
         ("severity", " or ".join(answer["severities"])),
-        ("reaches", receivers or "nobody: no route takes it"),
+        ("reaches", reaches or "nobody: no route takes it"),
         ("silenced", silences or "no silence covers it now"),
         ("explained by", _tell_explained(answer["explained_by"])),
     ]
@@ -67,7 +70,9 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
 def _tell_explained(explained: dict[str, Any]) -> str:
     if explained["is"]:
         return f"{explained['is']}, so it does not page: {explained['summary'] or 'its row is not in the table'}"
-    kinds = ", ".join(explained["kinds"]) or "nothing"
+    kinds = ", ".join(explained["kinds"])
+    if not kinds:
+        return "nothing explains it"
     if not explained["may_be"]:
         return f"no open incident; it could be by {kinds}"
     may = "\n".join(f"{one['incident_id']} ({one['kind']}): {one['summary']}" for one in explained["may_be"])

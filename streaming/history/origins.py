@@ -24,7 +24,11 @@ class Origins:
         names = key.split(".")
         if self._rules_file and _has(self._rules_file[1], names):
             return self._rules_file[0]
-        path = ["rules", *names]
+        return self.of(f"rules.{key}")
+
+    def of(self, key: str) -> str:
+        """For `quality.alert_share`, likewise; the rules file is not asked."""
+        path = key.split(".")
         variables = {name.upper() for name in os.environ}
         for length in range(len(path), 0, -1):
             variable = f"BALANCEWATCH_{'__'.join(path[:length])}".upper()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.command import fail, guard, load, needs_kafka
-from streaming.history.asked import FormatName, Limit, Since, Topic, Until, Warehouse, ask
-from streaming.quality.wanted import STATES, Wanted
+from streaming.history.asked import At, FormatName, Limit, Since, Topic, Until, Warehouse, ask
+from streaming.quality.wanted import OPEN, STATES, Wanted
 
 if TYPE_CHECKING:
     from streaming.quality.repairs import Place
@@ -21,6 +21,10 @@ Reason = Annotated[
     typer.Option(help="Only with this reason: missing_field, 'wrong_type: queue_id', globs such as 'not_*'."),
 ]
 State = Annotated[str | None, typer.Option(help=f"Only in this state, or several with commas: {', '.join(STATES)}.")]
+Current = Annotated[
+    bool,
+    typer.Option("--current", help=f"Only what still waits for somebody: {', '.join(OPEN)}; not what is REPLAYED."),
+]
 TopicPlace = Annotated[str | None, typer.Argument(help="The Kafka topic.", metavar="[TOPIC]")]
 Partition = Annotated[int | None, typer.Argument(help="Its partition.", min=0, metavar="[PARTITION]")]
 Offset = Annotated[int | None, typer.Argument(help="The message's offset in it.", min=0, metavar="[OFFSET]")]
@@ -31,11 +35,13 @@ Owner = Annotated[str | None, typer.Option(help="Who does it; you without it.")]
 @quarantine.callback()
 def listed(
     context: typer.Context,
+    current: Current = False,
     topic: Topic = None,
     reason: Reason = None,
     state: State = None,
     since: Since = None,
     until: Until = None,
+    at: At = None,
     limit: Limit = None,
     format_: FormatName = "table",
     warehouse: Warehouse = None,
@@ -45,12 +51,17 @@ def listed(
     WAITING has not been touched, REPAIRED may be replayed, REPLAYED is in Kafka again. UNKNOWN was claimed by a replay
     that did not live to say what came of it: it is never published again; `balancewatch quarantine find` looks for it.
 
-    Example: balancewatch quarantine
+    Times are Kafka's. --at has the messages that were in Kafka by then, as they stood then. A message that broke its
+    contract may tell neither cluster nor group nor broker, so they are no options here.
+
+    Example: balancewatch quarantine --current
 
     Example: balancewatch quarantine --topic rocketmq.pulls --reason 'wrong_type*' --since 2h --format json
     """
     if context.invoked_subcommand is not None:
         return
+    from schemas.tables import QUARANTINE, REPAIRS
+    from streaming.history.answering import print_notes
     from streaming.history.printing import Layout, print_answer, print_table, when
     from streaming.history.warehouse_error import WarehouseError
     from streaming.quality.quarantined import list_quarantined, open_quarantine
@@ -59,13 +70,16 @@ def listed(
         topic=topic,
         since=since,
         until=until,
+        at=at,
+        current=current,
         state=state,
-        states=STATES,
+        states=OPEN if current else STATES,
         limit=limit,
         format_=format_,
         warehouse=warehouse,
     )
-    wanted = Wanted(asked.topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, asked.states)
+    states = asked.states or (OPEN if current else ())
+    wanted = Wanted(asked.topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, states, asked.at_ms)
     layout: Layout = {
         **when("ingest_time"),
         "message": lambda row: f"{row['topic']}-{row['partition']}@{row['offset']}",
@@ -76,13 +90,11 @@ def listed(
     try:
         history = open_quarantine(asked.warehouse)
         found = list_quarantined(history, wanted, asked.limit)
-        shown = print_answer(
-            found, asked.format, lambda rows: print_table(rows, layout), "No quarantined message matches."
-        )
+        nothing = "No quarantined message matches."
+        print_answer(found.rows, asked.format, lambda rows: print_table(rows, layout), nothing)
     except WarehouseError as error:
         fail(str(error))
-    if asked.format == "table" and asked.limit is not None and shown == asked.limit:
-        print(f"The newest {shown:,}; --limit 0 shows all.")
+    print_notes(asked, history, (QUARANTINE, REPAIRS), is_cut=found.is_cut)
 
 
 @quarantine.command()

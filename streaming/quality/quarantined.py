@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from schemas.tables import QUARANTINE, REPAIRS
+from streaming.history.found import Found
 from streaming.history.store import History
 from streaming.quality.wanted import Wanted
 
@@ -20,7 +19,7 @@ WITH steps AS (
         max(changed_at) FILTER (step = 'CLAIMED') AS claimed_at,
         max(replayed_partition) AS replayed_partition,
         max(replayed_offset) AS replayed_offset
-    FROM repairs GROUP BY topic, "partition", "offset", ingest_time
+    FROM repairs WHERE $at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms GROUP BY topic, "partition", "offset", ingest_time
 ), found AS (
     SELECT q.topic, q."partition", q."offset", q.ingest_time, coalesce(s.state, 'WAITING') AS state, q.reasons,
         coalesce(octet_length(q.raw), 0) AS bytes, s.claim_id, s.claimed_at, s.replayed_partition, s.replayed_offset,
@@ -31,6 +30,7 @@ WITH steps AS (
     WHERE ($topic IS NULL OR q.topic = $topic OR q.topic GLOB $topic)
         AND ($partition IS NULL OR q."partition" = $partition)
         AND ($offset IS NULL OR q."offset" = $offset)
+        AND ($at_ms IS NULL OR epoch_ms(q.ingest_time) <= $at_ms)
         AND ($since_ms IS NULL OR epoch_ms(q.ingest_time) >= $since_ms)
         AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
         AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said = $reason OR said GLOB $reason)) > 0)
@@ -40,7 +40,7 @@ WITH steps AS (
 _LISTED = """
 SELECT * EXCLUDE (raw, repaired) FROM (
     SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
-    ORDER BY ingest_time DESC, topic, "partition", "offset" DESC LIMIT $most
+    ORDER BY ingest_time DESC, topic DESC, "partition" DESC, "offset" DESC LIMIT $most
 ) ORDER BY ingest_time, topic, "partition", "offset"
 """
 _WHOLE = """
@@ -48,17 +48,19 @@ SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
 ORDER BY ingest_time, topic, "partition", "offset" LIMIT $most
 """
 
-MOST = 1_000_000
-
 
 def open_quarantine(warehouse: Path) -> History:
     """Raises WarehouseError."""
     return History(warehouse, [QUARANTINE, REPAIRS])
 
 
-def list_quarantined(history: History, wanted: Wanted, limit: int | None) -> pa.RecordBatchReader:
+def list_quarantined(history: History, wanted: Wanted, limit: int | None) -> Found:
     """The newest so many, oldest first, without their bytes. Raises WarehouseError."""
-    return history.stream(_SQL + _LISTED, wanted.parameters(MOST if limit is None else limit))
+    if limit is None:
+        return Found(history.stream(_SQL + _LISTED, wanted.parameters(None)), is_cut=False)
+    rows = history.query(_SQL + _LISTED, wanted.parameters(limit + 1))
+    is_cut = rows.num_rows > limit
+    return Found(rows.slice(int(is_cut)).to_reader(), is_cut)
 
 
 def read_quarantined(history: History, wanted: Wanted, most: int) -> list[Mapping[str, Any]]:

@@ -81,7 +81,10 @@ class Validator:
         self._suites[suite.name] = suite_as_gx(suite)
 
     def validate(self, suite: Suite, rows: Sequence[Mapping[str, Any]]) -> list[Outcome]:
-        """An outcome an expectation, in their order. Raises QualityError."""
+        """An outcome an expectation, in their order. Raises QualityError.
+
+        BASIC results, for the table keeps the counts and alerts look at shares; BOOLEAN_ONLY has neither.
+        """
         batch = self._batches.get_batch(batch_parameters={"dataframe": frame_of(suite, rows)})
         found = batch.validate(self._suites[suite.name], result_format="BASIC")
         outcomes = []

@@ -7,10 +7,16 @@ WAITING, REPAIRED, UNKNOWN, REPLAYED = "WAITING", "REPAIRED", "UNKNOWN", "REPLAY
 STATES = (WAITING, REPAIRED, UNKNOWN, REPLAYED)
 """How a message stands: untouched; made good; claimed by a replay that did not say what came of it; in Kafka again."""
 
+OPEN = (WAITING, REPAIRED, UNKNOWN)
+"""What is over only when somebody repairs, replays or finds it."""
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """None asks nothing. `topic` and `reason` are globs, times epoch ms of Kafka's, `states` of STATES."""
+    """None asks nothing. `topic` and `reason` are globs, times epoch ms of Kafka's, `states` of STATES.
+
+    With `at_ms` things are as they stood then, by what had come and what had been done until then.
+    """
 
     topic: str | None = None
     partition: int | None = None
@@ -19,6 +25,7 @@ class Wanted:
     since_ms: int | None = None
     until_ms: int | None = None
     states: tuple[str, ...] = ()
+    at_ms: int | None = None
 
-    def parameters(self, most: int) -> dict[str, Any]:
+    def parameters(self, most: int | None) -> dict[str, Any]:
         return {**self.__dict__, "states": list(self.states), "most": most}

@@ -10,7 +10,7 @@ from dash import html
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.board.app import Board
+from streaming.board.app import NEWEST_HEARD, Board
 from streaming.board.page import Page, View
 from streaming.board.tables import Tables
 from streaming.history.store import WarehouseError
@@ -60,12 +60,13 @@ def shown(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
 def test_a_body_is_rendered_again_only_when_the_tables_or_the_minute_are_others(shown: Shown, warehouse: Path) -> None:
     body, key, heard = shown.board.render("/", "", None)
     assert body is not None
-    assert heard == {"one": "starved_queue, billing"}
+    assert heard == {"count": 1, "newest": {"one": "starved_queue, billing"}}
     assert shown.board.render("/", "", key) == (None, key, None)
     assert shown.calls == 1
     write(warehouse, {"alerts": [alert("two")]}, 1)
     body, other, heard = shown.board.render("/", "", key)
-    assert (body is not None, other != key, set(heard or ())) == (True, True, {"one", "two"})
+    assert heard is not None
+    assert (body is not None, other != key, set(heard["newest"])) == (True, True, {"one", "two"})
     shown.now_ms += 60_000
     assert shown.board.render("/", "", other)[0] is not None
     assert shown.calls == 3
@@ -82,7 +83,15 @@ def test_viewers_of_one_url_share_what_was_rendered(shown: Shown) -> None:
 def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
     _, _, heard = shown.board.render("/", "", None)
-    assert set(heard or ()) == {"one"}
+    assert heard is not None
+    assert (heard["count"], set(heard["newest"])) == (1, {"one"})
+
+
+def test_all_that_fire_are_counted_in_the_title_though_only_the_newest_are_named(shown: Shown, warehouse: Path) -> None:
+    write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(NEWEST_HEARD + 50)]}, 1)
+    _, _, heard = shown.board.render("/", "", None)
+    assert heard is not None
+    assert (heard["count"], len(heard["newest"])) == (NEWEST_HEARD + 51, NEWEST_HEARD)
 
 
 def test_a_page_that_is_not_there_links_to_those_that_are(shown: Shown) -> None:

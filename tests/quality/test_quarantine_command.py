@@ -82,6 +82,68 @@ def test_what_is_listed(warehouse: Path, arguments: list[str], offsets: list[int
     assert [row["offset"] for row in listed(warehouse, *arguments)] == offsets
 
 
+def worked_on(warehouse: Path) -> Path:
+    """At minute 10 message 1 is repaired, at 20 it is claimed, at 21 Kafka has it; 2 is claimed at 30, without an end.
+
+    So is 3 repaired, at 40, and a second 1 comes at 50, of a topic that was made anew.
+    """
+
+    def step(offset: int, of_minute: int, done: str, minute: int, **columns: Any) -> dict[str, Any]:
+        at = {"ingest_time": PAST_MS + of_minute * MINUTE, "changed_at": PAST_MS + minute * MINUTE}
+        return {"topic": PULLS, "partition": 0, "offset": offset, "step": done, "owner": "ann", **at, **columns}
+
+    steps = [
+        step(1, 0, "REPAIRED", 10, value=b"{}"),
+        step(1, 0, "CLAIMED", 20, value=b"{}", claim_id="c1"),
+        step(1, 0, "REPLAYED", 21, claim_id="c1", replayed_partition=0, replayed_offset=70),
+        step(2, 5, "CLAIMED", 30, value=b"{}", claim_id="c2"),
+        step(3, 6, "REPAIRED", 40, value=b"{}"),
+    ]
+    again = rejected(PULLS, 1, b"{", "not_json", minute=50)
+    append_rows(DeltalakeWriter(warehouse), {"quarantine": [again], "repairs": steps}, "app", 1)
+    return warehouse
+
+
+def test_current_is_what_still_waits_for_somebody(warehouse: Path) -> None:
+    """The message that is in Kafka again is left out; the one of the same offset in the topic made anew is not."""
+    found = listed(worked_on(warehouse), "--topic", PULLS, "--current")
+    assert [(row["offset"], row["state"]) for row in found] == [(2, "UNKNOWN"), (3, "REPAIRED"), (1, "WAITING")]
+    only = listed(warehouse, "--current", "--state", "unknown", "--since", "2023-11-14T22:14:00Z")
+    assert [row["offset"] for row in only] == [2]
+
+
+@pytest.mark.parametrize(
+    ("clock", "states"),
+    [
+        ("22:13:19", []),
+        ("22:13:20", ["WAITING"]),
+        ("22:23:19", ["WAITING", "WAITING", "WAITING"]),
+        ("22:23:20", ["REPAIRED", "WAITING", "WAITING"]),
+        ("22:33:20", ["UNKNOWN", "WAITING", "WAITING"]),
+        ("22:34:20", ["REPLAYED", "WAITING", "WAITING"]),
+        ("22:43:20", ["REPLAYED", "UNKNOWN", "WAITING"]),
+        ("22:53:20", ["REPLAYED", "UNKNOWN", "REPAIRED"]),
+        ("23:03:20", ["REPLAYED", "UNKNOWN", "REPAIRED", "WAITING"]),
+    ],
+)
+def test_a_moment_has_what_had_come_as_it_stood_then(warehouse: Path, clock: str, states: list[str]) -> None:
+    found = listed(worked_on(warehouse), "--topic", PULLS, "--at", f"2023-11-14T{clock}Z")
+    assert [row["state"] for row in found] == states
+    is_replayed = [row["replayed_offset"] == 70 for row in found]
+    assert is_replayed == [state == "REPLAYED" for state in states]
+
+
+def test_what_was_asked_and_that_there_are_more_is_noted_as_by_the_other_commands(warehouse: Path) -> None:
+    more = "note: the newest 2 rows; there are more, and --limit 0 prints all"
+    assert call(warehouse, "--limit", "2").stderr.splitlines() == [more]
+    assert call(warehouse, "--limit", "2", "--format", "json").stderr.splitlines() == [more]
+    assert call(warehouse, "--limit", "6").stderr == ""
+    assert call(warehouse, "--limit", "0").stderr == ""
+    asked = call(warehouse, "--at", "2023-11-14T22:20:00Z").stderr
+    assert asked.startswith("note: as of 2023-11-14 22:20:00 UTC")
+    assert call(warehouse, "--since", "2023-11-14T22:20:00Z").stderr.startswith("note: from 2023-11-14 22:20:00 UTC")
+
+
 @pytest.mark.parametrize("reason", ["wrong_type: queues[0].broker_name", "wrong_type: queues*", "wrong_type"])
 def test_a_reason_that_was_copied_from_the_list_finds_its_message(tmp_path: Path, reason: str) -> None:
     """Though [0] is also a glob, of the character 0."""
@@ -194,6 +256,9 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", "--topic", "", "--set", "a=1"], 2, "--topic '': give 1 to"),
         (["repair", "--since", "1h", "--until", "2h", "--set", "a=1"], 2, "--since 1h is not before --until 2h"),
         (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
+        (["--current", "--state", "REPLAYED"], 2, "'REPLAYED': choose one of WAITING, REPAIRED, UNKNOWN"),
+        (["--at", "1h", "--current"], 2, "--at is one moment: leave out --since, --until and --current"),
+        (["--at", "2099-01-01"], 2, "--at 2099-01-01 is yet to come"),
     ],
 )
 def test_what_cannot_work_ends_in_a_sentence_that_names_it(

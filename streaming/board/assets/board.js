@@ -118,20 +118,21 @@
 
   function tell(heard) {
     if (!heard) return;
+    var newest = heard.newest;
     if (heardBefore) {
-      var fresh = Object.keys(heard).filter(function (id) { return !(id in heardBefore); });
+      var fresh = Object.keys(newest).filter(function (id) { return !(id in heardBefore); });
       if (fresh.length) {
-        var words = fresh.slice(0, 3).map(function (id) { return heard[id]; }).join("; ");
+        var words = fresh.slice(0, 3).map(function (id) { return newest[id]; }).join("; ");
         var more = fresh.length > 3 ? " and " + (fresh.length - 3) + " more" : "";
         document.getElementById("announce").textContent = "Firing now: " + words + more;
       }
     }
-    heardBefore = heard;
+    heardBefore = newest;
   }
 
   function settle(heard) {
     var title = document.getElementById("title");
-    var firing = heard ? Object.keys(heard).length : 0;
+    var firing = heard ? heard.count : 0;
     document.title = (firing ? "(" + firing + ") " : "") + (title ? title.textContent + " · " : "") + TITLE;
     document.querySelectorAll("#nav a").forEach(function (link) {
       var isHere = link.getAttribute("href") === location.pathname;

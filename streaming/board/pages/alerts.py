@@ -21,6 +21,7 @@ from streaming.board.incidents_reading import (
 )
 from streaming.board.page import Page, View
 from streaming.board.page_links import Slice, page_links
+from streaming.board.silence_reading import NOT_KNOWN, Known, read_known
 from streaming.board.times import MINUTE, span
 
 PATH = "/alerts"
@@ -42,12 +43,14 @@ def body(view: View) -> Component:
     if not total:
         parts.append(el.notice("calm", "No incident matches.", html.P(_widen(kept))))
         return html.Div(parts, className="page")
-    parts.append(el.panel("timeline", "Timeline", _drawn(view, asked, incidents, total), note=_how(asked, total)))
+    known = read_known(view, asked.until_ms)
+    drawn = _drawn(view, asked, incidents, known, total)
+    parts.append(el.panel("timeline", "Timeline", drawn, note=_how(asked, total)))
     parts.append(
         el.panel(
             "incidents",
             "Incidents",
-            _table(view, incidents),
+            _table(view, incidents, known),
             page_links(Slice(incidents, page, pages, total), PATH, kept, "Pages of incidents"),
             note="open first",
         )
@@ -90,12 +93,11 @@ def _filters(view: View, kept: Mapping[str, str]) -> Component:
     return el.form(el.Form("filters", PATH, "Filter the alerts", fields))
 
 
-def _drawn(view: View, asked: Asked, incidents: Sequence[Incident], total: int) -> Component:
+def _drawn(view: View, asked: Asked, incidents: Sequence[Incident], known: Known, total: int) -> Component:
     if total > MOST_LANES:
-        return rows_of_counts("timeline-counts", read_bins(view.history, asked), asked.from_ms, asked.until_ms)
+        return rows_of_counts("timeline-counts", read_bins(view.history, asked, known), asked.from_ms, asked.until_ms)
     steps = read_steps(view.history, [one.incident_id for one in incidents])
-    known_until_ms = view.known_until_ms if view.is_stale else asked.until_ms
-    return lanes("timeline-lanes", incidents, steps, Reach(asked.from_ms, asked.until_ms, known_until_ms))
+    return lanes("timeline-lanes", incidents, steps, Reach(asked.from_ms, asked.until_ms, known))
 
 
 def _how(asked: Asked, total: int) -> str:
@@ -105,8 +107,11 @@ def _how(asked: Asked, total: int) -> str:
     )
 
 
-def _table(view: View, incidents: Sequence[Incident]) -> Component:
-    rows = [el.Row(one.incident_id, _cells(view, one), "suppressed" if one.suppressed_by else "") for one in incidents]
+def _table(view: View, incidents: Sequence[Incident], known: Known) -> Component:
+    rows = [
+        el.Row(one.incident_id, _cells(view, one, known), "suppressed" if one.suppressed_by else "")
+        for one in incidents
+    ]
     columns: list[el.Column | str] = [
         "Incident",
         el.Column("State", "narrow"),
@@ -118,13 +123,14 @@ def _table(view: View, incidents: Sequence[Incident]) -> Component:
     return el.table("incidents-table", "Incidents, open ones first, then those that ended last", columns, rows)
 
 
-def _cells(view: View, one: Incident) -> list[el.Children]:
+def _cells(view: View, one: Incident, known: Known) -> list[el.Children]:
     kind = el.link(one.kind, "/incident", id=one.incident_id)
     state: Component = el.state(one.state)
     if one.suppressed_by:
         why = el.link(el.mark("⤷", "explained"), "/incident", id=one.suppressed_by)
         state = html.Div([state, html.Br(), why])
-    lasted = (one.ended_ms or view.known_until_ms) - one.started_ms
+    known_ms = min(known.of_incident(one.cluster, one.kind, one.started_ms), view.known_until_ms)
+    lasted = (one.ended_ms or known_ms) - one.started_ms
     where: el.Children = [one.subject, html.Br(), html.Span(one.cluster, className="muted")]
     if one.subject == one.cluster:
         where = one.cluster
@@ -133,7 +139,8 @@ def _cells(view: View, one: Incident) -> list[el.Children]:
         state,
         where,
         el.moment(one.started_ms, view.now_ms),
-        span(lasted) + ("" if one.ended_ms else " so far"),
+        span(lasted)
+        + ("" if one.ended_ms else " so far" if known_ms == view.known_until_ms else f", then {NOT_KNOWN}"),
         html.Div(one.summary, className="clamp", title=one.summary),
     ]
 

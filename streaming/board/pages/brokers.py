@@ -14,10 +14,12 @@ from streaming.board.counts import counted
 from streaming.board.page import Page, View
 from streaming.board.page_links import page_links, slice_of
 from streaming.board.sight_reading import read_cluster_names
+from streaming.board.silence_reading import NOT_KNOWN, Known, read_known
 from streaming.board.verdicts import version_words
 
 BROKERS_A_PAGE = 50
 MOST_AVOIDERS = 12
+MOST_SILENT = 5
 SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 days"))
 
 
@@ -25,7 +27,8 @@ def body(view: View) -> Component:
     asked = view.asked
     since_ms = read_span_ms(asked, "since", "24h")
     wanted = Asked(asked.get("cluster", ""), view.now_ms - since_ms, view.now_ms)
-    brokers, is_cut = read_brokers(view.history, wanted)
+    known = read_known(view, wanted.until_ms, by_sends=True)
+    brokers, is_cut = read_brokers(view.history, wanted, known)
     clusters = read_cluster_names(view.history)
     if wanted.cluster and not brokers:
         read_choice(asked, "cluster", clusters)
@@ -37,13 +40,14 @@ def body(view: View) -> Component:
         [
             el.heading("Brokers"),
             html.P(_tell(brokers), className="lead"),
+            *_silent(view, known, wanted.cluster),
             el.panel(
                 "timeline-panel",
                 "When producers avoided a broker",
                 el.form(el.Form("brokers-filter", "/brokers", "Which brokers", fields)),
-                *_timeline(brokers, wanted, len(clusters) > 1 and not wanted.cluster, is_cut),
+                *_timeline(brokers, wanted, known, len(clusters) > 1 and not wanted.cluster, is_cut),
             ),
-            *_now(view, [broker for broker in brokers if not broker.is_quiet]),
+            *_now(view, [broker for broker in brokers if not broker.is_quiet], known),
             *_quiet([broker for broker in brokers if broker.is_quiet]),
         ],
         className="page",
@@ -65,11 +69,26 @@ def _tell(brokers: Sequence[Broker]) -> str:
     return f"{counted(len(brokers), 'broker')}; producers avoid {len(avoided):,} of them now; {told}."
 
 
-def _timeline(brokers: Sequence[Broker], asked: Asked, with_cluster: bool, is_cut: bool) -> list[Component]:
+def _silent(view: View, known: Known, cluster: str) -> list[Component]:
+    """Clusters whose brokers are shown as they last were."""
+    silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name)]
+    if not silent or view.is_stale:  # the frame says that everything is old
+        return []
+    shown: list[el.Child] = ["Nothing is heard of "]
+    for number, (name, ms) in enumerate(silent[:MOST_SILENT]):
+        shown += [", " * bool(number), "cluster ", html.Strong(name), " since ", el.moment(ms, view.now_ms)]
+    more = f" and of {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
+    shown.append(f"{more}: who avoids its brokers is shown as of then, and is {NOT_KNOWN} now.")
+    return [html.P([el.mark("?", NOT_KNOWN.upper(), "state-unknown"), " ", *shown], id="silent")]
+
+
+def _timeline(
+    brokers: Sequence[Broker], asked: Asked, known: Known, with_cluster: bool, is_cut: bool
+) -> list[Component]:
     lanes = [broker for broker in brokers if broker.intervals or broker.incidents]
     if not lanes:
         return [el.empty("In this time nobody avoided a broker, and no incident was about one.")]
-    parts: list[Component] = [broker_figure(brokers, asked.from_ms, asked.until_ms, with_cluster)]
+    parts: list[Component] = [broker_figure(brokers, asked.from_ms, asked.until_ms, known, with_cluster=with_cluster)]
     if len(lanes) > MOST_LANES:
         parts.append(el.empty(f"The {MOST_LANES} that matter most; {len(lanes) - MOST_LANES} more are in the list."))
     if is_cut:
@@ -77,7 +96,7 @@ def _timeline(brokers: Sequence[Broker], asked: Asked, with_cluster: bool, is_cu
     return parts
 
 
-def _now(view: View, brokers: Sequence[Broker]) -> list[Component]:
+def _now(view: View, brokers: Sequence[Broker], known: Known) -> list[Component]:
     if not brokers:
         return []
     shown = slice_of(brokers, view.asked, BROKERS_A_PAGE)
@@ -87,7 +106,7 @@ def _now(view: View, brokers: Sequence[Broker]) -> list[Component]:
             [
                 one.broker_name,
                 one.cluster,
-                _state(one),
+                _state(one, None if known.of(one.cluster) >= view.now_ms else known.of(one.cluster), view.now_ms),
                 _until(one, view.now_ms),
                 _avoiders(one, view.now_ms),
                 _incidents(one, view.now_ms),
@@ -106,7 +125,11 @@ def _now(view: View, brokers: Sequence[Broker]) -> list[Component]:
     ]
 
 
-def _state(broker: Broker) -> Component:
+def _state(broker: Broker, known_ms: int | None, now_ms: int) -> Component:
+    """As the tables have it; what is not known now is said to be of when it was."""
+    if known_ms is not None:
+        unsure = el.mark("?", NOT_KNOWN.upper(), "state-unknown")
+        return html.Div([unsure, " since ", el.moment(known_ms, now_ms), html.Br(), _state(broker, None, now_ms)])
     if not broker.avoiding:
         return el.mark("●", "NOT AVOIDED", "broker-used") if broker.producers else el.mark("?", "NO SEND SEEN")
     share = f"{broker.avoiding} of {broker.producers}"
