@@ -83,8 +83,8 @@ def is_settled(
     if not past.due:
         return past.is_closed or max(ends) <= history_until_ms or all(state != "FIRING" for state, _ in rows)
     has_end_due = any(":resolved:" in key for key in past.due)
-    newest_ms = max((at_ms for _, at_ms in past.answers.values()), default=0)
-    return has_end_due and not past.owed(receivers) and newest_ms < renewed_since_ms
+    is_renewed = any(at_ms >= renewed_since_ms for _, at_ms in past.answers.values())
+    return has_end_due and not past.owed(receivers) and not is_renewed
 
 
 def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now_ms: int) -> None:
