@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from conf.settings import Settings
+from conf.settings import Settings, SettingsError
+from streaming.command import fail
 from streaming.history.printing import STATE_STYLES
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher, PublishError
@@ -74,40 +75,41 @@ def run_demo(
 ) -> None:
     """Run until `stop` is set or `seconds` after the queries started. `data_dir` is emptied first, and left behind.
 
-    The board is at a free port of the loopback, so it asks for no token.
+    The board is at a free port of the loopback, so it asks for no token unless the environment has one. It listens
+    before anything is emptied or started: what it refuses is told at once, and ends the demo.
     """
     began = time.monotonic()
-    shutil.rmtree(data_dir, ignore_errors=True)
-    _say(f"1/3  starting the embedded Kafka (data in {data_dir})")
-    kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
-    try:
+    paths = {
+        "warehouse": data_dir / "warehouse",
+        "checkpoints": data_dir / "checkpoints",
+        "jars": settings.paths.jars,
+    }
+    printer = AlertPrinter()
+    with contextlib.ExitStack() as parts:
+        board = {"host": "127.0.0.1", "port": 0}
+        url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
+        shutil.rmtree(data_dir, ignore_errors=True)
+        _say(f"1/3  starting the embedded Kafka (data in {data_dir})")
+        kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
+        parts.callback(kafka.stop)
         local = Settings.load(
             kafka={"bootstrap_servers": kafka.bootstrap_servers, "options": {}},
-            paths={
-                "warehouse": data_dir / "warehouse",
-                "checkpoints": data_dir / "checkpoints",
-                "jars": settings.paths.jars,
-            },
+            paths=paths,
             spark=settings.spark.model_dump(),
-            board={"host": "127.0.0.1", "port": 0},
         )
         _say("2/3  starting Spark and both streaming queries (10 to 30 s)")
-        printer = AlertPrinter()
-        with contextlib.ExitStack() as parts:
-            service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log"))
-            if with_board:
-                _say(f"     the board is at {parts.enter_context(_board(local))}")
-            _say(
-                f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
-                f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
-            )
-            player = threading.Thread(target=_play, args=(local, scenario, speed, stop), daemon=True)
-            player.start()
-            service.wait(stop, seconds)
-            stop.set()
-            player.join(timeout=10)
-    finally:
-        kafka.stop()
+        service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log"))
+        if with_board:
+            _say(f"     the board is at {url}")
+        _say(
+            f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
+            f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
+        )
+        player = threading.Thread(target=_play, args=(local, scenario, speed, stop), daemon=True)
+        player.start()
+        service.wait(stop, seconds)
+        stop.set()
+        player.join(timeout=10)
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     _say(f"\nended cleanly: {counts}.")
     _say(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
@@ -115,10 +117,18 @@ def run_demo(
 
 @contextlib.contextmanager
 def _board(settings: Settings) -> Iterator[str]:
-    """The board's URL, while it is served."""
-    from streaming.board.server import BoardServer  # noqa: PLC0415  # Dash is imported only where pages are served
+    """The board's URL, while it is served. Leaves with a sentence where it cannot be."""
+    try:
+        from streaming.board.server import BoardServer  # noqa: PLC0415  # Dash is imported only where pages are served
 
-    server = BoardServer(settings)
+        server = BoardServer(settings)
+    except SettingsError as error:
+        fail(f"{error}; or give --no-board", code=2)
+    except ImportError as error:
+        fail(f"the board needs {error.name}, which cannot be imported ({error}); install it, or give --no-board")
+    except OSError as error:
+        where = f"board.host = {settings.board.host!r}"
+        fail(f"{where}: no port of it can be listened at: {error.strerror or error}; --no-board goes without")
     thread = threading.Thread(target=server.run, name="board", daemon=True)
     thread.start()
     try:

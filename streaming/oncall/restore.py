@@ -56,7 +56,8 @@ def read_pasts(rows: Iterable[Mapping[str, Any]]) -> dict[str, Past]:
         if outcome == "DUE":
             past.due.setdefault(key, {})[receiver] = (row["route"] or "", at_ms)
         elif outcome in ("DELIVERED", "REFUSED"):
-            past.answers[key, receiver] = (outcome, at_ms)
+            _, before_ms = past.answers.get((key, receiver), (outcome, at_ms))
+            past.answers[key, receiver] = (outcome, max(at_ms, before_ms))  # a clock may be set back in between
         elif outcome == "RETRYING":
             past.attempts[key, receiver] = max(row["attempt"], past.attempts.get((key, receiver), 0))
         elif receiver == EVERYBODY:

@@ -19,7 +19,8 @@ WITH steps AS (
         max(changed_at) FILTER (step = 'CLAIMED') AS claimed_at,
         max(replayed_partition) AS replayed_partition,
         max(replayed_offset) AS replayed_offset
-    FROM repairs WHERE $at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms GROUP BY topic, "partition", "offset", ingest_time
+    FROM repairs WHERE $at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms
+    GROUP BY topic, "partition", "offset", ingest_time
 ), found AS (
     SELECT q.topic, q."partition", q."offset", q.ingest_time, coalesce(s.state, 'WAITING') AS state, q.reasons,
         coalesce(octet_length(q.raw), 0) AS bytes, s.claim_id, s.claimed_at, s.replayed_partition, s.replayed_offset,
