@@ -115,18 +115,7 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
             xgap=1,
             ygap=15,
             hoverongaps=False,
-            customdata=[
-                [
-                    href(
-                        "/alerts",
-                        kind=one.kind,
-                        explained="yes" if one.is_explained else "no",
-                        since=_since(until_ms - from_ms),
-                    )
-                ]
-                * BINS
-                for one in bins
-            ],
+            customdata=[[_of_kind(one, until_ms - from_ms)] * BINS for one in bins],
             text=[[name] * BINS for name in names],
             hovertemplate="%{text}<br>%{x|%H:%M, %-d %b}: %{z} open<extra></extra>",
         )
@@ -142,32 +131,36 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
         ],
     )
     label = f"How many incidents of each of {len(bins)} kinds were open over time; the table below lists them."
-    keys = COUNT_KEYS if any(map(any, (one.unknown for one in bins))) else COUNT_KEYS[:2]
+    has_unknown = any(map(any, (one.unknown for one in bins)))
+    if has_unknown:
+        label += " Where a row is hatched, nothing is heard of some of them any more."
+    keys = COUNT_KEYS if has_unknown else COUNT_KEYS[:2]
     return figures.figure(id_, drawn, label, BASE_PX + (ROW_PX + 10) * max(1, len(bins)), keys=keys)
 
 
 def _not_known(bins: Sequence[Bins], from_ms: int, until_ms: int) -> go.Bar:
-    """In the lower half of a row, the time in which it is not known how many of its incidents last; with the word."""
+    """Over a row, the time in which it is not known how many of its incidents last, hatched and with the word."""
     step = (until_ms - from_ms) / BINS
     runs = []
     for row, one in enumerate(bins):
         numbers = [number for number, count in enumerate(one.unknown) if count]
         if numbers:  # what is not known is not known up to the end
-            runs.append((row, numbers[0], max(one.unknown)))
+            runs.append((row, numbers[0], one))
     return go.Bar(
         name=NOT_KNOWN,
         orientation="h",
         y=[row for row, _, _ in runs],
         base=figures.moments([round(from_ms + first * step) for _, first, _ in runs]),
         x=[round((BINS - first) * step) for _, first, _ in runs],
-        width=0.3,
-        offset=0.01,
+        width=0.58,
+        offset=-0.29,
+        customdata=[_of_kind(one, until_ms - from_ms) for _, _, one in runs],
         marker=framed(figures.PURPLE, "x"),
         text=[fitting(NOT_KNOWN, (BINS - first) / BINS) for _, first, _ in runs],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
-        hovertext=[f"{NOT_KNOWN} whether {count:,} still last" for _, _, count in runs],
+        hovertext=[f"{one.kind}<br>{NOT_KNOWN} whether {max(one.unknown):,} still last" for _, _, one in runs],
         hoverinfo="text",
     )
 
@@ -228,6 +221,11 @@ def _text(row: int, words: str, shift: float) -> dict[str, object]:
 def _tell(incident: Incident, lasted_ms: int) -> str:
     words = f"{incident.kind}, {incident.subject} ({incident.cluster})".replace("<", "&lt;")
     return f"{words}<br>{incident.state}, {span(lasted_ms)}"
+
+
+def _of_kind(one: Bins, time_ms: int) -> str:
+    """The incidents that a row counts."""
+    return href("/alerts", kind=one.kind, explained="yes" if one.is_explained else "no", since=_since(time_ms))
 
 
 def _since(ms: int) -> str:

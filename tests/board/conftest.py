@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from conf.settings import Settings
 from streaming.board.security import Door
@@ -26,6 +26,8 @@ CHROMIUM_ARGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+expect.set_options(timeout=20_000)  # a busy machine is no failure
+
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
 
@@ -106,11 +108,9 @@ class Tab:
         return self.settled()
 
     def settled(self) -> Page:
-        """Wait until the page's body stands and its figures are drawn."""
+        """Wait until the page's body stands and its figures are laid out, not only begun."""
         self.page.wait_for_selector("#page #title")
-        self.page.wait_for_function(
-            "() => [...document.querySelectorAll('#page .figure')].every(one => one.querySelector('.main-svg'))"
-        )
+        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isHeard)")
         return self.page
 
     def words(self) -> str:

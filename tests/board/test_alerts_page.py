@@ -11,6 +11,7 @@ from streaming.board.incident_timeline import pieces_of
 from streaming.board.incidents_reading import BINS, PAGE_ROWS, Asked, read_bins, read_incidents, read_steps
 from streaming.board.page import View
 from streaming.board.pages.alerts import PAGE
+from streaming.board.silence_reading import Known, read_known
 from streaming.history.store import History
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, shown, write
@@ -169,3 +170,71 @@ def test_bars_end_where_the_data_end(tmp_path: Path) -> None:
     view = View(History(warehouse), {}, NOW_MS, 120_000, NOW_MS - 30 * MINUTE)
     fires = next(one for one in by_id(PAGE.body(view), "timeline-lanes").figure.data if one.name == "fires")
     assert list(fires.x) == [30 * MINUTE]
+
+
+def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> None:
+    """Of two that overlap one is explained from its second row on; however many rows it has, it counts once."""
+    span = BINS * MINUTE
+    start = NOW_MS - span
+    rows = [
+        alert("a", started_at=start + 10 * MINUTE, changed_at=start + 10 * MINUTE),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 15 * MINUTE),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 1, flaps=1),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 2, flaps=2),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE, suppressed_by="a"),
+        alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, suppressed_by="a"),
+    ]
+    history = History(write(tmp_path / "w", {"alerts": rows}))
+    pages, explained = read_bins(history, Asked(start, NOW_MS))
+    assert [pages.counts[number] for number in (9, 10, 15, 20, 29, 31, 95)] == [0, 1, 2, 2, 2, 1, 1]
+    assert [explained.counts[number] for number in (29, 30, 40, 41)] == [0, 1, 1, 0]
+    assert not any((*pages.unknown, *explained.unknown))
+    (only,) = read_bins(history, Asked(start, NOW_MS, is_explained=True))
+    assert only.is_explained
+
+
+def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
+    """Nothing has been heard of cluster prod for so long."""
+    about = {"kind": "unheard_cluster", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
+    return alert("silence", state, ago_ms - MINUTE, **about, **columns)
+
+
+def test_bins_of_a_cluster_that_is_not_heard_end_and_the_rest_is_not_known(tmp_path: Path) -> None:
+    """Other clusters' incidents run on, and so does the silence itself; what is over was over."""
+    start = NOW_MS - BINS * MINUTE
+    began = {"started_at": start + 10 * MINUTE, "changed_at": start + 10 * MINUTE}
+    over = {"started_at": start + 10 * MINUTE, "changed_at": start + 50 * MINUTE}
+    rows = [alert("a", **began), alert("b", **began), alert("c", "RESOLVED", **over), silence(36 * MINUTE)]
+    rows.append(alert("elsewhere", cluster="test", **began))
+    warehouse = write(tmp_path / "w", {"alerts": rows})
+    view = View(History(warehouse), {}, NOW_MS)
+    known = read_known(view, NOW_MS)
+    assert known == Known(NOW_MS, {"prod": NOW_MS - 36 * MINUTE})
+    starved, unheard = read_bins(view.history, Asked(start, NOW_MS), known)
+    assert [starved.counts[number] for number in (10, 50, 51, 60, 61, 95)] == [4, 4, 3, 3, 1, 1]
+    assert [starved.unknown[number] for number in (59, 60, 61, 95)] == [0, 0, 2, 2]
+    assert (unheard.counts[95], max(unheard.unknown)) == (1, 0)
+    write(warehouse, {"alerts": [silence(36 * MINUTE, "RECOVERING", changed_at=NOW_MS - MINUTE)]}, 1)
+    assert read_known(View(History(warehouse), {}, NOW_MS), NOW_MS).silent_ms == {}
+
+
+def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_path: Path) -> None:
+    rows = [alert(f"one-{number}", ago_ms=5 * HOUR) for number in range(60)]
+    warehouse = write(tmp_path / "w", {"alerts": [*rows, silence(4 * HOUR)]})
+    body = shown(PAGE, warehouse, since="6h")
+    band = next(one for one in by_id(body, "timeline-counts").figure.data if one.name == "not known")
+    assert (list(band.y), list(band.text), band.marker.pattern.shape) == ([0], ["not known"], "x")
+    assert list(band.hovertext) == ["starved_queue<br>not known whether 60 still last"]
+    assert list(band.customdata) == ["/alerts?kind=starved_queue&explained=no&since=360m"]
+    assert "not known whether they last" in text_of(by_id(body, "timeline"))
+    assert "1 h 1 min, then not known" in text_of(by_id(body, "incidents-table-one-1"))
+    old = View(History(write(tmp_path / "old", {"alerts": rows})), {"since": "6h"}, NOW_MS, 120_000, NOW_MS - 3 * HOUR)
+    (band,) = (one for one in by_id(PAGE.body(old), "timeline-counts").figure.data if one.name == "not known")
+    assert list(band.x) == [3 * HOUR - (6 * HOUR) // BINS]
+
+
+def test_a_lane_of_a_cluster_that_is_not_heard_goes_on_as_not_heard(tmp_path: Path) -> None:
+    warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
+    bars = {one.name: list(one.x) for one in by_id(shown(PAGE, warehouse), "timeline-lanes").figure.data}
+    assert bars["fires"] == [40 * MINUTE]
+    assert bars["not heard"] == [20 * MINUTE, 19 * MINUTE], "the silence itself was noted a minute later"

@@ -7,6 +7,7 @@ import pytest
 
 from streaming.board.asked import AskedError
 from streaming.board.broker_reading import Asked, Broker, Interval, join_intervals, read_brokers
+from streaming.board.page import View
 from streaming.board.pages.brokers import PAGE
 from streaming.history.store import History
 from tests.board.components import by_id, links_of, text_of
@@ -130,3 +131,55 @@ def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"broker_health": [health(MINUTE, 1)]})
     with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
         shown(PAGE, tmp_path, cluster="x")
+
+
+def silent(ago_ms: int, **columns: Any) -> dict[str, Any]:
+    about = {"kind": "unheard_cluster", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
+    return alert("silence", "UNKNOWN", ago_ms - MINUTE, **about, **columns)
+
+
+def bars(page: Any) -> dict[str, list[tuple[int, int]]]:
+    """By trace: (lane, minutes it is long)."""
+    return {
+        one.name: [(round(lane), length // MINUTE) for lane, length in zip(one.y, one.x, strict=True)]
+        for one in by_id(page, "brokers-figure").figure.data
+    }
+
+
+def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -> None:
+    """The bar ends, the rest of the lane is a hatched band with its words, and the table says since when."""
+    masterless = {"consumer_group": None, "topic": None, "broker_name": "broker-a", "kind": "masterless_broker"}
+    steps = [health(40 * MINUTE, 3), health(50 * MINUTE, 3, cluster="test", broker_name="broker-t")]
+    alerts = [silent(20 * MINUTE), alert("m", ago_ms=30 * MINUTE, **masterless, fired_at=NOW_MS)]
+    page = shown(PAGE, write(tmp_path, {"broker_health": steps, "alerts": alerts}), since="1h")
+    assert bars(page) == {
+        "avoided by some": [],
+        "avoided by all": [(0, 20), (1, 50)],
+        "incident": [(0, 11)],
+        "not known": [(0, 20)],
+    }
+    band = next(one for one in by_id(page, "brokers-figure").figure.data if one.name == "not known")
+    assert (list(band.text), band.marker.pattern.shape) == (["not known"], ".")
+    assert text_of(by_id(page, "silent")).startswith("? NOT KNOWN Nothing is heard of cluster prod since 10:40:00")
+    assert "? NOT KNOWN since 10:40:00 ✖ AVOIDED BY ALL" in text_of(by_id(page, "brokers-prod/broker-a"))
+    assert "NOT KNOWN" not in text_of(by_id(page, "brokers-test/broker-t"))
+    assert "not known since 10:40:00" in text_of(by_id(page, "timeline-panel"))
+
+
+def test_a_send_that_is_heard_while_brokers_do_not_answer_tells_of_them(tmp_path: Path) -> None:
+    rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
+    items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
+    page = shown(PAGE, write(tmp_path, rows | {"fault_items": items}), since="1h")
+    assert (bars(page)["avoided by all"], bars(page)["not known"]) == ([(0, 30)], [(0, 10)])
+
+
+def test_where_all_data_are_old_bars_end_there(tmp_path: Path) -> None:
+    history = History(write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}))
+    page = PAGE.body(View(history, {"since": "1h"}, NOW_MS, 120_000, NOW_MS - 15 * MINUTE))
+    assert (bars(page)["avoided by all"], bars(page)["not known"]) == ([(0, 25)], [(0, 15)])
+
+
+def test_what_is_heard_has_nothing_unknown(tmp_path: Path) -> None:
+    page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}), since="1h")
+    assert bars(page) == {"avoided by some": [], "avoided by all": [(0, 40)], "incident": []}
+    assert "NOT KNOWN" not in text_of(page)

@@ -15,8 +15,6 @@ TWINS = "group?cluster=twins&group=order-service"
 HISTORY = "history?cluster=twins&group=order-service&topic=orders&since=1h"
 PAGES = ("groups", TWINS, HISTORY, "brokers?since=1h")
 
-expect.set_options(timeout=20_000)  # a busy machine is no failure
-
 
 def cells(page: Page, queue: str) -> list[str]:
     """The verdict of a queue's row, and what its cells say to who cannot see them."""

@@ -3,7 +3,7 @@
   "use strict";
 
   var board = (window.balancewatch = window.balancewatch || {});
-  var TITLE = "balancewatch";
+  var TITLE = "balancewatch", ON_ITS_WAY_MS = 2000;
   var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, heardBefore = null;
   var hasEnded = false;  // the session: the board answers, and no longer to this browser
 
@@ -157,7 +157,9 @@
       hasEnded = false;
       if (beat && beat.now_ms) {
         everyMs = beat.every_ms;
-        skewMs = beat.now_ms - lastBeat;  // ages are told by the board's clock, not by this machine's
+        // Ages are told by the board's clock, not by this machine's; what an answer took on its way is no difference.
+        var skew = beat.now_ms - lastBeat;
+        if (Math.abs(skew - skewMs) > ON_ITS_WAY_MS) skewMs = skew;
       }
       if (body && body.key !== lastShown) {
         lastShown = body.key;

@@ -130,7 +130,9 @@ def _cells(view: View, one: Incident, known: Known) -> list[el.Children]:
         why = el.link(el.mark("⤷", "explained"), "/incident", id=one.suppressed_by)
         state = html.Div([state, html.Br(), why])
     known_ms = min(known.of_incident(one.cluster, one.kind, one.started_ms), view.known_until_ms)
-    lasted = (one.ended_ms or known_ms) - one.started_ms
+    lasted = span((one.ended_ms or known_ms) - one.started_ms)
+    if not one.ended_ms:
+        lasted += " so far" if known_ms == view.known_until_ms else f", then {NOT_KNOWN}"
     where: el.Children = [one.subject, html.Br(), html.Span(one.cluster, className="muted")]
     if one.subject == one.cluster:
         where = one.cluster
@@ -139,8 +141,7 @@ def _cells(view: View, one: Incident, known: Known) -> list[el.Children]:
         state,
         where,
         el.moment(one.started_ms, view.now_ms),
-        span(lasted)
-        + ("" if one.ended_ms else " so far" if known_ms == view.known_until_ms else f", then {NOT_KNOWN}"),
+        lasted,
         html.Div(one.summary, className="clamp", title=one.summary),
     ]
 

@@ -16,6 +16,7 @@ from streaming.board.page_links import page_links, slice_of
 from streaming.board.sight_reading import read_cluster_names
 from streaming.board.silence_reading import NOT_KNOWN, Known, read_known
 from streaming.board.verdicts import version_words
+from udfs.rulebook import CANARY_CLUSTER
 
 BROKERS_A_PAGE = 50
 MOST_AVOIDERS = 12
@@ -71,7 +72,8 @@ def _tell(brokers: Sequence[Broker]) -> str:
 
 def _silent(view: View, known: Known, cluster: str) -> list[Component]:
     """Clusters whose brokers are shown as they last were."""
-    silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name)]
+    hidden = CANARY_CLUSTER if not cluster else ""
+    silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name) and name != hidden]
     if not silent or view.is_stale:  # the frame says that everything is old
         return []
     shown: list[el.Child] = ["Nothing is heard of "]

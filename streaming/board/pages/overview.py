@@ -1,6 +1,6 @@
 """The overview: what fires, causes first with the line that fixes them, and what can be seen at all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dash import html
 from dash.development.base_component import Component
@@ -8,6 +8,7 @@ from dash.development.base_component import Component
 from streaming.board import elements as el
 from streaming.board.attributes import aria
 from streaming.board.firing_reading import Firing, Trouble, read_trouble
+from streaming.board.lag_reading import Written, read_lags, worst_lately
 from streaming.board.page import Page, View
 from streaming.board.sight_reading import (
     ClusterSight,
@@ -18,7 +19,7 @@ from streaming.board.sight_reading import (
     read_clusters,
     read_troubled_groups,
 )
-from streaming.board.times import DAY, MINUTE
+from streaming.board.times import DAY, MINUTE, span
 from streaming.board.verdicts import tell_counts
 
 
@@ -26,14 +27,17 @@ def body(view: View) -> Component:
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a whole minute, as on the page of alerts, where its count leads
     trouble = read_trouble(view.history, until_ms - DAY)
     ages = read_ages(view.history)
+    lags = read_lags(view.history, view.now_ms)
     groups, troubled = read_troubled_groups(view.history)
     return html.Div(
         [
             el.heading("Overview", _counts(trouble)),
             _freshness(view, ages, trouble),
             _firing(view, trouble),
-            html.Div([_groups(groups, troubled), _sight(view, read_clusters(view.history))], className="two uneven"),
-            _tables(view, ages),
+            html.Div(
+                [_groups(groups, troubled), _sight(view, read_clusters(view.history), lags)], className="two uneven"
+            ),
+            _tables(view, ages, lags),
         ],
         className="page",
     )
@@ -140,9 +144,10 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
     return el.panel("groups", "Groups in trouble", table, note=note)
 
 
-def _sight(view: View, clusters: Sequence[ClusterSight]) -> Component:
+def _sight(view: View, clusters: Sequence[ClusterSight], lags: Mapping[str, Written]) -> Component:
+    lag = html.P(_tell_lag(view, worst_lately(lags, view.stale_ms)), id="lag")
     if not clusters:
-        return el.panel("sight", "What can be seen", el.empty("No cluster has been seen yet."))
+        return el.panel("sight", "What can be seen", el.empty("No cluster has been seen yet."), lag)
     rows = [el.Row(one.cluster, _sight_cells(view, one)) for one in clusters]
     table = el.table(
         "sight-table",
@@ -150,7 +155,15 @@ def _sight(view: View, clusters: Sequence[ClusterSight]) -> Component:
         ["Cluster", "Brokers heard", el.Column("Heard", "number"), "Unknown queues", el.Column("Newest row", "narrow")],
         rows,
     )
-    return el.panel("sight", "What can be seen", table)
+    return el.panel("sight", "What can be seen", table, lag)
+
+
+def _tell_lag(view: View, lag: Written | None) -> list[el.Child]:
+    if lag is None:
+        return ["Lag: no commit of the tables tells it."]
+    behind = f"{lag.lag_ms / 1000:.1f} s" if lag.lag_ms < 10_000 else span(lag.lag_ms)
+    be = "were" if view.is_stale else "are"
+    return [f"Lag: the tables {be} at most ", html.Strong(behind), " behind the events, from an event to its row."]
 
 
 def _sight_cells(view: View, one: ClusterSight) -> list[el.Children]:
@@ -176,13 +189,18 @@ def _sight_cells(view: View, one: ClusterSight) -> list[el.Children]:
     ]
 
 
-def _tables(view: View, ages: Sequence[TableAge]) -> Component:
-    items = [
-        html.Div([html.Dt(el.code(one.name)), html.Dd(el.age(one.newest_ms, view.now_ms))], id=f"age-{one.name}")
-        for one in ages
-    ]
+def _tables(view: View, ages: Sequence[TableAge], lags: Mapping[str, Written]) -> Component:
+    items = []
+    for one in ages:
+        told: list[el.Child] = [el.age(one.newest_ms, view.now_ms)]
+        if one.name in lags:
+            told.append(html.Span(f", written {span(lags[one.name].lag_ms)} later", className="muted"))
+        items.append(html.Div([html.Dt(el.code(one.name)), html.Dd(told)], id=f"age-{one.name}"))
     return el.panel(
-        "tables", "Age of the tables", html.Dl(items, className="ages"), note="time of the newest row, canary included"
+        "tables",
+        "Age of the tables",
+        html.Dl(items, className="ages"),
+        note="time of the newest row, canary included; of the newest commit, how much later its rows were written",
     )
 
 

@@ -1,0 +1,50 @@
+"""How much a browser is given at 1,000 groups and 10,000 queues of one: it freezes by elements, so these are counted.
+
+`python -m tests.bench.board` measures the longest task of each page in Chromium over the same tables.
+"""
+
+from pathlib import Path
+
+import pytest
+from dash import dcc
+
+from streaming.board.pages import PAGES
+from tests.bench.board_warehouse import CLUSTER, GIANT, Size, write_warehouse
+from tests.board.components import text_of, walk
+from tests.board.tables import NOW_MS, shown
+
+GROUP = {"cluster": CLUSTER, "group": GIANT}
+
+MOST_MARKS = 1_000
+"""Of all of a page's figures; the browser draws each as an element or two."""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 queues with one row each, and brokers that were avoided 4,000 times."""
+    warehouse = tmp_path_factory.mktemp("large")
+    write_warehouse(warehouse, Size(assignment_rows=20_000, broker_rows=4_000, files=4), NOW_MS)
+    return warehouse
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "words", "most_elements"),
+    [
+        ("/groups", {}, "1,001 groups", 1_200),
+        ("/group", GROUP, "of 10,000 queues", 4_500),
+        ("/history", GROUP, "of 10,000", 2_500),
+        ("/brokers", {}, "200 brokers", 1_200),
+        ("/", {}, "firing", 1_000),
+        ("/alerts", {}, "20 incidents", 1_000),
+    ],
+)
+def test_a_page_of_a_large_installation_has_few_elements(
+    path: str, asked: dict[str, str], words: str, most_elements: int, large: Path
+) -> None:
+    page = next(one for one in PAGES if one.path == path)
+    body = shown(page, large, **asked)
+    assert words in text_of(body)
+    assert sum(1 for _ in walk(body)) <= most_elements
+    figures = [one.figure for one in walk(body) if isinstance(one, dcc.Graph)]
+    marks = sum(len(trace.x) for figure in figures for trace in figure.data if trace.x is not None)
+    assert marks <= MOST_MARKS
