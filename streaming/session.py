@@ -14,6 +14,8 @@ from conf.settings import Settings
 from streaming.jars import spark_jars
 from streaming.jvm_lines import JvmLines
 
+WORKER_PYTHON = Path(__file__).parent / "worker_python"
+
 LOG4J = Path(__file__).parent.parent / "conf" / "log4j2.properties"
 
 _STREAMING = "spark.sql.streaming"
@@ -57,7 +59,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     With `jvm_log` all that the JVM and its Python workers print goes there, for as long as they live: a file for
     people, or our own log. Raises JarsError when the jars cannot be had.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
@@ -79,6 +81,14 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
     return spark
+
+
+def _choose_python(master: str) -> None:
+    """What starts the Python workers: on this machine ours, which is faster, unless the environment names another."""
+    is_near = master.startswith("local") and os.access(WORKER_PYTHON, os.X_OK)
+    os.environ["SPARK_WORKER_PYTHON"] = sys.executable
+    if os.environ.get("PYSPARK_PYTHON") in (None, str(WORKER_PYTHON), sys.executable):
+        os.environ["PYSPARK_PYTHON"] = str(WORKER_PYTHON) if is_near else sys.executable
 
 
 @contextlib.contextmanager

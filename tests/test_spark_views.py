@@ -7,12 +7,14 @@ import contextlib
 import io
 import itertools
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -64,6 +66,13 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session = open_session(warehouse)
     yield session
     session.stop()
+
+
+def test_workers_do_not_compile_pyspark_anew(spark: SparkSession) -> None:
+    """Each one that starts would, from the pyspark.zip that Spark puts first."""
+    spark.udf.register("place_of_pyspark", lambda: sys.modules["pyspark"].__file__)
+    places = {row[0] for row in spark.sql("SELECT place_of_pyspark() FROM range(2)").collect()}
+    assert places == {pyspark.__file__}
 
 
 def comparable(rows: pa.Table) -> list[tuple[Any, ...]]:
