@@ -18,15 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from udfs.explanation import SPLIT_VIEW, STALE_ROUTE
+from udfs.model import queue_order
 from udfs.ownership import SILENT, STARVED, QueueWatch
-from udfs.plan import (
-    DUPLICATE_CLIENT_ID,
-    MEMBER_NOT_SUBSCRIBED,
-    MIXED_STRATEGY,
-    STRATEGY_GAP,
-    WRITE_ONLY_QUEUE,
-    queue_order,
-)
+from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE
 from udfs.rules import PULL_MAX_IDLE_MS, Rules
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"

@@ -1,6 +1,7 @@
 """RocketMQ's nouns as values."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -22,3 +23,10 @@ class MessageQueue:
 def java_order(text: str) -> bytes:
     """A sort key that orders strings as String.compareTo does: by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
+
+
+@lru_cache(maxsize=65536)
+def queue_order(name: str) -> tuple[str, int]:
+    """Sorts `broker:queue_id` by broker, then number."""
+    broker_name, _, queue_id = name.rpartition(":")
+    return broker_name, int(queue_id)

@@ -6,11 +6,10 @@ others use; else the default. Members that allocate by different strategies take
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from udfs.allocation import CONSISTENT_HASH, POSITIONAL, allocate_all
 from udfs.membership import Member
-from udfs.model import MessageQueue
+from udfs.model import MessageQueue, queue_order
 from udfs.rebalance import sort_client_ids
 from udfs.route import Route
 
@@ -47,13 +46,6 @@ class Seen:
 def queue_name(queue: MessageQueue) -> str:
     """`broker:queue_id`, as every table and alert writes a queue."""
     return f"{queue.broker_name}:{queue.queue_id}"
-
-
-@lru_cache(maxsize=65536)
-def queue_order(name: str) -> tuple[str, int]:
-    """Sorts `broker:queue_id` by broker, then number."""
-    broker_name, _, queue_id = name.rpartition(":")
-    return broker_name, int(queue_id)
 
 
 def names_of_brokers(names: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from udfs.plan import queue_order
+from udfs.model import queue_order
 
 ADVICE = {
     "duplicate_client_id": "End the duplicate ClientId {client_id}: give each process its own instanceName.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from udfs.explanation import Explanation, Hypotheses, explain
 from udfs.hearing import Hearing
 from udfs.membership import Member, Membership
+from udfs.model import queue_order
 from udfs.ownership import (
     DOUBLED,
     MISPLACED,
@@ -28,7 +29,6 @@ from udfs.plan import (
     Share,
     is_recomputed,
     plan,
-    queue_order,
     reference_view,
     strategies_of,
 )

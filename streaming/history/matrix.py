@@ -17,7 +17,7 @@ from streaming.history.printing import Format
 from streaming.history.sends import SlowBroker
 from udfs.allotment import Allotment, allot
 from udfs.comparison import RECOVERED, SAME, QueueChange, compare, tell_reasons, tell_verdict
-from udfs.plan import queue_order
+from udfs.model import queue_order
 from udfs.prose import name_queues
 from udfs.whatif import Group
 

@@ -11,7 +11,7 @@ from streaming.history.moments import tell, tell_both, to_ms, to_time
 from streaming.history.near import near
 from streaming.history.selecting import is_glob
 from streaming.history.store import History
-from udfs.plan import queue_order
+from udfs.model import queue_order
 from udfs.prose import join_words, name_queues
 from udfs.rulebook import CANARY_CLUSTER
 

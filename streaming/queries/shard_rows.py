@@ -6,7 +6,7 @@ from typing import Any
 from streaming.queries.chunk import Reject
 from udfs.alert import Transition
 from udfs.membership import Change
-from udfs.plan import queue_order
+from udfs.model import queue_order
 from udfs.verdict import OwnershipRow
 from udfs.watch import GroupState
 

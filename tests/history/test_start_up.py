@@ -10,11 +10,13 @@ from tests.history.stage import alert, assignment, delivery, fault, member, writ
 SCRIPT = """
 import contextlib, io, json, sys
 from streaming.cli import app
+from streaming.history.light_arrow import load_arrow
 
 at_start = sorted(sys.modules)
+load_arrow()
 codes = []
 for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
         try:
             app(arguments)
         except SystemExit as end:
@@ -30,6 +32,7 @@ QUESTIONS = (
     ["assignments", "--at", "now"],
     ["owner", "orders", "broker-a:0"],
     ["members", "--current"],
+    ["members", "--format", "parquet"],
     ["deliveries"],
     ["explain"],
     ["explain", "--format", "json"],
@@ -37,7 +40,7 @@ QUESTIONS = (
     ["sql"],
 )
 
-SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka", "structlog"}
+SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka", "structlog", "numpy"}
 
 
 def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
@@ -59,3 +62,15 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
         == set()
     )
     assert set(at_start) & {"duckdb", "deltalake", "pyarrow", "pyspark", "pydantic", "rich"} == set()
+
+
+def test_who_has_loaded_numpy_keeps_arrow_as_it_is() -> None:
+    """And whoever imports numpy afterwards has it."""
+    script = "from streaming.history.light_arrow import load_arrow; load_arrow(); import numpy, pyarrow as pa; "
+    script += "print(pa.array([1, 2]).to_pylist(), numpy.arange(2).tolist())"
+    other = f"import numpy; {script}; print(pa.array(numpy.arange(2)).to_numpy().tolist())"
+    told = [
+        subprocess.run([sys.executable, "-c", one], capture_output=True, text=True, timeout=60, check=True).stdout
+        for one in (script, other)
+    ]
+    assert told == ["[1, 2] [0, 1]\n", "[1, 2] [0, 1]\n[0, 1]\n"]

@@ -10,7 +10,7 @@ from typing import Any
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.ingest.simulator.truth import Truth
 from tests.replay import messages_of, replay
-from udfs.plan import queue_order
+from udfs.model import queue_order
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000

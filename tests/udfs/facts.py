@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from udfs.group import Outcome, tick
 from udfs.hearing import Hearing
 from udfs.membership import Member
+from udfs.model import queue_order
 from udfs.ownership import Puller
-from udfs.plan import queue_order
 from udfs.route import QueueData, Route
 from udfs.rules import KindRules, Rules
 from udfs.watch import GroupState

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.udfs.facts import RULES, at, puller
+from udfs.model import queue_order
 from udfs.ownership import (
     DOUBLED_TURNS,
     HAND_OVER_MS,
@@ -15,11 +16,7 @@ from udfs.ownership import (
     observed_owners,
     observed_pullers,
 )
-from udfs.plan import (
-    DUPLICATE_CLIENT_ID,
-    Share,
-    queue_order,
-)
+from udfs.plan import DUPLICATE_CLIENT_ID, Share
 
 # The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),
 # the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.

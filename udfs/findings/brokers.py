@@ -2,7 +2,7 @@
 
 from udfs.alert import Finding
 from udfs.findings import prose
-from udfs.plan import queue_order
+from udfs.model import queue_order
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
 

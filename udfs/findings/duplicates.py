@@ -2,8 +2,9 @@
 
 from udfs import prose
 from udfs.alert import Finding
+from udfs.model import queue_order
 from udfs.ownership import HAND_OVER_MS, NOT_JUDGED, QueueWatch
-from udfs.plan import DUPLICATE_CLIENT_ID, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID
 from udfs.scene import Findings, Scene
 
 

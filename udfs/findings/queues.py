@@ -5,8 +5,9 @@ from udfs.diagnosis import PULL_STOPPED
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
+from udfs.model import queue_order
 from udfs.ownership import DOUBLED, SILENT, QueueWatch
-from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
 from udfs.rules import REBALANCE_MS
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch

@@ -10,8 +10,9 @@ from udfs.diagnosis import CAUSES, FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starv
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings.duplicates import is_pulled_anyway
 from udfs.membership import Membership
+from udfs.model import queue_order
 from udfs.ownership import NOT_JUDGED, SILENT, STARVED
-from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers, queue_order
+from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
 

@@ -4,8 +4,8 @@ from udfs.alert import Finding
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import is_quiet
+from udfs.model import queue_order
 from udfs.ownership import SILENT, STARVED
-from udfs.plan import queue_order
 from udfs.scene import Findings, Scene
 
 
