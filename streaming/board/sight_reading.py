@@ -37,7 +37,7 @@ class ClusterSight:
     unknown: int
     not_judged: int
     completeness: float | None
-    """The share that was heard when a verdict or an alert changed last, at `newest_ms`."""
+    """The least share that was heard: of a verdict that is UNKNOWN, of an open alert, or of what changed last."""
     newest_ms: int | None
 
 
@@ -98,12 +98,18 @@ def read_clusters(history: History) -> list[ClusterSight]:
                 UNION ALL SELECT cluster, changed_at, NULL FROM memberships
                 UNION ALL SELECT cluster, changed_at, NULL FROM broker_health
             ) GROUP BY cluster
+        ), doubtful AS (
+            SELECT cluster, min(completeness) AS least FROM (
+                SELECT cluster, completeness FROM assignments_now WHERE verdict = 'UNKNOWN'
+                UNION ALL SELECT cluster, completeness FROM alerts_now WHERE state <> 'RESOLVED'
+            ) GROUP BY cluster
         )
         SELECT newest.cluster, coalesce(brokers, 0) AS brokers, coalesce(unheard, []) AS unheard,
             coalesce(is_unheard, false) AS is_unheard, coalesce(groups, 0) AS groups, coalesce(queues, 0) AS queues,
-            coalesce(unknown, 0) AS unknown, coalesce(not_judged, 0) AS not_judged, completeness,
-            epoch_ms(newest) AS newest_ms
+            coalesce(unknown, 0) AS unknown, coalesce(not_judged, 0) AS not_judged,
+            least(completeness, doubtful.least) AS completeness, epoch_ms(newest) AS newest_ms
         FROM newest LEFT JOIN brokers USING (cluster) LEFT JOIN queues USING (cluster) LEFT JOIN unheard USING (cluster)
+            LEFT JOIN doubtful USING (cluster)
         WHERE newest.cluster <> $canary ORDER BY newest.cluster
         """,
         {"canary": CANARY_CLUSTER},

@@ -50,7 +50,7 @@ def main() -> None:
             loads = measure_pages(browser, Path(folder), now_ms, PAGES, options.times)
             browser.close()
     machine = read_machine()
-    console = Console()
+    console = Console(width=max(Console().width, 124))
     console.print(f"{machine.cores} cores ({machine.cpu}), {machine.memory_gib} GiB, load {machine.load}")
     console.print(_table(loads))
 

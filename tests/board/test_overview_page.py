@@ -30,7 +30,7 @@ def warehouse(tmp_path: Path) -> Path:
             ],
             "assignments": [
                 assignment(0, "STARVED"),
-                assignment(1, "UNKNOWN"),
+                assignment(1, "UNKNOWN", completeness=0.5),
                 assignment(2, "OK"),
                 assignment(0, "OK", consumer_group="calm"),
                 assignment(0, "OK", broker_name="broker-b", consumer_group="calm"),
@@ -61,7 +61,7 @@ def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path)
 
 def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
-    assert text_of(by_id(body, "sight-table-prod")) == "prod ? 1 of 2 not broker-b 100% ? 1 of 5 1 min ago"
+    assert text_of(by_id(body, "sight-table-prod")) == "prod ? 1 of 2 not broker-b 50% ? 1 of 5 1 min ago"
     assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 STARVED, 1 UNKNOWN 3"
     assert "calm" not in text_of(by_id(body, "groups"))
 
