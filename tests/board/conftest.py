@@ -26,7 +26,7 @@ CHROMIUM_ARGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-expect.set_options(timeout=20_000)  # a busy machine is no failure
+expect.set_options(timeout=60_000)  # a busy machine is no failure
 
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
@@ -145,7 +145,7 @@ def new_tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
 
     def make(scheme: Any = "light", size: dict[str, int] = DESK, **options: Any) -> Tab:
         context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce", **options)  # type: ignore[arg-type]  # a dict of two ints is what it takes
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         tabs.append(Tab(context.new_page()))
         return tabs[-1]

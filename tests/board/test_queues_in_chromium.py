@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.board.conftest import PHONE, Tab, serve
 from tests.board.modelled import MINUTE, NOW_MS
@@ -79,6 +79,29 @@ def test_the_slider_moves_the_matrix_and_the_url_by_keyboard_and_keeps_the_focus
     assert cells(page, "broker-a:6") != now
     expect(slider).to_be_focused()
     assert slider.get_attribute("aria-valuetext") == page.locator("#history-output").inner_text()
+
+
+def test_a_late_answer_does_not_take_the_slider_out_of_the_hand(tab: Tab, board_url: str) -> None:
+    """The answer for one moment comes while a person has moved on to another, and has not let go."""
+    page = tab.open(board_url + HISTORY)
+    slider = page.get_by_role("slider")
+    moments = page.locator("#history-moment").get_attribute("data-moments").split(",")  # type: ignore[union-attr]  # the slider of this page has moments
+    late: list[Route] = []
+    page.route("**/_dash-update-component", lambda route: late.append(route))  # noqa: PLW0108  # Playwright marks it
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("at => location.search.includes('at=' + at)", arg=moments[-1])
+    move = "(one, to) => { one.value = to; one.dispatchEvent(new Event('input', { bubbles: true })); }"
+    slider.evaluate(move, moments[-2])
+    page.unroute("**/_dash-update-component")
+    for route in late:
+        route.continue_()
+    page.wait_for_function("at => document.querySelector('[type=range]').getAttribute('value') === at", arg=moments[-1])
+    assert slider.input_value() == moments[-2]
+    slider.dispatch_event("change")
+    page.wait_for_function("at => location.search.includes('at=' + at)", arg=moments[-2])
+    expect(page.locator("#matrix-panel h2")).to_contain_text("as of")
+    assert slider.input_value() == moments[-2]
 
 
 def test_a_moment_in_the_url_survives_a_reload_and_the_way_back(tab: Tab, board_url: str) -> None:

@@ -3,6 +3,7 @@
   "use strict";
 
   var SNAP = 1 / 80, WAIT_MS = 250, waiting = null;
+  var isMoved = false;  // by a person, and not asked for yet
 
   function slider(event) {
     var field = event.target;
@@ -43,6 +44,7 @@
     var to = next(momentsOf(field), Number(field.value), by, Number(field.max));
     if (to === null) return;
     field.value = to;
+    isMoved = true;
     say(field);
     window.clearTimeout(waiting);
     waiting = window.setTimeout(function () { field.dispatchEvent(new Event("change", { bubbles: true })); }, WAIT_MS);
@@ -50,13 +52,16 @@
 
   document.addEventListener("input", function (event) {
     var field = slider(event);
-    if (field) say(field);
+    if (!field) return;
+    isMoved = true;
+    say(field);
   });
 
   // Before the form is sent: a change close by is what was meant, and now is no moment of the URL's.
   document.addEventListener("change", function (event) {
     var field = slider(event);
     if (!field) return;
+    isMoved = false;
     var value = Number(field.value), max = Number(field.max), width = max - Number(field.min);
     var near = momentsOf(field).concat(max).reduce(function (best, one) {
       return Math.abs(one - value) < Math.abs(best - value) ? one : best;
@@ -66,13 +71,19 @@
     field.name = Number(field.value) >= max ? "" : "at";
   }, true);
 
+  // An answer that comes late, after another moment was asked for.
+  function isLate(said, max) {
+    var at = new URLSearchParams(location.search).get("at");
+    return at === null ? said !== max : /^\d+$/.test(at) && said !== at;
+  }
+
   // The server's value is the field's as soon as it is another one; a person who moves it is not disturbed.
   new MutationObserver(function (changes) {
     changes.forEach(function (one) {
       var field = one.target;
       if (field.type !== "range" || !field.form || field.form.dataset.moments === undefined) return;
       var said = field.getAttribute("value");
-      if (said !== null && field.value !== said) field.value = said;
+      if (said !== null && field.value !== said && !isMoved && !isLate(said, field.max)) field.value = said;
       say(field);
     });
   }).observe(document.documentElement, { subtree: true, attributes: true, attributeFilter: ["value", "max"] });
