@@ -24,12 +24,13 @@ from schemas.tables import ALERTS
 from streaming.checkpoint_offsets import Position, put_back, read_position
 from streaming.ingest.consumer import Span, open_consumer, read_spans
 from streaming.ingest.topics import KafkaUnreachableError
+from streaming.oncall.own_alerts import OWN_CLUSTER
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import Writer, table_path
 from udfs.alert import alert_id
 from udfs.life import FIRING, RESOLVED, Reason
 
-KIND, CLUSTER = "data_loss", "balancewatch"
+KIND = "data_loss"
 
 SETTLED_MS = 3_600_000
 """How long a query must have gone on without a further loss."""
@@ -178,7 +179,7 @@ class DataLoss:
 
 
 def _row(name: str, position: Position, losses: Sequence[Loss], started_ms: int, now_ms: int) -> dict[str, Any]:
-    labels = {"cluster": CLUSTER, "query": name}
+    labels = {"cluster": OWN_CLUSTER, "query": name}
     identity = alert_id(KIND, labels)
     lost = "; ".join(str(loss) for loss in losses)
     evidence = {
@@ -205,7 +206,7 @@ def _row(name: str, position: Position, losses: Sequence[Loss], started_ms: int,
         "state": FIRING,
         "reason": Reason.HOLD_OVER.value,
         "cause": KIND,
-        "cluster": CLUSTER,
+        "cluster": OWN_CLUSTER,
         "queues": [],
         "summary": f"The query {name} has gone on without messages that Kafka no longer has: it wanted {lost}.",
         "advice": "Restart `balancewatch run` sooner, or raise kafka.retention_hours; alerts of the gap may be missing "

@@ -20,12 +20,11 @@ from streaming.board.frame import INDEX, META, frame
 from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
 from streaming.board.plotly_script import serve_plotly
-from streaming.board.sight_reading import read_newest_ms
 from streaming.board.staleness import with_notice
 from streaming.board.tables import Seen, Tables
 from streaming.board.times import MINUTE
+from streaming.history.freshness import read_newest_ms
 from streaming.history.store import WarehouseError
-from streaming.oncall.own_alerts import CANARY_CLUSTER
 
 KEPT_BODIES = 64
 """Bodies kept for viewers of the same URL; each is dropped when the tables change."""
@@ -183,10 +182,10 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
         return None
     sql = (
         "SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject, "
-        "count(*) OVER () AS firing FROM firing WHERE cluster <> ? ORDER BY fired_at DESC, incident_id LIMIT ?"
+        "count(*) OVER () AS firing FROM firing ORDER BY fired_at DESC, incident_id LIMIT ?"
     )
     try:
-        rows = seen.history.rows(sql, [CANARY_CLUSTER, NEWEST_HEARD])
+        rows = seen.history.rows(sql, [NEWEST_HEARD])
     except WarehouseError:
         return None
     newest = {row["incident_id"]: f"{row['kind']}, {row['subject']}" for row in rows}

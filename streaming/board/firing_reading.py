@@ -76,8 +76,8 @@ def _read_firing(history: History) -> list[Firing]:
     rows = history.rows(
         "SELECT incident_id, kind, severity, cluster, consumer_group, topic, broker_name, summary, advice, "
         "coalesce(is_flapping, false) AS is_flapping, epoch_ms(coalesce(fired_at, changed_at)) AS fired_ms "
-        f"FROM firing WHERE cluster <> $canary ORDER BY {WORST_FIRST}, fired_ms DESC, incident_id LIMIT $most",
-        {"canary": CANARY_CLUSTER, "most": MOST_FIRING},
+        f"FROM firing ORDER BY {WORST_FIRST}, fired_ms DESC, incident_id LIMIT $most",
+        {"most": MOST_FIRING},
     )
     ids = [row["incident_id"] for row in rows]
     effects = _read_effects(history, ids)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.tables import TABLES, Table
-from streaming.board.sight_reading import LIVE_TABLES
+from schemas.tables import Table
 from streaming.board.times import MINUTE, ms_of
+from streaming.history.freshness import LIVE_TABLES
 from streaming.history.store import History
 from streaming.queries.delta_log import Commit, read_commit
 from streaming.queries.warehouse import table_path
@@ -40,11 +40,11 @@ class Written:
 def read_lags(history: History, now_ms: int) -> dict[str, Written]:
     """By table. Without those that nobody has written, or of which the clocks do not fit together."""
     found = {}
-    for name in LIVE_TABLES:
-        version = history.versions.get(name)
-        written = None if version is None else _read_written(history.warehouse, TABLES[name], version)
+    for table in LIVE_TABLES:
+        version = history.versions.get(table.name)
+        written = None if version is None else _read_written(history.warehouse, table, version)
         if written is not None and written.lag_ms >= -SKEW_MS and written.at_ms <= now_ms + SKEW_MS:
-            found[name] = Written(min(written.at_ms, now_ms), max(0, written.lag_ms))
+            found[table.name] = Written(min(written.at_ms, now_ms), max(0, written.lag_ms))
     return found
 
 

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.tables import TABLES
+from streaming.history.freshness import LIVE_TABLES
 from streaming.history.store import History
 from udfs.rulebook import CANARY_CLUSTER
-
-LIVE_TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
-"""Tables that the queries write; the canary alone gives some of them rows in each of its turns."""
 
 MOST_GROUPS = 12
 
@@ -62,15 +60,9 @@ def read_ages(history: History) -> list[TableAge]:
 
 def newest_ms(ages: list[TableAge], now_ms: int) -> int | None:
     """When the queries wrote last, by the time of what they wrote; a row from the future counts as of now."""
-    known = [age.newest_ms for age in ages if age.name in LIVE_TABLES and age.newest_ms is not None]
+    live = {table.name for table in LIVE_TABLES}
+    known = [age.newest_ms for age in ages if age.name in live and age.newest_ms is not None]
     return min(max(known), now_ms) if known else None
-
-
-def read_newest_ms(history: History) -> int | None:
-    """The newest time of the live tables; None where they are empty."""
-    each = " UNION ALL ".join(f"SELECT max({TABLES[name].time}) AS newest FROM {name}" for name in LIVE_TABLES)
-    (row,) = history.rows(f"SELECT epoch_ms(max(newest)) AS ms FROM ({each})")
-    return None if row["ms"] is None else int(row["ms"])
 
 
 def read_clusters(history: History) -> list[ClusterSight]:
@@ -119,7 +111,7 @@ def read_clusters(history: History) -> list[ClusterSight]:
 
 def read_cluster_names(history: History) -> list[str]:
     """Every cluster that any live table knows, whether its groups are known or not; not the canary's."""
-    each = " UNION ".join(f"SELECT cluster FROM {name}" for name in LIVE_TABLES)
+    each = " UNION ".join(f"SELECT cluster FROM {table.name}" for table in LIVE_TABLES)
     rows = history.rows(
         f"SELECT DISTINCT cluster FROM ({each}) WHERE cluster <> $canary ORDER BY 1", {"canary": CANARY_CLUSTER}
     )

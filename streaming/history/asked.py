@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -40,12 +40,15 @@ Group = Annotated[str | None, typer.Option(help="Only this consumer group, or th
 Topic = Annotated[str | None, typer.Option(help="Only this topic, or those that match the glob.")]
 Broker = Annotated[str | None, typer.Option(help="Only this broker, or those that match the glob.")]
 FormatName = Annotated[str, typer.Option("--format", help="table, json, csv or parquet (to a file or a pipe).")]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=0, max=MOST_ROWS, help=f"The newest so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."
-    ),
-]
+
+
+def _limit(which: str) -> Any:
+    which_rows = f"The {which} so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all."
+    return typer.Option(min=0, max=MOST_ROWS, help=which_rows)
+
+
+Limit = Annotated[int | None, _limit("newest")]
+FirstLimit = Annotated[int | None, _limit("first")]
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
 
 

@@ -10,7 +10,6 @@ import typer
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
-    from conf.oncall import Receiver
     from conf.settings import Settings
     from streaming.history.check import Subject, World
 
@@ -104,7 +103,8 @@ def _imagined(subject: "Subject") -> "Subject":
     """As the alert would be. Leaves with 2 when what is needed is missing, or what it never has is given."""
     from dataclasses import replace
 
-    from streaming.history.check_own import OWN_CLUSTER, OWN_FACTS
+    from streaming.history.check_own import OWN_FACTS
+    from streaming.oncall.own_alerts import OWN_CLUSTER
     from udfs.kinds import KIND_FACTS
 
     own = OWN_FACTS.get(subject.kind)
@@ -172,7 +172,7 @@ def _world(settings: "Settings") -> tuple["World", list[dict[str, Any]]]:
     from streaming.history.check import World
     from streaming.history.origins import Origins
     from streaming.oncall.log_receiver import LogReceiver
-    from streaming.oncall.switchboard import make_routes
+    from streaming.oncall.switchboard import make_routes, names_of
     from streaming.rulebook import rulebook
 
     try:
@@ -185,20 +185,13 @@ def _world(settings: "Settings") -> tuple["World", list[dict[str, Any]]]:
         rulebook=rulebook(settings),
         origins=Origins(settings),
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names alone: no secrets
-        receivers=[name for one in settings.oncall.receivers for name in _names_of(one)],
+        receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
         silences=_silences(settings.paths.warehouse),
         incidents=rows,
         now_ms=time.time_ns() // 1_000_000,
     )
     return world, rows
-
-
-def _names_of(receiver: "Receiver") -> list[str]:
-    """As streaming.oncall.switchboard makes them: Alertmanager's replicas have a number."""
-    if receiver.type != "alertmanager":
-        return [receiver.name]
-    return [f"{receiver.name}[{number}]" for number in range(len(receiver.urls) or 1)]
 
 
 def _silences(warehouse: Path) -> list[Any]:

@@ -11,10 +11,9 @@ from typing import Any
 
 from streaming.history.check import Subject, World, about, tell_receivers, tell_silences
 from streaming.history.moments import tell_span
-from udfs.page_limit import SEVERITIES
-from udfs.routing import pick_watchdog_receivers
-
-OWN_CLUSTER = "balancewatch"
+from streaming.oncall.own_alerts import CANARY_LOST, DELIVERY_FAILED, OWN_CLUSTER
+from udfs.page_limit import MORE_ALERTS, SEVERITIES
+from udfs.routing import WATCHDOG, pick_watchdog_receivers
 
 _KEY = re.compile(r"\{([a-z_.]+)\}")
 
@@ -47,8 +46,7 @@ class OwnFacts:
         return tuple(dict.fromkeys([*of_never, *_KEY.findall(f"{self.fires} {self.ends}")]))
 
 
-DATA_QUALITY, DATA_LOSS, DELIVERY_FAILED = "data_quality", "data_loss", "delivery_failed"
-MORE_ALERTS, CANARY_LOST, WATCHDOG = "more_alerts", "canary_lost", "watchdog"
+DATA_QUALITY, DATA_LOSS = "data_quality", "data_loss"
 
 OWN_FACTS: Mapping[str, OwnFacts] = {
     DATA_QUALITY: OwnFacts(
@@ -121,9 +119,10 @@ def check_own(subject: Subject, world: World, incident: Mapping[str, Any] | None
     severities = [subject.severity] if subject.severity else list(facts.severities)
     labels = incident["labels"] if incident else {}
     kept_by = [] if subject.kind == WATCHDOG else tell_silences(subject, severities, world)
+    told = about(subject, incident)
     return {
-        **about(subject, incident),
-        "subject": {**labels, **about(subject, incident)["subject"]},
+        **told,
+        "subject": {**labels, **told["subject"]},
         "means": facts.means if facts.is_of_cluster else f"{facts.means} It carries the cluster {OWN_CLUSTER}.",
         "fires": _tell_firing(facts, world),
         "ends": _with_values(facts.ends, world),

@@ -29,11 +29,12 @@ class Freshness:
 
 def read_freshness(history: History, at_ms: int, stale_ms: int) -> Freshness:
     """By those of LIVE_TABLES that `history` has opened. Reads old files only where no new one has a row."""
-    newest_ms = _newest(history, at_ms - stale_ms, at_ms)
-    return Freshness(at_ms, _newest(history, None, at_ms) if newest_ms is None else newest_ms, stale_ms)
+    newest_ms = read_newest_ms(history, at_ms - stale_ms, at_ms)
+    return Freshness(at_ms, read_newest_ms(history, None, at_ms) if newest_ms is None else newest_ms, stale_ms)
 
 
-def _newest(history: History, since_ms: int | None, until_ms: int) -> int | None:
+def read_newest_ms(history: History, since_ms: int | None = None, until_ms: int | None = None) -> int | None:
+    """The newest time of the live tables in [since, until]; None where they have no row of it."""
     each = " UNION ALL ".join(
         f"SELECT max({table.time}) AS newest FROM {history.between(table, since_ms, until_ms)}" for table in LIVE_TABLES
     )

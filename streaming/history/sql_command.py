@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.command import fail
-from streaming.history.asked import MOST_ROWS, TABLE_ROWS, FormatName, Warehouse, ask
+from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask
 
 if TYPE_CHECKING:
     from streaming.history.asked import Asked
@@ -24,14 +24,7 @@ def sql(
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read it from this file.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which it is given up.", min=0.1, max=86_400)] = 60.0,
     format_: FormatName = "table",
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=MOST_ROWS,
-            help=f"The first so many rows; 0 is all. Without it {TABLE_ROWS} of a table, else all.",
-        ),
-    ] = None,
+    limit: FirstLimit = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN. Nothing can be written.

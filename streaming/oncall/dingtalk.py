@@ -13,8 +13,9 @@ from typing import Any
 from streaming.oncall.chat_answer import judge
 from streaming.oncall.digest import MARKDOWN, digest, fits, headline
 from streaming.oncall.notice import Notice
-from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, json_bytes
+from streaming.oncall.posting import json_bytes
 from streaming.oncall.receiver import Answer, Verdict
+from streaming.oncall.robot import Robot
 
 BODY_BYTES = 20_000
 SHUT_SECONDS = 600.0
@@ -32,36 +33,16 @@ VERDICTS: Mapping[int, tuple[Verdict, float | None]] = {
 }
 
 
-class DingTalk:
+class DingTalk(Robot):
     """One robot. `url` holds its access_token; `secret` (SEC...) where its security setting is the signature."""
 
-    at_most = 20
     min_interval_seconds = 3.5
-    is_leased = False
-
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        secret: str | None = None,
-        board_url: str | None = None,
-        time_outs: TimeOuts = TIME_OUTS,
-    ) -> None:
-        """Raises AddressError."""
-        self.name = name
-        self._secret = secret
-        self._board_url = board_url
-        self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the robot confirms with errcode 0."""
         params = signature(self._secret, now_ms) if self._secret else None
         reply = self._poster.post(json_bytes(message(notices, now_ms, self._board_url)), now_ms, params=params)
         return judge(reply, self._poster, ("errcode",), "errmsg", VERDICTS)
-
-    def close(self) -> None:
-        self._poster.close()
 
 
 def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import Any
 from streaming.oncall.chat_answer import judge
 from streaming.oncall.digest import PLAIN, digest, fits, headline
 from streaming.oncall.notice import Notice
-from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, json_bytes
+from streaming.oncall.posting import json_bytes
 from streaming.oncall.receiver import Answer, Verdict
+from streaming.oncall.robot import Robot
 
 BODY_BYTES = 20_000
 SIGNATURE_BYTES = 200
@@ -33,27 +34,10 @@ TWO_MEANINGS = 9499
 """ "too many request" and "Bad Request" share it: only the second is for ever."""
 
 
-class Feishu:
+class Feishu(Robot):
     """One bot. `url` holds its token, in the path; `secret` where its security setting is the signature."""
 
-    at_most = 20
     min_interval_seconds = 0.7
-    is_leased = False
-
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        secret: str | None = None,
-        board_url: str | None = None,
-        time_outs: TimeOuts = TIME_OUTS,
-    ) -> None:
-        """Raises AddressError."""
-        self.name = name
-        self._secret = secret
-        self._board_url = board_url
-        self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the bot confirms with code 0 (StatusCode in its older answers)."""
@@ -64,9 +48,6 @@ class Feishu:
         is_bad_request = "bad request" in str(reply.fields().get("msg", "")).lower()
         limited: tuple[Verdict, float | None] = ("REFUSED", None) if is_bad_request else ("RETRY", LIMITED_SECONDS)
         return judge(reply, self._poster, ("code", "StatusCode"), "msg", {**VERDICTS, TWO_MEANINGS: limited})
-
-    def close(self) -> None:
-        self._poster.close()
 
 
 def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:

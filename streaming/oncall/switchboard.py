@@ -38,6 +38,13 @@ def make_receivers(settings: OnCall) -> dict[str, Receiver]:
     return receivers
 
 
+def names_of(receiver: ReceiverSettings) -> list[str]:
+    """Of those that are made of it; Alertmanager's replicas have a number."""
+    if receiver.type != "alertmanager":
+        return [receiver.name]
+    return [f"{receiver.name}[{number}]" for number in range(len(receiver.urls) or 1)]
+
+
 def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Route]:
     """In their order; a group of replicas stands for each of them."""
     return [
@@ -93,14 +100,14 @@ def _make(key: str, one: ReceiverSettings, settings: OnCall) -> list[Receiver]:
         lease = LEASES * settings.resend_seconds
         return [
             Alertmanager(
-                f"{one.name}[{number}]",
+                name,
                 url,
                 lease_seconds=lease,
                 token=token,
                 board_url=board_url,
                 time_outs=time_outs,
             )
-            for number, url in enumerate(urls)
+            for name, url in zip(names_of(one), urls, strict=True)
         ]
     if one.type == "webhook":
         return [Webhook(one.name, urls[0], token=token, board_url=board_url, time_outs=time_outs)]

@@ -1,16 +1,13 @@
 """What `check` says: of the settings as a whole, of an alert that somebody imagines, and of one that is."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from streaming.cli import app
 from streaming.oncall.ledger import Words
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.history.checking import answer, invoke, move_to_site
 from udfs.kinds import KIND_FACTS
 from udfs.silence import Silence
 
@@ -51,29 +48,14 @@ receivers = ["log"]
 
 @pytest.fixture(autouse=True)
 def _a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
-        monkeypatch.delenv(name)
-    (tmp_path / "site.toml").write_text(SITE)
+    move_to_site(tmp_path, monkeypatch, SITE)
     (tmp_path / "rules.toml").write_text(RULES)
-    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
-    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path / "warehouse"))
     monkeypatch.setenv("DUTY_KEY", "k" * 32)
 
 
 @pytest.fixture
 def rules(tmp_path: Path) -> list[str]:
     return ["--rules", str(tmp_path / "rules.toml")]
-
-
-def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["check", *arguments])
-
-
-def answer(*arguments: str) -> dict[str, Any]:
-    result = invoke(*arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def keys(found: dict[str, Any]) -> dict[str, tuple[Any, str]]:

@@ -1,22 +1,20 @@
 """What `check` says of alerts that no rule decides: each kind that we write has an answer, and it is the code's."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from conf.settings import Settings
 from streaming import data_loss
-from streaming.cli import app
-from streaming.history.check_own import OWN_CLUSTER, OWN_FACTS
+from streaming.history.check_own import OWN_FACTS
 from streaming.oncall import own_alerts, own_book, pace
 from streaming.oncall.canary import lost_after_ms
 from streaming.oncall.ledger import Words
 from streaming.quality import quality_alert
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from tests.history.checking import answer, invoke, move_to_site
 from udfs.kinds import KIND_FACTS
 from udfs.routing import WATCHDOG
 from udfs.silence import Silence
@@ -54,22 +52,7 @@ NOW_MS = 1_750_000_000_000
 
 @pytest.fixture(autouse=True)
 def _a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
-        monkeypatch.delenv(name)
-    (tmp_path / "site.toml").write_text(SITE)
-    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
-    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path / "warehouse"))
-
-
-def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["check", *arguments])
-
-
-def answer(*arguments: str) -> dict[str, Any]:
-    result = invoke(*arguments, "--format", "json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    move_to_site(tmp_path, monkeypatch, SITE)
 
 
 def of_kind(kind: str, *arguments: str) -> dict[str, Any]:
@@ -115,7 +98,7 @@ def test_the_facts_told_are_those_of_the_code_that_writes_the_alerts() -> None:
         facts = OWN_FACTS[kind]
         assert row["severity"] in facts.severities
         assert facts.cause in (None, row["cause"])
-        assert facts.is_of_cluster == (row["cluster"] != OWN_CLUSTER)
+        assert facts.is_of_cluster == (row["cluster"] != own_alerts.OWN_CLUSTER)
         assert facts.is_of_topic == (row.get("topic") is not None)
     assert {quality_alert.QUIET_MS, data_loss.SETTLED_MS} == {3_600_000}
     assert own_book.LINGER_MS == 60_000

@@ -1,0 +1,31 @@
+"""`balancewatch check` asked in a site of its own: settings in a file, no variable of the machine's."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli import app
+
+
+def move_to_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -> None:
+    """Let these settings, TOML, be the only ones; the tables are in `tmp_path`."""
+    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "site.toml").write_text(settings)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path / "warehouse"))
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = invoke(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
