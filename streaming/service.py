@@ -55,10 +55,12 @@ class Service:
         tells_people: bool = False,
         with_canary: bool = False,
         instruments: Instruments | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
         """Start everything; with `tells_people` the relay too, and `with_canary` what shows that a relay hears us.
 
-        `instruments` are told of all that happens, and ended by whoever made them.
+        `instruments` are told of all that happens. They, and a session that is given as `spark`, are ended by whoever
+        made them.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
         lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
@@ -81,7 +83,8 @@ class Service:
         self._on_rows = on_rows
         create_topics(settings.kafka)
         refuse_losses([query.NAME for query in QUERIES], settings)
-        self.spark: SparkSession = start_spark(settings, jvm_log)
+        self._is_guest = spark is not None
+        self.spark: SparkSession = spark if spark is not None else start_spark(settings, jvm_log)
         self._keeper = None if available_now else ClockKeeper(settings)
         warehouse = settings.paths.warehouse
         is_spark = settings.queries.delta_writer == "spark"
@@ -230,7 +233,8 @@ class Service:
         self._stop_queries()
         if self._relay is not None:
             self._relay.stop()
-        self.spark.stop()
+        if not self._is_guest:
+            self.spark.stop()
 
     def __enter__(self) -> "Service":
         return self

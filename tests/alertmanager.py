@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from streaming.ingest.embedded_kafka import free_port
-from tests.rocketmq import wait_for
+from tests.rocketmq_server import wait_for
 
 BINARY = "prometheus-alertmanager"
 STOP_SECONDS = 10.0
@@ -25,7 +25,7 @@ route:
   receiver: ours
   group_by: ['...']
   group_wait: 0s
-  group_interval: 1s
+  group_interval: 200ms
   repeat_interval: 4h
 receivers:
   - name: ours
@@ -62,6 +62,7 @@ class Alertmanager:
             f"--web.listen-address=127.0.0.1:{port}",
             f"--cluster.listen-address={f'127.0.0.1:{gossip_port}' if gossip_port else ''}",
             *(f"--cluster.peer=127.0.0.1:{peer}" for peer in peers),
+            "--cluster.gossip-interval=50ms",
             "--cluster.settle-timeout=5s",
             "--cluster.peer-timeout=2s",
         ]

@@ -1,33 +1,107 @@
 """Real servers for the tests that need them: each is started here, by process id, on a free port of the loopback.
 
-Properties are tried without a deadline, for a busy machine is no failure; `HYPOTHESIS_PROFILE=fast` tries fewer.
+A worker of pytest-xdist has one Kafka and one Spark session at the most. Tests that use either stay together on one
+worker (the group "spark"), so a whole run starts one of each.
+
+Properties are tried without a deadline, for a busy machine is no failure: 30 examples, 100 before a release
+(`HYPOTHESIS_PROFILE=thorough`), 20 in `make test-fast`.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+from kafka import KafkaAdminClient
+from pyspark.sql import SparkSession
 
 from conf.settings import Settings
+from schemas.events import EVENTS
 from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.ingest.topics import create_topics
+from tests.replay import Stream
+from tests.twins_log import Log, Story, publish, story, twins_log
+
+pytest_plugins = ["tests.rocketmq"]
 
 hypothesis.settings.register_profile("thorough", deadline=None)
+hypothesis.settings.register_profile("daily", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 # Commands that tests start serve their metrics at free ports: another service may run on this machine.
 os.environ |= {"BALANCEWATCH_METRICS__PORT": "0", "BALANCEWATCH_METRICS__RELAY_PORT": "0"}
 
+TOPICS_GONE_SECONDS = 60.0
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of this name
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share the one Kafka or the one Spark session form a group, but for those that name another."""
+    for item in items:
+        shares = {"kafka", "loaded_kafka", "warm_spark"} & set(getattr(item, "fixturenames", ()))
+        if shares and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """One embedded Kafka for all tests; each takes topics of its own or starts where they end."""
+    """One embedded Kafka for all tests; each empties it first or starts where its topics end."""
     with scratch_kafka(Settings.load().paths.jars) as broker:
         yield broker
+
+
+@pytest.fixture
+def empty_kafka(kafka: EmbeddedKafka) -> EmbeddedKafka:
+    """The same Kafka without a message: its five topics are deleted, and made again by whoever asks for settings."""
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        admin.delete_topics([topic for topic in admin.list_topics() if topic in EVENTS])
+        deadline = time.monotonic() + TOPICS_GONE_SECONDS
+        while set(admin.list_topics()) & EVENTS.keys():
+            assert time.monotonic() < deadline, "the topics are still there"
+            time.sleep(0.05)
+    finally:
+        admin.close()
+    return kafka
+
+
+@pytest.fixture(scope="session")
+def log() -> Log:
+    return twins_log()
+
+
+@pytest.fixture(scope="session")
+def told(log: Log) -> Story:
+    """The incidents the rules themselves tell of the log, without Spark."""
+    return story(Stream().feed(log)["alerts"])
+
+
+@pytest.fixture(scope="session")
+def loaded_kafka(log: Log) -> Iterator[EmbeddedKafka]:
+    """A Kafka that holds the log, and nothing else."""
+    with scratch_kafka(Settings.load().paths.jars) as broker:
+        publish(settings_for(broker, Path("unused")), log)
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def warm_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one JVM with Spark of this worker, as `run` starts it."""
+    from streaming.session import start_spark  # noqa: PLC0415  # most workers never need it
+
+    session = start_spark(Settings.load(), tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark(warm_spark: SparkSession) -> SparkSession:
+    """A session of its own in that JVM: its queries, views and settings are nobody else's."""
+    return warm_spark.newSession()
 
 
 def settings_for(broker: EmbeddedKafka, root: Path, **sections: dict[str, Any]) -> Settings:

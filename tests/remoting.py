@@ -3,7 +3,6 @@
 import json
 import socket
 import struct
-import time
 from typing import Any, NamedTuple, Self
 
 VERSION_5_3_0 = 473
@@ -58,17 +57,13 @@ class Channel:
             if answer["flag"] & 1 and answer["opaque"] == self._opaque:
                 return Answer(answer["code"], answer.get("extFields") or {}, told)
 
-    def read_notified(self, seconds: float = 0.3) -> list[tuple[int, dict[str, str]]]:
-        """What the broker said unasked up to now, and within so many seconds; each once."""
-        deadline = time.monotonic() + seconds
-        self._socket.settimeout(seconds)
-        try:
-            while time.monotonic() < deadline:
-                self._read()
-        except TimeoutError:
-            pass
-        finally:
-            self._socket.settimeout(10)
+    def read_notified(self) -> list[tuple[int, dict[str, str]]]:
+        """What the broker has said unasked by now; each once.
+
+        A broker writes to a channel in order, and notifies a group before it answers the heartbeat that changed it: its
+        answer to a question asked now comes after all of it.
+        """
+        self.request(GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "nobody"})
         notified, self.notified = self.notified, []
         return notified
 

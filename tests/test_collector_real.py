@@ -1,5 +1,6 @@
-"""The collector against a real NameServer, two brokers, twins, and a Kafka of its own."""
+"""The collector against a real NameServer, two brokers, twins, and a real Kafka."""
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -7,35 +8,37 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition
 
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.ingest.collector import run_collector
-from streaming.ingest.embedded_kafka import scratch_kafka
+from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.rocketmq_jvm import RocketMQJvm
 from streaming.ingest.topics import create_topics
-from tests.rocketmq import CLUSTER, Consumer, RocketMQ, rocketmq, wait_for
+from tests.rocketmq import CLUSTER, RocketMQ
+from tests.rocketmq_clocks import Clocks
+from tests.rocketmq_consumer import Consumer
+from tests.rocketmq_server import wait_for
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
-HEARTBEAT_MS = 2_000
-WAIT_SECONDS = 45.0
+LIVELY = Clocks(15)
+"""Heartbeats come every 2 s: a frozen client is told from one that lives within a few rounds."""
+
+MEMBERS = (("shipping_group", "same"), ("shipping_group", "same"), ("billing_group", "solo"))
 
 
 class Collected:
     """A running collector, the cluster it reads, and every event it has published."""
 
-    def __init__(self, settings: Settings, cluster: RocketMQ) -> None:
+    def __init__(self, settings: Settings, cluster: RocketMQ, consumers: list[Consumer]) -> None:
         self.cluster = cluster
-        self.twins = [self._start("orders_group", "same") for _ in range(2)]
-        self.solo = self._start("billing_group", "solo")
+        *self.twins, self.solo = consumers
         self.events: dict[str, list[Any]] = defaultdict(list)
         self.reasons: list[list[str]] = []
-        self._kafka = KafkaConsumer(
-            *EVENTS, bootstrap_servers=settings.kafka.bootstrap_servers, auto_offset_reset="earliest"
-        )
+        self._kafka = consumer_at_the_end(settings)
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(settings,))
@@ -49,23 +52,18 @@ class Collected:
 
     def wait_for(self, kafka_topic: str, **fields: Any) -> list[Any]:
         """As `find`, when there is at least one."""
-        return wait_for(f"{kafka_topic} {fields}", lambda: self.find(kafka_topic, **fields), WAIT_SECONDS)
+        return wait_for(f"{kafka_topic} {fields}", lambda: self.find(kafka_topic, **fields))
 
     def wait_rounds(self, rounds: int) -> None:
         """Return when so many more rounds have ended."""
         target = len(self.find(CLOCKS)) + rounds
-        wait_for("rounds go on", lambda: len(self.find(CLOCKS)) >= target, WAIT_SECONDS)
+        wait_for("rounds go on", lambda: len(self.find(CLOCKS)) >= target)
 
-    def stop(self) -> None:
-        started = time.monotonic()
+    def close(self) -> None:
         self._stop.set()
         self._thread.join(30)
         self._kafka.close()
         assert not self._thread.is_alive()
-        self.stop_seconds = time.monotonic() - started
-
-    def _start(self, group: str, instance_name: str) -> Consumer:
-        return self.cluster.start_consumer(group, "orders", instance_name, heartbeat_ms=HEARTBEAT_MS)
 
     def _run(self, settings: Settings) -> None:
         try:
@@ -82,22 +80,40 @@ class Collected:
                 self.events[record.topic].append(event)
 
 
+def consumer_at_the_end(settings: Settings) -> KafkaConsumer:
+    """A reader of all that is published from now on, and of nothing before."""
+    consumer = KafkaConsumer(bootstrap_servers=settings.kafka.bootstrap_servers)
+    partitions = [
+        TopicPartition(topic, partition)
+        for topic in EVENTS
+        for partition in wait_for(f"partitions of {topic}", lambda name=topic: consumer.partitions_for_topic(name))
+    ]
+    consumer.assign(partitions)
+    consumer.seek_to_end()
+    for partition in partitions:
+        consumer.position(partition)  # where that end is, is asked now
+    return consumer
+
+
 @pytest.fixture(scope="module")
-def collected() -> Iterator[Collected]:
-    jars = Settings.load().paths.jars
-    with scratch_kafka(jars) as kafka, rocketmq(jars) as cluster:
-        cluster.create_topic("orders")
-        cluster.create_topic("short_lived", queues=1)
-        settings = Settings.load(
-            kafka={"bootstrap_servers": kafka.bootstrap_servers},
-            collector={"name_server": cluster.name_server, "interval_seconds": 1.0, "probe": True, "timeout_ms": 2000},
-        )
-        create_topics(settings.kafka)
-        collected = Collected(settings, cluster)
-        try:
-            yield collected
-        finally:
-            collected.stop()
+def collected(kafka: EmbeddedKafka, rocketmq_cluster: RocketMQ) -> Iterator[Collected]:
+    rocketmq_cluster.create_topic("shipments")
+    rocketmq_cluster.create_topic("short_lived", queues=1)
+    settings = Settings.load(
+        kafka={"bootstrap_servers": kafka.bootstrap_servers},
+        collector={
+            "name_server": rocketmq_cluster.name_server,
+            "interval_seconds": 0.5,
+            "probe": True,
+            "timeout_ms": 2000,
+        },
+    )
+    create_topics(settings.kafka)
+    with (
+        rocketmq_cluster.consumers("shipments", *MEMBERS, clocks=LIVELY) as consumers,
+        contextlib.closing(Collected(settings, rocketmq_cluster, consumers)) as collected,
+    ):
+        yield collected
 
 
 def test_each_broker_tells_both_twins_under_one_client_id(collected: Collected) -> None:
@@ -108,8 +124,8 @@ def test_each_broker_tells_both_twins_under_one_client_id(collected: Collected) 
             lambda name=broker_name: _twins(collected.find(HEARTBEATS, broker_name=name, client_id=client_id)),
         )
         (consumer,) = heartbeats[-1].consumers
-        assert consumer.consumer_group == "orders_group"
-        assert [s.topic for s in consumer.subscriptions] == ["orders"]
+        assert consumer.consumer_group == "shipping_group"
+        assert [s.topic for s in consumer.subscriptions] == ["shipments"]
         assert (heartbeats[-1].cluster, heartbeats[-1].language) == (CLUSTER, "JAVA")
         assert heartbeats[-1].client_version == "5.5.0"
     ports = {h.client_addr for h in collected.find(HEARTBEATS, client_id=client_id)}
@@ -121,7 +137,7 @@ def test_strategy_is_learnt_from_the_client(collected: Collected) -> None:
         heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
         return bool(heartbeats) and heartbeats[-1].consumers[0].strategy == "AVG"
 
-    wait_for("solo's strategy", told, WAIT_SECONDS)
+    wait_for("solo's strategy", told)
 
 
 def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> None:
@@ -130,7 +146,7 @@ def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> 
     solo = collected.wait_for(PULLS, client_id=collected.solo.client_id, broker_name="broker-b")[-1]
     heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id, broker_name="broker-b")
     assert solo.client_addr in {heartbeat.client_addr for heartbeat in heartbeats}
-    assert (solo.topic, solo.consumer_group) == ("orders", "billing_group")
+    assert (solo.topic, solo.consumer_group) == ("shipments", "billing_group")
 
 
 def test_a_push_consumer_tells_whether_it_consumes_in_order(collected: Collected) -> None:
@@ -139,7 +155,7 @@ def test_a_push_consumer_tells_whether_it_consumes_in_order(collected: Collected
         for listener in ("Orderly", "Concurrently"):
             start_push_consumer(jvm, name_server, f"{listener}_group", listener)
         for group, consume_orderly in (("Orderly_group", True), ("Concurrently_group", False), ("billing_group", None)):
-            told = wait_for(f"{group} in order: {consume_orderly}", lambda g=group: _told(collected, g), WAIT_SECONDS)
+            told = wait_for(f"{group} in order: {consume_orderly}", lambda g=group: _told(collected, g))
             assert told[-1].consume_orderly is consume_orderly
             assert collected.wait_for(PULLS, consumer_group=group)[-1].pull_status is None
 
@@ -149,20 +165,20 @@ def test_a_group_that_may_not_consume_is_refused_where_it_may_not(collected: Col
     assert collected.find(PULLS, pull_status="NO_PERMISSION") == []
     collected.cluster.set_consume_enable(group, "broker-a", enabled=False)
     refused = collected.wait_for(PULLS, **at_a, pull_status="NO_PERMISSION")[0]
-    assert (refused.client_id, refused.topic) == (collected.solo.client_id, "orders")
+    assert (refused.client_id, refused.topic) == (collected.solo.client_id, "shipments")
     collected.cluster.set_consume_enable(group, "broker-a", enabled=True)
 
     def is_served_again() -> bool:
         return bool(collected.find(PULLS, **at_a)) and collected.find(PULLS, **at_a)[-1].pull_status is None
 
-    wait_for("pulls are served again", is_served_again, WAIT_SECONDS)
+    wait_for("pulls are served again", is_served_again)
     assert {pull.broker_name for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {"broker-a"}
     assert {pull.consumer_group for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {group}
 
 
 def test_twins_leave_the_second_half_to_nobody(collected: Collected) -> None:
     queues = [f"broker-a:{queue_id}" for queue_id in range(4)]
-    wait_for("both twins settle", lambda: all(twin.queues() == queues for twin in collected.twins), WAIT_SECONDS)
+    wait_for("both twins settle", lambda: all(twin.queues() == queues for twin in collected.twins))
 
 
 def test_an_unchanged_heartbeat_is_said_once(collected: Collected) -> None:
@@ -179,23 +195,23 @@ def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
     collected.solo.freeze()
     frozen_at_ms = int(time.time() * 1000)
     try:
-        wait_for("five seconds of clock", lambda: _last_clock_ms(collected) > frozen_at_ms + 5_000, WAIT_SECONDS)
+        wait_for("five seconds of clock", lambda: _last_clock_ms(collected) > frozen_at_ms + 5_000)
         heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
-        assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + 200  # what was already on its way
+        assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + LIVELY.heartbeat_ms  # what was on its way
         assert not any(h.leaving for h in heartbeats)
     finally:
         collected.solo.thaw()
 
 
 def test_routes_come_at_once_and_a_deleted_topic_comes_empty(collected: Collected) -> None:
-    route = collected.wait_for(ROUTES, topic="orders")[-1]
+    route = collected.wait_for(ROUTES, topic="shipments")[-1]
     assert [(q.broker_name, q.read_queue_nums) for q in route.queues] == [("broker-a", 4), ("broker-b", 4)]
     assert [b.broker_ids for b in route.brokers] == [[0], [0]]
     collected.wait_for(ROUTES, topic="short_lived")
     collected.cluster.delete_topic("short_lived")
     collected.wait_for(ROUTES, topic="short_lived", queues=[])
     topics = {route.topic for route in collected.find(ROUTES)}
-    assert topics == {"orders", "short_lived"}  # nothing of RocketMQ's own, nor the probe
+    assert topics == collected.cluster.topics | {"short_lived"}  # nothing of RocketMQ's own, nor the probe
 
 
 def test_a_group_that_is_deleted_is_told_with_the_rounds_clock(collected: Collected) -> None:
@@ -219,18 +235,23 @@ def test_a_consumer_that_stops_leaves_at_each_broker(collected: Collected) -> No
     client_id = collected.twins[1].client_id
     for broker_name in ("broker-a", "broker-b"):
         leaving = collected.wait_for(HEARTBEATS, broker_name=broker_name, client_id=client_id, leaving=True)[-1]
-        assert [consumer.consumer_group for consumer in leaving.consumers] == ["orders_group"]
+        assert [consumer.consumer_group for consumer in leaving.consumers] == ["shipping_group"]
 
 
-def test_a_killed_broker_is_missing_and_the_round_goes_on(collected: Collected) -> None:
+def test_a_killed_broker_is_missing_the_round_goes_on_and_it_answers_when_it_is_back(collected: Collected) -> None:
     before = len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True))
     collected.cluster.brokers["broker-b"].kill()
-    clock = collected.wait_for(CLOCKS, brokers_answered=["broker-a"])[-1]
-    assert clock.brokers_asked == ["broker-a", "broker-b"]
-    failed = collected.wait_for(SEND_LATENCIES, broker_name="broker-b", isolation=True)[0]
-    assert failed.send_status is None
-    collected.wait_rounds(2)
-    assert len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)) == before  # nothing is concluded
+    try:
+        clock = collected.wait_for(CLOCKS, brokers_answered=["broker-a"])[-1]
+        assert clock.brokers_asked == ["broker-a", "broker-b"]
+        failed = collected.wait_for(SEND_LATENCIES, broker_name="broker-b", isolation=True)[0]
+        assert failed.send_status is None
+        collected.wait_rounds(2)
+        assert len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)) == before  # nothing is concluded
+    finally:
+        collected.cluster.start_broker("broker-b")
+        collected.cluster.wait_for_brokers()
+    wait_for("both brokers answer", lambda: collected.find(CLOCKS)[-1].brokers_answered == ["broker-a", "broker-b"])
 
 
 def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> None:
@@ -244,7 +265,7 @@ def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> 
 
 
 def start_push_consumer(jvm: RocketMQJvm, name_server: str, group: str, listener: str) -> None:
-    """A DefaultMQPushConsumer of `orders` whose listener ("Orderly" or "Concurrently") finds every message good."""
+    """A DefaultMQPushConsumer of `shipments` whose listener ("Orderly" or "Concurrently") finds every message good."""
     client = jvm.java.org.apache.rocketmq.client.consumer
     status = jvm.java.java.lang.Class.forName(f"org.apache.rocketmq.client.consumer.listener.Consume{listener}Status")
     interface = jvm.java.java.lang.Class.forName(
@@ -255,9 +276,9 @@ def start_push_consumer(jvm: RocketMQJvm, name_server: str, group: str, listener
     consumer.setNamesrvAddr(name_server)
     consumer.setInstanceName(group)
     consumer.setClientIP("127.0.0.1")
-    consumer.setHeartbeatBrokerInterval(HEARTBEAT_MS)
+    consumer.setHeartbeatBrokerInterval(LIVELY.heartbeat_ms)
     consumer.setMessageListener(jvm.java.java.beans.EventHandler.create(interface, good, "get"))
-    jvm.call(consumer.subscribe, "orders", "*")
+    jvm.call(consumer.subscribe, "shipments", "*")
     jvm.call(consumer.start)
 
 

@@ -2,19 +2,19 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from kafka import KafkaAdminClient, TopicPartition
+from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, PULLS
 from streaming.data_loss import DataLossError
 from streaming.ingest.consumer import open_consumer, read_spans
-from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator import load_scenario, simulate
 from streaming.ingest.simulator.play import play
@@ -36,12 +36,6 @@ def thirds() -> tuple[Log, Log, Log]:
     ticks = [number for number, (topic, _) in enumerate(log) if topic == CLOCKS]
     first, second = ticks[len(ticks) // 3] + 1, ticks[2 * len(ticks) // 3] + 1
     return log[:first], log[first:second], log[second:]
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    with scratch_kafka(Settings.load().paths.jars) as kafka:
-        yield kafka
 
 
 def publish(settings: Settings, log: Log) -> None:
@@ -78,37 +72,37 @@ def make_pulls_again(settings: Settings, root: Path, broker: EmbeddedKafka) -> N
     settings_for(broker, root)
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, spark: SparkSession) -> int:
     """How many rows the assignments query read, clock events among them."""
-    with Service(settings, available_now=True) as service:
+    with Service(settings, available_now=True, spark=spark) as service:
         service.wait(threading.Event())
         (query,) = [query for query in service.queries if query.name == "assignments"]
         return sum(progress.numInputRows for progress in query.recentProgress)
 
 
 def test_both_queries_go_on_with_what_is_left_and_tell_it_once(
-    broker: EmbeddedKafka, tmp_path: Path, thirds: tuple[Log, Log, Log]
+    empty_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, thirds: tuple[Log, Log, Log]
 ) -> None:
     first, second, third = thirds
-    strict = settings_for(broker, tmp_path, queries={"fail_on_data_loss": True})
-    lenient = settings_for(broker, tmp_path, queries={"fail_on_data_loss": False})
+    strict = settings_for(empty_kafka, tmp_path, queries={"fail_on_data_loss": True})
+    lenient = settings_for(empty_kafka, tmp_path, queries={"fail_on_data_loss": False})
     publish(strict, first)
-    assert run(strict)
+    assert run(strict, spark)
 
     publish(strict, second)
     delete_pulls(strict, pulls_in(first) + 5)
     with pytest.raises(DataLossError, match=f"assignments wants {PULLS}-0 .* 5 messages gone; set queries.fail_on"):
-        run(strict)
+        run(strict, spark)
     of_assignments = sum(topic != "rocketmq.send_latencies" for topic, _ in second)
-    assert run(lenient) == of_assignments - 5
+    assert run(lenient, spark) == of_assignments - 5
 
-    make_pulls_again(strict, tmp_path, broker)
+    make_pulls_again(strict, tmp_path, empty_kafka)
     publish(strict, third)
     assert end_of_pulls(strict) < pulls_in(first) + pulls_in(second)
     with pytest.raises(DataLossError, match="deleted and made again"):
-        run(strict)
-    assert run(lenient) == sum(topic != "rocketmq.send_latencies" for topic, _ in third)
-    assert run(strict) == 0
+        run(strict, spark)
+    assert run(lenient, spark) == sum(topic != "rocketmq.send_latencies" for topic, _ in third)
+    assert run(strict, spark) == 0
 
     alerts = DeltaTable(str(lenient.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
     losses = [row for row in alerts if row["kind"] == "data_loss"]
@@ -117,10 +111,10 @@ def test_both_queries_go_on_with_what_is_left_and_tell_it_once(
 
 
 def test_retention_that_overtakes_a_running_query_ends_it_with_the_same_sentence(
-    broker: EmbeddedKafka, tmp_path: Path, thirds: tuple[Log, Log, Log]
+    empty_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, thirds: tuple[Log, Log, Log]
 ) -> None:
     first, second, _ = thirds
-    settings = settings_for(broker, tmp_path, queries={"fail_on_data_loss": True})
+    settings = settings_for(empty_kafka, tmp_path, queries={"fail_on_data_loss": True})
     publish(settings, first)
     overtaken = threading.Event()
 
@@ -133,7 +127,7 @@ def test_retention_that_overtakes_a_running_query_ends_it_with_the_same_sentence
 
     with (
         pytest.raises(ServiceError, match=rf"assignments wants {PULLS}-0 .* {pulls_in(second)} messages gone"),
-        Service(settings, on_rows=overtake) as service,
+        Service(settings, on_rows=overtake, spark=spark) as service,
     ):
         service.wait(threading.Event(), 120)
     assert overtaken.is_set()

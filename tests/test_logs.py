@@ -1,16 +1,18 @@
 """What a process writes on stderr: one JSON object a line whoever speaks, without secrets, or lines for people."""
 
 import json
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from conf.settings import Settings
 from streaming import logs
 from streaming.cli import app
 
@@ -43,7 +45,9 @@ raise KeyError("nobody caught it")
 """
 
 
+@cache
 def said(form: str) -> str:
+    """What a process that speaks in every way writes, in this form."""
     done = subprocess.run(
         [sys.executable, "-W", "default", "-c", SPEAKERS, form],
         cwd=ROOT,
@@ -57,7 +61,14 @@ def said(form: str) -> str:
     return done.stderr
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def _logs_as_usual() -> Iterator[None]:
+    """What a command sets up here is for no later test."""
+    yield
+    logs.set_up_logs(Settings.load().log)
+
+
+@pytest.fixture
 def lines() -> list[dict[str, Any]]:
     return [json.loads(line) for line in said("json").splitlines()]
 
@@ -144,14 +155,7 @@ def test_warnings_and_errors_are_counted_for_the_metrics(monkeypatch: pytest.Mon
 
 
 def test_the_environment_chooses_as_well() -> None:
-    environment = os.environ | {"BALANCEWATCH_LOG__FORMAT": "json"}
-    done = subprocess.run(
-        [sys.executable, "-m", "streaming.cli", "canary", "--warehouse", "/nowhere"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert json.loads(done.stderr)["event"] == "failed"
+    environment = {"BALANCEWATCH_LOG__FORMAT": "json"}
+    result = CliRunner().invoke(app, ["canary", "--warehouse", "/nowhere"], env=environment)
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["event"] == "failed"

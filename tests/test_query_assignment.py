@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from conf.settings import Settings
-from streaming.jars import resolve_jars
 from tests.remoting import (
     GET_CONSUMER_LIST_BY_GROUP,
     HEART_BEAT,
@@ -22,16 +20,17 @@ from tests.remoting import (
     Channel,
     heartbeat,
 )
-from tests.rocketmq import RocketMQ, rocketmq, wait_for
+from tests.rocketmq import RocketMQ
+from tests.rocketmq_server import wait_for
 from udfs.allocation import allocate
 from udfs.consumer_manager import ClientChannelInfo, ConsumerManager, SubscriptionData
 from udfs.model import MessageQueue
 from udfs.queue_lock import RebalanceLockManager
 from udfs.rebalance import rebalance_by_topic, sort_client_ids
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
-QUEUE_NUMS = {"orders": 8, "payments": 3, "audit": 1}
+QUEUE_NUMS = {"trades": 8, "quotes": 3, "audit": 1}
 GROUPS = (f"group_{number}" for number in count())
 CLIENTS = ("10.0.0.1@7", "10.0.0.10@7", "10.0.0.2@7", "10.0.0.2@71", "A", "a", "\u5ba2\u6237@1")
 
@@ -51,11 +50,10 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Cluster]:
-    with rocketmq(resolve_jars("rocketmq", Settings.load().paths.jars)) as cluster:
-        for topic, queue_nums in QUEUE_NUMS.items():
-            cluster.create_topic(topic, queue_nums)
-        yield Cluster(cluster)
+def broker(rocketmq_cluster: RocketMQ) -> Cluster:
+    for topic, queue_nums in QUEUE_NUMS.items():
+        rocketmq_cluster.create_topic(topic, queue_nums)
+    return Cluster(rocketmq_cluster)
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ class Channels:
     def join(self, *client_ids: str) -> list[Channel]:
         channels = [self.open() for _ in client_ids]
         for channel, client_id in zip(channels, client_ids, strict=True):
-            self.beat(channel, client_id, {"orders": 1})
+            self.beat(channel, client_id, {"trades": 1})
         return channels
 
     def listed(self) -> list[str] | None:
@@ -150,8 +148,8 @@ def test_what_starves_under_twins_is_assigned_to_nobody(broker: Cluster, channel
     first, *_ = channels.join("A", "A", "B")
     taken: set[MessageQueue] = set()
     for client_id in ("A", "B"):
-        taken.update(assignment(first, "orders", channels.group, client_id, "AVG") or [])
-    in_order = sorted(broker.mq_set["orders"])
+        taken.update(assignment(first, "trades", channels.group, client_id, "AVG") or [])
+    in_order = sorted(broker.mq_set["trades"])
     assert [mq for mq in in_order if mq not in taken] == in_order[6:11]
 
 
@@ -159,12 +157,12 @@ def test_broadcasting_is_assigned_everything_and_an_unknown_topic_or_strategy_no
     broker: Cluster, channels: Channels
 ) -> None:
     (channel,) = channels.join("A")
-    group, mq_set = channels.group, broker.mq_set["orders"]
-    everything = assignment(channel, "orders", group, "A", "AVG", "BROADCASTING")
-    assert everything == rebalance_by_topic("BROADCASTING", "AVG", group, "A", "orders", mq_set, None)
+    group, mq_set = channels.group, broker.mq_set["trades"]
+    everything = assignment(channel, "trades", group, "A", "AVG", "BROADCASTING")
+    assert everything == rebalance_by_topic("BROADCASTING", "AVG", group, "A", "trades", mq_set, None)
     assert assignment(channel, "no_such_topic", group, "A", "AVG") is None
-    assert assignment(channel, "orders", group, "A", "CONSISTENT_HASH") is None
-    assert assignment(channel, "orders", "no_such_group", "A", "AVG") is None
+    assert assignment(channel, "trades", group, "A", "CONSISTENT_HASH") is None
+    assert assignment(channel, "trades", "no_such_group", "A", "AVG") is None
 
 
 def test_a_group_is_told_of_changes_and_of_nothing_else(channels: Channels) -> None:
@@ -173,12 +171,12 @@ def test_a_group_is_told_of_changes_and_of_nothing_else(channels: Channels) -> N
     assert first.read_notified()
     second.read_notified()
     for topics, is_change in [
-        ({"orders": 1}, False),
-        ({"orders": 2}, False),
-        ({"orders": 2, "payments": 1}, True),
-        ({"orders": 2, "payments": 1}, False),
-        ({"payments": 1}, True),
-        ({"payments": 0}, False),
+        ({"trades": 1}, False),
+        ({"trades": 2}, False),
+        ({"trades": 2, "quotes": 1}, True),
+        ({"trades": 2, "quotes": 1}, False),
+        ({"quotes": 1}, True),
+        ({"quotes": 0}, False),
     ]:
         assert channels.beat(second, "B", topics) is is_change, topics
         for channel in (first, second):
@@ -191,7 +189,7 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(channels: Channels) -
     first.read_notified()
     assert not channels.beat(second, "B", {}, without_sub=True, fingerprint=7)
     assert first.read_notified() == []
-    assert not channels.beat(second, "B", {"orders": 1})
+    assert not channels.beat(second, "B", {"trades": 1})
     assert first.read_notified() == []
     assert channels.beat(second, "B", {})
     assert first.read_notified()
@@ -200,7 +198,7 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(channels: Channels) -
 def test_another_client_id_on_a_channel_replaces_it_and_nobody_is_told(channels: Channels) -> None:
     first, second = channels.join("A", "B")
     first.read_notified()
-    assert not channels.beat(second, "C", {"orders": 1})
+    assert not channels.beat(second, "C", {"trades": 1})
     assert first.read_notified() == []
     assert channels.listed() == channels.listed_here() == ["A", "C"]
 
@@ -216,7 +214,7 @@ def test_who_leaves_and_whose_channel_closes_is_listed_no_more(channels: Channel
     channels.manager.do_channel_close(second)
     wait_for("the closed channel is gone", lambda: channels.listed() == ["A"])
     assert channels.listed_here() == ["A"]
-    assert first.read_notified(1.0)
+    wait_for("who is left is told", first.read_notified)  # the broker lists it no more before it says so
     first.request(UNREGISTER_CLIENT, {"clientID": "A", "consumerGroup": channels.group})
     channels.manager.unregister_consumer(channels.group, first)
     assert channels.listed() is channels.listed_here() is None
@@ -225,7 +223,7 @@ def test_who_leaves_and_whose_channel_closes_is_listed_no_more(channels: Channel
 def test_locks_are_granted_as_computed(channels: Channels) -> None:
     """Two clients, one of them twice, ask for and give back queues of one broker."""
     random, locks = Random(20260719), RebalanceLockManager()
-    mqs = [mq for mq in channels.broker.mq_set["orders"] if mq.broker_name == FIRST_BROKER]
+    mqs = [mq for mq in channels.broker.mq_set["trades"] if mq.broker_name == FIRST_BROKER]
     clients = list(zip(channels.join("A", "A", "B"), "AAB", strict=True))
     seen: Counter[str] = Counter()
     for _ in range(200):

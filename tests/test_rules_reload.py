@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from conf.settings import Settings
@@ -85,7 +86,7 @@ def epoch_ms(iso: str) -> int:
 
 
 def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming.rules_watch.LOOK_SECONDS", 0.2)
     events = run("twins", seed=5, duration_ms=8 * MINUTE)[1]
@@ -94,7 +95,7 @@ def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
     file = tmp_path / "rules.toml"
     file.write_text("")
     first = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"}, rules={"file": str(file)})
-    with capture_logs() as logs, Service(first) as service, waiting(service):
+    with capture_logs() as logs, Service(first, spark=spark) as service, waiting(service):
         service.wait_until_idle()
         publish(first, halves[0])
         service.wait_until_idle()

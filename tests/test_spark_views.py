@@ -62,10 +62,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spark(warehouse: Path) -> Iterator[SparkSession]:
+def spark(warehouse: Path, warm_spark: SparkSession) -> SparkSession:
+    """The session of this process, as `open_session` gives it where one runs; its views are in nobody's way."""
     session = open_session(warehouse)
-    yield session
-    session.stop()
+    assert session is warm_spark
+    return session
 
 
 def test_workers_do_not_compile_pyspark_anew(spark: SparkSession) -> None:

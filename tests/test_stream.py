@@ -1,103 +1,45 @@
-"""The whole stream on a real Kafka and real Delta tables: replays, quarantine, a kill -9, and the command line."""
+"""The whole stream on a real Kafka and real Delta tables: replays, a live run and its metrics, quarantine."""
 
-import json
-import os
-import signal
 import subprocess
 import sys
 import threading
-import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, EVENTS, PULLS, SEND_LATENCIES
 from streaming.history.alerts import Filter, read_alerts
 from streaming.history.store import History
-from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator import Simulation, parse_scenario
-from streaming.ingest.simulator.play import play
-from streaming.ingest.simulator.scenario import SCENARIOS
 from streaming.metrics.instruments import Instruments
 from streaming.metrics.names import METRICS
 from streaming.metrics.verdict_names import CANARY_AGE, DUE_NOTICES
 from streaming.service import Service
 from tests.conftest import settings_for
 from tests.metrics.scraping import Scraper
-from tests.replay import Stream
-from tests.spark_cluster import spark_cluster
+from tests.twins_log import Log, Story, publish, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
-SECONDS = 500
-START_MS = 1_750_000_000_000
 SAMPLES = Path(__file__).parent.parent / "schemas" / "samples"
 
-Log = list[tuple[str, dict[str, Any]]]
-Story = dict[str, list[tuple[str, int, list[str]]]]
 
-
-@pytest.fixture(scope="module")
-def log() -> Log:
-    """Twins appear, starve five queues, and one of them leaves; meanwhile a broker is slow, and avoided."""
-    fields = tomllib.loads((SCENARIOS / "twins.toml").read_text())
-    slow = {"at": 120, "until": 240, "action": "slow_broker", "broker_name": "broker-b", "latency_ms": 2000}
-    fields["happenings"].append(slow)
-    return list(Simulation(parse_scenario(fields), 3, START_MS).events(SECONDS * 1000))
-
-
-@pytest.fixture(scope="module")
-def told(log: Log) -> Story:
-    """The incidents the rules themselves tell of this log, without Spark."""
-    return story(Stream().feed(log)["alerts"])
-
-
-@pytest.fixture(scope="module")
-def loaded_kafka(log: Log) -> Iterator[EmbeddedKafka]:
-    """A Kafka that holds the log."""
-    with scratch_kafka(Settings.load().paths.jars) as broker:
-        publish(settings_for(broker, Path("unused")), log)
-        yield broker
-
-
-def publish(settings: Settings, log: Log, *, speed: float | None = None) -> None:
-    with Publisher(settings.kafka) as publisher:
-        play(log, publisher, speed=speed, stop=threading.Event())
-
-
-def story(alerts: list[dict[str, Any]]) -> Story:
-    """Incident to its states, with times in ms and queues."""
-    incidents: Story = {}
-    for row in sorted(alerts, key=lambda row: row["changed_at"]):
-        incidents.setdefault(row["incident_id"], []).append((row["state"], row["changed_at"], row["queues"]))
-    return incidents
-
-
-def story_in(settings: Settings) -> Story:
-    rows = DeltaTable(str(settings.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
-    for row in rows:
-        row["changed_at"] = round(row["changed_at"].timestamp() * 1000)
-    return story(rows)
-
-
-def run_all_available(settings: Settings) -> dict[str, int]:
-    """Rows read by each query."""
-    with Service(settings, available_now=True) as service:
+def run_all_available(settings: Settings, spark: SparkSession) -> None:
+    """Work through all that is in Kafka."""
+    with Service(settings, available_now=True, spark=spark) as service:
         service.wait(threading.Event())
-        return {q.name: sum(progress.numInputRows for progress in q.recentProgress) for q in service.queries}
 
 
 def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
-    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, told: Story
 ) -> None:
     settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 0})
-    run_all_available(settings)
+    run_all_available(settings, spark)
     lives = sorted([state for state, _, _ in states] for states in told.values())
     assert lives == [
         ["FIRING", "RECOVERING", "RESOLVED"],
@@ -110,18 +52,9 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
     assert story_in(settings) == told
 
 
-def test_a_spark_cluster_gives_the_same_incidents(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
-    """A standalone master and worker, so that state, workers and files are in other processes than the driver."""
-    with spark_cluster(tmp_path) as master:
-        spark = {"master": master, "options": {"spark.executor.memory": "1g"}}
-        settings = settings_for(loaded_kafka, tmp_path, spark=spark)
-        run_all_available(settings)
-    assert list((tmp_path / "work").glob("app-*/0")), "no executor ran at the worker"
-    assert story_in(settings) == told
-
-
 def test_python_workers_that_come_too_late_for_spark_lose_nothing(
     loaded_kafka: EmbeddedKafka,
+    spark: SparkSession,
     tmp_path: Path,
     told: Story,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,18 +64,18 @@ def test_python_workers_that_come_too_late_for_spark_lose_nothing(
     late = tmp_path / "python"
     late.write_text(f'#!/bin/sh\nmkdir {tmp_path}/came 2>/dev/null && sleep 11\nexec {sys.executable} "$@"\n')
     late.chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(late))
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(late))
     settings = settings_for(loaded_kafka, tmp_path)
-    run_all_available(settings)
+    run_all_available(settings, spark)
     assert "the machine is too busy" in "".join(capsys.readouterr())
     assert story_in(settings) == told
 
 
 def test_a_log_cut_into_many_batches_gives_the_same_incidents(
-    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, told: Story
 ) -> None:
     settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 250})
-    run_all_available(settings)
+    run_all_available(settings, spark)
     batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
     assert len(batches) > 3
     assert story_in(settings) == told
@@ -150,7 +83,7 @@ def test_a_log_cut_into_many_batches_gives_the_same_incidents(
 
 @pytest.fixture(scope="module")
 def played_live(
-    kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, log: Log, told: Story
+    kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Log, told: Story
 ) -> Iterator[tuple[Settings, Scraper]]:
     """The log played at 40 times its speed, and one message that is none, while somebody scrapes the metrics.
 
@@ -166,7 +99,7 @@ def played_live(
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with Instruments(settings, ["fault_items", "assignments"]) as instruments:
         scraper = Scraper(instruments.port)
-        with Service(settings, instruments=instruments) as service:
+        with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:
             service.wait_until_idle()
             with Publisher(settings.kafka) as publisher:
                 publisher.publish_raw(PULLS, b"sample", b"no JSON")
@@ -231,42 +164,14 @@ def test_every_listed_metric_is_there_in_a_real_run_and_promtool_takes_them(
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-def test_a_run_killed_in_the_middle_goes_on_without_losing_or_repeating(
-    loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story
+def test_every_message_is_either_read_as_good_or_quarantined_whole(
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """SIGKILL to the whole process group while batches are written; the next run works through the rest."""
-    settings = settings_for(loaded_kafka, tmp_path)
-    environment = environment_for(settings) | {"BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": "150"}
-    command = [sys.executable, "-m", "streaming.cli", "run", "--available-now"]
-    with (tmp_path / "run.log").open("wb") as output:
-        process = subprocess.Popen(command, env=environment, stderr=output, stdout=output, start_new_session=True)
-    try:
-        wait_for_batch(settings.paths.checkpoints / "assignments" / "commits" / "3", process)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert story_in(settings) != told
-    assert subprocess.run(command, env=environment, capture_output=True, timeout=240, check=False).returncode == 0
-    assert story_in(settings) == told
-    rows = read_alerts(settings.paths.warehouse, Filter())
-    keys = [(row["incident_id"], row["state"], row["changed_at"]) for row in rows]
-    assert len(keys) == len(set(keys))
-
-
-def wait_for_batch(marker: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not marker.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def test_every_message_is_either_read_as_good_or_quarantined_whole(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     bad = sorted(SAMPLES.glob("bad.*.json"))
     good = sorted(SAMPLES.glob("good.*.json"))
     settings = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"})
     sent: dict[bytes, str] = {}
-    with Service(settings) as service, Publisher(settings.kafka) as publisher:
+    with Service(settings, spark=spark) as service, Publisher(settings.kafka) as publisher:
         service.wait_until_idle()
         for path in (*bad, *good):
             publisher.publish_raw(topic_of(path), b"sample", path.read_bytes())
@@ -291,48 +196,11 @@ def topic_of(sample: Path) -> str:
     return next(topic for topic in EVENTS if topic.removeprefix("rocketmq.") in sample.name.split("."))
 
 
-def environment_for(settings: Settings) -> dict[str, str]:
-    return os.environ | {
-        "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
-        "BALANCEWATCH_PATHS__WAREHOUSE": str(settings.paths.warehouse),
-        "BALANCEWATCH_PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
-    }
-
-
-def balancewatch(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "streaming.cli", *arguments],
-        env=environment_for(settings),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def test_the_command_line_simulates_runs_and_prints_alerts(tmp_path: Path) -> None:
-    with scratch_kafka(Settings.load().paths.jars) as broker:
-        settings = settings_for(broker, tmp_path)
-        assert balancewatch(settings, "simulate", "twins", "--seed", "5", "--seconds", str(SECONDS)).returncode == 0
-        done = balancewatch(settings, "run", "--available-now")
-        assert done.returncode == 0, done.stderr
-        transitions = json.loads(balancewatch(settings, "alerts", "--format", "json").stdout)
-        current = json.loads(balancewatch(settings, "alerts", "--format", "json", "--current").stdout)
-    assert [row["state"] for row in transitions].count("FIRING") == 3
-    assert {row["kind"]: (row["state"], bool(row["suppressed_by"])) for row in current} == {
-        "duplicate_client_id": ("RESOLVED", False),
-        "starved_queue": ("RESOLVED", True),
-        "doubled_queue": ("RESOLVED", True),
-    }
-    duplicate = next(row for row in transitions if row["kind"] == "duplicate_client_id")
-    views = duplicate["evidence"]["views"]
-    assert {len(addrs) for addrs in views.values()} == {2}
-    assert all(addr in duplicate["summary"] for addr in views[min(views)])
-
-
-def test_the_spark_writer_appends_the_same_rows_once(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
+def test_the_spark_writer_appends_the_same_rows_once(
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, told: Story
+) -> None:
     settings = settings_for(loaded_kafka, tmp_path, queries={"delta_writer": "spark"})
-    run_all_available(settings)
+    run_all_available(settings, spark)
     assert story_in(settings) == told
     protocol = DeltaTable(str(settings.paths.warehouse / "alerts")).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)

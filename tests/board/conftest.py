@@ -1,4 +1,4 @@
-"""A real Chromium and a real board over modelled incidents; each test has a browser context of its own."""
+"""A real Chromium and a real board over modelled incidents; tests have the one page one after the other."""
 
 import shutil
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Error, Page, Request, ViewportSize, expect, sync_playwright
 
 from conf.settings import Settings
 from streaming.board.security import Door
@@ -28,8 +28,11 @@ CHROMIUM_ARGS = (
 )
 expect.set_options(timeout=60_000)  # a busy machine is no failure
 
-PHONE = {"width": 360, "height": 740}
-DESK = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
+
+REFRESH_SECONDS = 0.25
+"""How often pages ask: more often than the settings allow, so that tests wait less."""
 
 
 def chromium() -> str:
@@ -45,10 +48,9 @@ def serve(
     warehouse: Path, clock_ms: Callable[[], int] = lambda: NOW_MS, door: Door | None = None, **board: Any
 ) -> Iterator[str]:
     """A board over `warehouse` on a free port of the loopback, by default with the clock standing at NOW_MS."""
-    settings = Settings.load(
-        paths={"warehouse": warehouse}, board={"port": 0, "refresh_seconds": 1, "threads": 4, **board}
-    )
-    server = BoardServer(settings, clock_ms, door)
+    settings = Settings.load(paths={"warehouse": warehouse}, board={"port": 0, "threads": 4, **board})
+    often = settings.board.model_copy(update={"refresh_seconds": REFRESH_SECONDS})
+    server = BoardServer(settings.model_copy(update={"board": often}), clock_ms, door)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -73,16 +75,6 @@ def board_url(modelled_warehouse: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """Chromium for the tests of this package, and no longer: while Playwright is open its event loop runs in this
-    thread, and nothing else may run one."""
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
-        yield running
-        running.close()
-
-
 class Tab:
     """A page of the browser that remembers what it complained of; `quiet` may be asked at any time."""
 
@@ -91,21 +83,48 @@ class Tab:
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self._note(request.url))
+        page.on("pageerror", self._fail)
+        page.on("request", self._note)
+
+    def close(self) -> None:
+        """Listen no longer; the page stays."""
+        self.page.remove_listener("console", self._hear)
+        self.page.remove_listener("pageerror", self._fail)
+        self.page.remove_listener("request", self._note)
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")
 
-    def _note(self, url: str) -> None:
-        if not url.startswith(("http://127.0.0.1:", "data:", "blob:")):
-            self.foreign.append(url)
+    def _fail(self, error: Error) -> None:
+        self.complaints.append(str(error))
+
+    def _note(self, request: Request) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            self.foreign.append(request.url)
 
     def open(self, url: str) -> Page:
         """Go there, and wait until the page's body stands and its figures are drawn."""
         self.page.goto(url)
         return self.settled()
+
+    def reload(self) -> Page:
+        """Read the same address anew."""
+        self.page.reload()
+        return self.settled()
+
+    @contextmanager
+    def on_phone(self) -> Iterator[Page]:
+        """The page read anew on a phone: narrow, touched, and laid out as a phone's browser does."""
+        self.page.set_viewport_size(PHONE)
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Emulation.setDeviceMetricsOverride", {**PHONE, "deviceScaleFactor": 1, "mobile": True})
+        session.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        try:
+            yield self.reload()
+        finally:
+            session.detach()
+            self.page.set_viewport_size(DESK)
 
     def settled(self) -> Page:
         """Wait until the page's body stands and its figures are laid out, not only begun."""
@@ -137,28 +156,36 @@ class Tab:
         ]
 
 
-@pytest.fixture
-def new_tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
-    """Makes tabs, each in a context of its own: `new_tab(scheme="dark", size=PHONE)`. They must have been quiet."""
-    contexts = []
-    tabs: list[Tab] = []
-
-    def make(scheme: Any = "light", size: dict[str, int] = DESK, **options: Any) -> Tab:
-        context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce", **options)  # type: ignore[arg-type]  # a dict of two ints is what it takes
+@pytest.fixture(scope="package")
+def page(board_url: str) -> Iterator[Page]:
+    """The one page of the one Chromium of this package, and no longer: while Playwright is open its event loop runs in
+    this thread, and nothing else may run one. A page that stays at the board reads Plotly's script once."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
+        context = browser.new_context(reduced_motion="reduce")
         context.set_default_timeout(60_000)
-        contexts.append(context)
-        tabs.append(Tab(context.new_page()))
-        return tabs[-1]
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert [tab.foreign for tab in tabs if tab.foreign] == []
+        yield context.new_page()
+        browser.close()
 
 
 @pytest.fixture
-def tab(new_tab: Callable[..., Tab]) -> Iterator[Tab]:
-    """A tab at a desk in light; at the end its console must hold no error and no warning."""
-    one = new_tab()
+def loud_tab(page: Page, board_url: str) -> Iterator[Tab]:
+    """The page as somebody finds it who comes for the first time, at a desk in light. It asks no foreign server."""
+    page.unroute_all(behavior="ignoreErrors")
+    page.goto(board_url + "assets/icon.svg")  # of the same origin: another one would take another process
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.context.clear_cookies()
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(DESK)
+    page.mouse.move(0, 0)
+    one = Tab(page)
     yield one
-    assert one.complaints == []
+    one.close()
+    assert one.foreign == []
+
+
+@pytest.fixture
+def tab(loud_tab: Tab) -> Iterator[Tab]:
+    """The same, and at the end its console must hold no error and no warning."""
+    yield loud_tab
+    assert loud_tab.complaints == []

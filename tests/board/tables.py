@@ -1,12 +1,14 @@
 """Rows written by hand: incidents of the alerts table, a minute apart where nothing else is said."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from streaming.board.page import Page, View
 from streaming.history.store import History
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
+from tests.row_writer import RowWriter
 
 NOW_MS = 1_795_258_800_000
 """2026-11-21T11:00:00Z."""
@@ -58,10 +60,22 @@ def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
 
 def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: int = 0) -> Path:
     """Append the rows to their tables."""
-    append_rows(DeltalakeWriter(warehouse), dict(rows), "test", batch_id)
+    append_rows(RowWriter(warehouse), dict(rows), "test", batch_id)
     return warehouse
 
 
 def shown(page: Page, warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Any:
     """A page's body over these tables."""
-    return page.body(View(History(warehouse), asked, now_ms))
+    return page.body(View(history_of(warehouse), asked, now_ms))
+
+
+def history_of(warehouse: Path) -> History:
+    """The tables as they are now; opened once for several questions, as the board does it."""
+    history = _opened(warehouse)
+    history.refresh()
+    return history
+
+
+@lru_cache(maxsize=2)
+def _opened(warehouse: Path) -> History:
+    return History(warehouse)

@@ -19,10 +19,10 @@ from tests.board.tables import MINUTE, NOW_MS, alert, shown, write
 HOUR = 60 * MINUTE
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(
-        tmp_path / "w",
+        tmp_path_factory.mktemp("warehouse"),
         {
             "alerts": [
                 alert("page", ago_ms=10 * MINUTE),

@@ -44,11 +44,14 @@ EVERY_VERDICT = [
 ]
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     starved = alert("s", queues=["broker-a:1"], suppressed_by="cause", kind="starved_queue")
     cause = alert("cause", queues=["broker-a:1"], kind="duplicate_client_id", client_id=A)
-    return write(tmp_path, {"assignments": EVERY_VERDICT, "memberships": MEMBERS, "alerts": [starved, cause]})
+    return write(
+        tmp_path_factory.mktemp("warehouse"),
+        {"assignments": EVERY_VERDICT, "memberships": MEMBERS, "alerts": [starved, cause]},
+    )
 
 
 def rows_of(page: Any) -> dict[str, html.Tr]:

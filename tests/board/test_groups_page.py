@@ -17,8 +17,8 @@ def names(page: html.Div) -> list[str]:
     return [text_of(row.children[0]) for row in by_id(page, "groups").children[2].children]
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     queues = [
         assignment(0, "OK", consumer_group="calm"),
         assignment(0, "SILENT", consumer_group="silent", planned_owner=None),
@@ -30,7 +30,7 @@ def warehouse(tmp_path: Path) -> Path:
     ]
     fires = alert("f", consumer_group="firing", kind="split_view")
     effect = alert("e", consumer_group="calm", suppressed_by="f")
-    return write(tmp_path, {"assignments": queues, "alerts": [fires, effect]})
+    return write(tmp_path_factory.mktemp("warehouse"), {"assignments": queues, "alerts": [fires, effect]})
 
 
 def test_groups_that_page_come_first_then_the_worst(warehouse: Path) -> None:

@@ -36,15 +36,17 @@ STEPS = [
 ]
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     members = [
         member(A, "10.0.0.1:50", changed_at=NOW_MS - 180 * MINUTE),
         member(B, "10.0.0.2:50", changed_at=NOW_MS - 180 * MINUTE),
         member(B, "10.0.0.2:50", changed_at=NOW_MS - 10 * MINUTE, change="LEFT"),
     ]
     incident = alert("s", "RESOLVED", 25 * MINUTE, started_at=NOW_MS - 40 * MINUTE)
-    return write(tmp_path, {"assignments": STEPS, "memberships": members, "alerts": [incident]})
+    return write(
+        tmp_path_factory.mktemp("warehouse"), {"assignments": STEPS, "memberships": members, "alerts": [incident]}
+    )
 
 
 def times(warehouse: Path, since_ms: int = HOUR, at_ms: int = NOW_MS, topic: str = "", queue: str = "") -> Times:

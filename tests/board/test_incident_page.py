@@ -10,12 +10,12 @@ from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     began = NOW_MS - 9 * MINUTE
     step = {"started_at": began, "kind": "starved_queue", "client_id": "c@1"}
     return write(
-        tmp_path / "w",
+        tmp_path_factory.mktemp("warehouse"),
         {
             "alerts": [
                 alert("abc-1", "PENDING", 9 * MINUTE, **step, reason="first_sign"),

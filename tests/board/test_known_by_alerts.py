@@ -9,11 +9,11 @@ from tests.board.components import text_of
 from tests.board.tables import NOW_MS, alert, assignment, shown, write
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     health = {"cluster": "bare", "broker_name": "b", "unavailable_producers": 0, "producers": 1, "changed_at": NOW_MS}
     return write(
-        tmp_path,
+        tmp_path_factory.mktemp("warehouse"),
         {
             "assignments": [assignment(0, "OK")],
             "alerts": [alert("a", topic="gone"), alert("b", consumer_group="unseen", cluster="told")],

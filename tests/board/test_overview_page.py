@@ -12,10 +12,10 @@ from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(
-        tmp_path / "w",
+        tmp_path_factory.mktemp("warehouse"),
         {
             "alerts": [
                 alert("mild", severity="warning", ago_ms=MINUTE),

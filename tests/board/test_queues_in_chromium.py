@@ -9,7 +9,7 @@ from tests.board.conftest import PHONE, Tab, serve
 from tests.board.modelled import MINUTE, NOW_MS
 from tests.board.tables import assignment, write
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 
 TWINS = "group?cluster=twins&group=order-service"
 HISTORY = "history?cluster=twins&group=order-service&topic=orders&since=1h"

@@ -1,6 +1,5 @@
 """A token's session in a real browser: a link from elsewhere keeps it, and its end is told with a way back."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,17 @@ from playwright.sync_api import expect
 from streaming.board.security import Door
 from tests.board.conftest import Tab, serve
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105  # of these tests
 PAGE = "alerts?kind=starved_queue"
 
 
 def test_a_link_clicked_elsewhere_leads_to_its_page_with_and_without_a_session(
-    modelled_warehouse: Path, new_tab: Callable[..., Tab]
+    modelled_warehouse: Path, loud_tab: Tab
 ) -> None:
     """A data: page is of another site than the board, as a chat is."""
-    tab = new_tab()
-    page = tab.page
+    tab, page = loud_tab, loud_tab.page
     with serve(modelled_warehouse, door=Door(frozenset(), TOKEN, 3600)) as url:
         chat = f"data:text/html,<a href='{url}{PAGE}'>alert</a>"
         page.goto(chat)
@@ -35,11 +33,8 @@ def test_a_link_clicked_elsewhere_leads_to_its_page_with_and_without_a_session(
         assert page.url == url + PAGE
 
 
-def test_a_session_that_has_ended_is_told_from_a_board_that_is_gone(
-    modelled_warehouse: Path, new_tab: Callable[..., Tab]
-) -> None:
-    tab = new_tab()
-    page = tab.page
+def test_a_session_that_has_ended_is_told_from_a_board_that_is_gone(modelled_warehouse: Path, loud_tab: Tab) -> None:
+    tab, page = loud_tab, loud_tab.page
     with serve(modelled_warehouse, door=Door(frozenset(), TOKEN, 3600)) as url:
         page.goto(f"{url}{PAGE}&token={TOKEN}")
         tab.settled()

@@ -20,6 +20,7 @@ from rich.table import Table
 from conf.settings import Settings
 from streaming.ingest.embedded_kafka import scratch_kafka
 from streaming.ingest.topics import create_topics
+from streaming.session import start_spark
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
 from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
@@ -30,7 +31,10 @@ from tests.chaos.outcome import COLUMNS, Outcome
 from tests.chaos.place import Place
 from tests.chaos.under_load import kills_under_load
 
-PARTS = ("points", "full_disk", "deliveries", "kafka_away", "random")
+PARTS = ("points", "random", "sigkill", "full_disk", "deliveries", "kafka_away")
+WARM_PARTS = ("points", "random")
+"""Their lives share one Spark session; those of the other parts are processes."""
+
 LOG_SECONDS = 900
 PASSES = (1, 2, 3, 5)
 
@@ -40,7 +44,7 @@ def main() -> None:
     outcomes: list[Outcome] = []
     try:
         for part in options.only or PARTS:
-            with _place() as place:
+            with _place(is_warm=part in WARM_PARTS) as place:
                 for outcome in _play(part, place, options):
                     outcomes.append(outcome)
                     if not outcome.is_good:
@@ -54,14 +58,16 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.split("\n\n", 1)[1])
     parser.add_argument("--only", choices=PARTS, action="append", help="one part instead of all; repeat for more")
     parser.add_argument("--kills", type=int, default=100, help="random kills under load (default: %(default)s)")
+    parser.add_argument("--sigkills", type=int, default=8, help="the same of whole processes (default: %(default)s)")
     parser.add_argument("--away", type=float, default=150, help="seconds of each Kafka outage (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the logs and of the moments (default: %(default)s)")
     return parser.parse_args()
 
 
 def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outcome]:
-    if part == "random":
-        yield kills_under_load(place, options.kills, options.seed, say)
+    if part in ("random", "sigkill"):
+        count = options.kills if part == "random" else options.sigkills
+        yield kills_under_load(place, f"{part}, under load", count, options.seed, say)
         return
     if part == "deliveries":
         for point in RELAY_POINTS:
@@ -87,15 +93,18 @@ def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outc
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[Place]:
+def _place(*, is_warm: bool) -> Iterator[Place]:
     with (
         scratch_kafka(Settings.load().paths.jars) as kafka,
         tempfile.TemporaryDirectory(prefix="balancewatch-chaos-", ignore_cleanup_errors=True) as folder,
     ):
-        place = Place(kafka, Path(folder))
+        spark = start_spark(Settings.load(), Path(folder) / "spark.log") if is_warm else None
+        place = Place(kafka, Path(folder), spark)
         try:
             yield place
         finally:
+            if spark is not None:
+                spark.stop()
             place.kafka.stop()
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.chaos.history import History
+from tests.chaos.life import LIFE_SECONDS, Life
 from tests.chaos.outcome import Outcome
 from tests.chaos.place import DRAIN, STARTS, ChaosError, Place
-from tests.chaos.victim import LIFE_SECONDS, Victim
 
 Say = Callable[[str], None]
 
@@ -57,7 +57,7 @@ def at_random(
     while kills < count:
         victim = place.live(run, arguments)
         is_early = dice.random() < AT_START_SHARE
-        _wait_for_work(victim, dice.uniform(0, 12) if is_early else LIFE_SECONDS)
+        _wait_for_work(victim, dice.uniform(0, victim.start_seconds) if is_early else LIFE_SECONDS)
         time.sleep(0 if is_early else dice.uniform(0, 3))
         if victim.is_alive():
             victim.kill()
@@ -73,7 +73,7 @@ def at_random(
     return kills
 
 
-def _wait_for_work(victim: Victim, seconds: float) -> None:
+def _wait_for_work(victim: Life, seconds: float) -> None:
     """Until it has finished a batch, or `seconds` have passed."""
     deadline = time.monotonic() + seconds
     while victim.is_alive() and not victim.has_written() and time.monotonic() < deadline:

@@ -10,10 +10,11 @@ from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.topics import create_topics
 from tests.chaos.history import compare
 from tests.chaos.kills import Say
+from tests.chaos.life import LIFE_SECONDS
 from tests.chaos.modelled_log import Source, modelled_log
 from tests.chaos.outcome import Outcome
 from tests.chaos.place import SERVE, ChaosError, Place
-from tests.chaos.victim import LIFE_SECONDS
+from tests.chaos.victim import Victim
 
 SPEED = 5.0
 SCENARIOS = ("twins", "lost_host", "slow_broker")
@@ -27,7 +28,10 @@ class Outage:
     def __init__(self, place: Place, run: str, say: Say) -> None:
         self.restarts, self.remark = 0, ""
         self._place, self._run, self._say = place, run, say
-        self._victim = place.live(run, SERVE)
+        self._victim = self._start()
+
+    def _start(self) -> Victim:
+        return Victim(self._place.settings(self._run), self._place.log_of(self._run), SERVE)
 
     def work(self, seconds: float) -> None:
         """Let it run on; one that ended must have said why in one sentence, and is started again, as systemd would."""
@@ -42,7 +46,7 @@ class Outage:
         if code != 1 or len(errors) != 1:
             self.remark = f"it ended with {code} and said {errors or self._victim.printed()[-300:]}"
         self._say(f"{self._run}: it ended: {' '.join(errors)}")
-        self._victim = self._place.live(self._run, SERVE)
+        self._victim = self._start()
         self.restarts += 1
 
     def wait_for_batch(self) -> None:

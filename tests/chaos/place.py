@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from conf.settings import Settings
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from tests.chaos.history import Comparison, History, compare, read_history
+from tests.chaos.life import Life
 from tests.chaos.victim import Victim
+from tests.chaos.warm_life import WarmLife
 
 DRAIN = ("run", "--available-now")
 SERVE = ("run",)
@@ -24,10 +28,14 @@ class ChaosError(RuntimeError):
 
 @dataclass
 class Place:
-    """`folder` holds all runs. `kafka` may be replaced by another process on the same port and data."""
+    """`folder` holds all runs. `kafka` may be replaced by another process on the same port and data.
+
+    With `spark`, lives are the queries in that session; without it, processes of their own.
+    """
 
     kafka: EmbeddedKafka
     folder: Path
+    spark: SparkSession | None = None
 
     def settings(self, run: str) -> Settings:
         """Tables and checkpoints of its own for each `run`."""
@@ -36,14 +44,17 @@ class Place:
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
             paths={"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"},
             queries={"max_offsets_per_trigger": BATCH},
+            quality={"every_batches": 20 if self.spark is None else 0},
         )
 
     def log_of(self, run: str) -> Path:
         """What the run's victims print."""
         return self.folder / run / "victim.log"
 
-    def live(self, run: str, arguments: tuple[str, ...] = DRAIN, trap: tuple[str, int] | None = None) -> Victim:
+    def live(self, run: str, arguments: tuple[str, ...] = DRAIN, trap: tuple[str, int] | None = None) -> Life:
         """One more life of a run."""
+        if self.spark is not None:
+            return WarmLife(self.settings(run), self.spark, drains=arguments == DRAIN, trap=trap)
         return Victim(self.settings(run), self.log_of(run), arguments, trap=trap)
 
     def drain(self, run: str) -> History:

@@ -4,13 +4,13 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from conf.settings import Settings
-from streaming.ingest.embedded_kafka import scratch_kafka
+from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.topics import create_topics
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
-from tests.chaos.kill_points import RELAY_POINTS
+from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
 from tests.chaos.kills import at_points, at_random
 from tests.chaos.modelled_log import modelled_log, publish_all
 from tests.chaos.place import Place
@@ -22,41 +22,43 @@ RANDOM_KILLS = 3
 
 @pytest.mark.spark
 @pytest.mark.real
-def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(tmp_path: Path) -> None:
+def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
+    empty_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path
+) -> None:
     """With part of a batch in Delta, with none of it, with all of it and not yet marked as done, and at random.
 
     Every row of every table is the same, once: no incident is lost, none is told twice, no pending time is counted
     while nobody looked.
     """
-    with scratch_kafka(Settings.load().paths.jars) as kafka:
-        place = Place(kafka, tmp_path)
-        settings = place.settings("reference")
-        create_topics(settings.kafka)
-        publish_all(settings, modelled_log(LOG_SECONDS, 1, SCENARIOS))
-        reference = place.drain("reference")
-        assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
-            table for table, rows in reference.items() if rows
-        }
-        at_points(place, "killed", [("between_tables", 1), ("after_action", 1), ("after_tables", 1)], print)
-        at_random(place, "killed", RANDOM_KILLS, random.Random(1), print)
-        comparison = place.finish("killed", reference)
-        assert comparison.is_equal, comparison.describe()
+    place = Place(empty_kafka, tmp_path, warm_spark)
+    settings = place.settings("reference")
+    create_topics(settings.kafka)
+    publish_all(settings, modelled_log(LOG_SECONDS, 1, SCENARIOS))
+    reference = place.drain("reference")
+    assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
+        table for table, rows in reference.items() if rows
+    }
+    at_points(place, "killed", [(point, 1) for point in QUERY_POINTS], print)
+    assert at_random(place, "killed", RANDOM_KILLS, random.Random(1), print), "nothing was left to do"
+    comparison = place.finish("killed", reference)
+    assert comparison.is_equal, comparison.describe()
 
 
 @pytest.mark.spark
 @pytest.mark.real
-def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(tmp_path: Path) -> None:
-    with scratch_kafka(Settings.load().paths.jars) as kafka:
-        place = Place(kafka, tmp_path)
-        settings = place.settings("reference")
-        create_topics(settings.kafka)
-        publish_all(settings, modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
-        reference = place.drain("reference")
-        try:
-            filled = full_disk(place, "warehouse", reference, print)
-        except CannotMountError as error:
-            pytest.skip(f"no small disk can be mounted: {error}")
-        assert filled.is_good, f"{filled.remark}\n{filled.comparison.describe()}"
+def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
+    empty_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Place(empty_kafka, tmp_path, warm_spark)
+    settings = place.settings("reference")
+    create_topics(settings.kafka)
+    publish_all(settings, modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
+    reference = place.drain("reference")
+    try:
+        filled = full_disk(place, "warehouse", reference, print)
+    except CannotMountError as error:
+        pytest.skip(f"no small disk can be mounted: {error}")
+    assert filled.is_good, f"{filled.remark}\n{filled.comparison.describe()}"
 
 
 @pytest.mark.real

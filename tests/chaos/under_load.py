@@ -17,7 +17,7 @@ SECONDS_A_LIFE = 240
 SPEED = 3.0
 
 
-def kills_under_load(place: Place, count: int, seed: int, say: Say) -> Outcome:
+def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -> Outcome:
     """The log is played, three times as fast as life, until the last kill."""
     began = time.monotonic()
     dice = random.Random(seed)
@@ -35,4 +35,4 @@ def kills_under_load(place: Place, count: int, seed: int, say: Say) -> Outcome:
         source.close()
     history = place.drain("under_load")
     comparison = compare(place.drain("under_load_reference"), history)
-    return Outcome("random kills under load", kills, kills, comparison, time.monotonic() - began)
+    return Outcome(name, kills, kills, comparison, time.monotonic() - began)

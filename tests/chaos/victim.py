@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conf.settings import Settings
-
-LIFE_SECONDS = 300.0
-"""No life takes longer, or something hangs."""
+from tests.chaos.life import LIFE_SECONDS, newest_commit
 
 GONE_SECONDS = 30.0
 """How long the JVM and the workers may take to notice that Python is dead."""
@@ -24,6 +22,8 @@ class OrphanError(RuntimeError):
 
 class Victim:
     """One life. `log` takes all that it prints."""
+
+    start_seconds = 12.0
 
     def __init__(
         self,
@@ -61,7 +61,6 @@ class Victim:
         return self._process.poll() is None
 
     def has_written(self) -> bool:
-        """Whether a batch was committed in this life."""
         return newest_commit(self._settings) > self._first_batch
 
     def wait(self, seconds: float = LIFE_SECONDS) -> int:
@@ -119,12 +118,6 @@ def environment(settings: Settings) -> dict[str, str]:
         "BALANCEWATCH_ONCALL__ENABLED": "false",  # deliveries.py has the relay alone
         "BALANCEWATCH_LOG__FORMAT": "json",
     }
-
-
-def newest_commit(settings: Settings) -> int:
-    """The newest batch that either query has finished; -1 for none."""
-    commits = settings.paths.checkpoints.glob("*/commits/*")
-    return max((int(path.name) for path in commits if path.name.isdigit()), default=-1)
 
 
 def pids_of_session(session: int) -> list[int]:

@@ -1,18 +1,29 @@
 """`python -m tests.chaos.victim_main [POINT NTH] -- ARGUMENTS`: the `balancewatch` command with a trap set in it."""
 
+import contextlib
+import os
+import signal
 import sys
 
 from streaming import cli
-from tests.chaos.kill_points import Trap, set_trap
+from tests.chaos.kill_points import Trap, watched
 
 
 def main() -> None:
     split = sys.argv.index("--")
-    if trap := sys.argv[1:split]:
-        point, nth = trap
-        set_trap(Trap(point, int(nth)))
+    point_and_nth = sys.argv[1:split]
     sys.argv = ["balancewatch", *sys.argv[split + 1 :]]
-    cli.main()
+    with contextlib.ExitStack() as stack:
+        if point_and_nth:
+            point, nth = point_and_nth
+            trap = Trap(point, int(nth))
+            stack.enter_context(watched(lambda passed: _die() if trap.springs_at(passed) else None))
+        cli.main()
+
+
+def _die() -> None:
+    """SIGKILL to the whole process group, JVM and all."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -114,14 +114,13 @@ class Board(msgspec.Struct, rename="camel"):
 RAW = json.loads(BOARD.read_text())
 READ = msgspec.json.decode(BOARD.read_bytes(), type=Board)
 PANELS = [panel for panel in READ.panels if not isinstance(panel, Row)]
+TARGETS = [(panel, target) for panel in PANELS for target in panel.targets]
 BY_SERIES: dict[str, Metric] = {
     series: one
     for one in METRICS
     for series in (one.name, *(f"{one.name}_{end}" for end in ("bucket", "sum", "count")))
 }
 UNITS = {"seconds": "s", "bytes": "bytes"}
-
-each_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
 
 
 def plain(expression: str) -> str:
@@ -168,35 +167,29 @@ def test_variables_are_asked_of_metrics_and_labels_that_there_are() -> None:
         assert found[2] in LABELS
 
 
-@each_panel
-def test_a_panel_reads_only_what_there_is(panel: Drawn) -> None:
-    for target in panel.targets:
-        names = names_in(target.expr)
-        assert names.metrics <= SERIES | PROMETHEUS_OWN
-        assert names.labels <= LABELS
-        assert set(re.findall(r"\{\{(\w+)\}\}", target.legend_format)) <= LABELS
-        assert set(re.findall(r"\$(\w+)", target.expr)) <= {"cluster", "consumer_group", "__rate_interval"}
+def test_a_panel_reads_only_what_there_is(subtests: pytest.Subtests) -> None:
+    for panel, target in TARGETS:
+        with subtests.test(panel.title, target=target.ref_id):
+            names = names_in(target.expr)
+            assert names.metrics <= SERIES | PROMETHEUS_OWN
+            assert names.labels <= LABELS
+            assert set(re.findall(r"\{\{(\w+)\}\}", target.legend_format)) <= LABELS
+            assert set(re.findall(r"\$(\w+)", target.expr)) <= {"cluster", "consumer_group", "__rate_interval"}
 
 
-@each_panel
-def test_a_panels_unit_is_its_metrics(panel: Drawn) -> None:
+def test_a_panels_unit_is_its_metrics(subtests: pytest.Subtests) -> None:
     """A rate of a counter is a number a second; quantiles and quotients of seconds are seconds."""
-    unit = panel.field_config.defaults.unit
-    for target in panel.targets:
-        for name in names_in(target.expr).metrics & BY_SERIES.keys():
+    for panel, target in TARGETS:
+        for name in sorted(names_in(target.expr).metrics & BY_SERIES.keys()):
             metric = BY_SERIES[name]
             is_rate = "rate(" in target.expr and metric.unit != "seconds"
             expected = "ops" if is_rate or metric.unit == "messages per second" else UNITS.get(metric.unit, "short")
-            assert unit == expected
+            with subtests.test(panel.title, metric=name):
+                assert panel.field_config.defaults.unit == expected
 
 
 def test_every_listed_metric_is_on_the_board_but_those_for_rules_alone() -> None:
-    drawn = {
-        BY_SERIES[name]
-        for panel in PANELS
-        for target in panel.targets
-        for name in names_in(target.expr).metrics & BY_SERIES.keys()
-    }
+    drawn = {BY_SERIES[name] for _, target in TARGETS for name in names_in(target.expr).metrics & BY_SERIES.keys()}
     assert {one.name for one in METRICS if one not in drawn} == {
         "balancewatch_producers",
         "balancewatch_canary_interval_seconds",
@@ -206,7 +199,7 @@ def test_every_listed_metric_is_on_the_board_but_those_for_rules_alone() -> None
 
 @pytest.mark.real
 def test_promtool_takes_every_expression(tmp_path: Path) -> None:
-    expressions = [plain(target.expr) for panel in PANELS for target in panel.targets]
+    expressions = [plain(target.expr) for _, target in TARGETS]
     expressions += [one["expr"] for one in RAW["annotations"]["list"]]
     rules = [{"record": f"panel:number_{number}:x", "expr": expr} for number, expr in enumerate(expressions)]
     path = tmp_path / "board.yml"

@@ -18,6 +18,7 @@ from streaming.oncall.own_alerts import OWN_KINDS
 from streaming.oncall.receiver import Verdict
 from streaming.oncall.record import Outcome
 from tests.conf.promql import names_in
+from tests.offenders import assert_none
 from udfs.kinds import KIND_FACTS
 from udfs.page_limit import SEVERITIES
 
@@ -79,8 +80,8 @@ def labels_of_any(metrics: Iterable[str]) -> set[str]:
     return {label for metric in metrics for label in labels_of(metric)}
 
 
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
-each_alert = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def name_of(rule: dict[str, Any]) -> str:
+    return str(rule.get("alert") or rule["record"])
 
 
 def promtool(*arguments: str, text: str | None = None) -> str:
@@ -102,21 +103,23 @@ def test_the_rules_fire_when_they_should_and_only_then() -> None:
     assert "SUCCESS" in promtool("test", "rules", str(TESTS))
 
 
-@each_rule
-def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
-    names = names_in(rule["expr"])
-    assert names.metrics
-    assert names.metrics <= SERIES | RECORDED | PROMETHEUS_OWN
-    assert names.labels <= labels_of_any(names.metrics)
+def test_a_rule_reads_only_what_there_is(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        with subtests.test(name_of(rule)):
+            names = names_in(rule["expr"])
+            assert names.metrics
+            assert names.metrics <= SERIES | RECORDED | PROMETHEUS_OWN
+            assert names.labels <= labels_of_any(names.metrics)
 
 
-@each_rule
-def test_a_selector_asks_its_own_metric_for_labels_and_values_that_it_has(rule: dict[str, Any]) -> None:
-    for metric, selector in re.findall(r"([a-z_][\w:]*)\{([^}]*)\}", rule["expr"]):
-        for label, operator, text in re.findall(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"", selector):
-            assert label in labels_of(metric), f"{metric} has no {label}"
-            values = set(text.split("|") if "~" in operator else [text])
-            assert values <= VALUES.get(label, values), f"{label} is never {text}"
+def test_a_selector_asks_its_own_metric_for_labels_and_values_that_it_has(subtests: pytest.Subtests) -> None:
+    for rule in RULES:
+        for metric, selector in re.findall(r"([a-z_][\w:]*)\{([^}]*)\}", rule["expr"]):
+            with subtests.test(name_of(rule), metric=metric):
+                for label, operator, text in re.findall(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"", selector):
+                    assert label in labels_of(metric), f"{metric} has no {label}"
+                    values = set(text.split("|") if "~" in operator else [text])
+                    assert values <= VALUES.get(label, values), f"{label} is never {text}"
 
 
 def test_what_the_rules_ask_by_value_is_of_a_known_vocabulary() -> None:
@@ -124,23 +127,24 @@ def test_what_the_rules_ask_by_value_is_of_a_known_vocabulary() -> None:
     assert asked <= VALUES.keys() | {"job", "le"}
 
 
-@each_alert
-def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(rule: dict[str, Any]) -> None:
-    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
-    file, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert file == "streaming/metrics/README.md"
-    assert f"### {anchor}\n" in page()
-    given = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
-    metrics = names_in(rule["expr"]).metrics
-    assert given <= labels_of_any(metrics)
+def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(subtests: pytest.Subtests) -> None:
+    runbooks = page()
+    for rule in ALERTS:
+        with subtests.test(rule["alert"]):
+            assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+            file, _, anchor = rule["annotations"]["runbook"].partition("#")
+            assert file == "streaming/metrics/README.md"
+            assert f"### {anchor}\n" in runbooks
+            given = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+            metrics = names_in(rule["expr"]).metrics
+            assert given <= labels_of_any(metrics)
 
 
-@each_alert
-def test_an_alert_is_tried_where_it_fires(rule: dict[str, Any]) -> None:
+def test_an_alert_is_tried_where_it_fires() -> None:
     tried = {
         case["alertname"] for test in read(TESTS)["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]
     }
-    assert rule["alert"] in tried
+    assert_none(rule["alert"] for rule in ALERTS if rule["alert"] not in tried)
 
 
 def test_what_pages_instead_of_the_relay_is_in_a_file_of_its_own_and_marked() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from streaming.cli import app
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
+from tests.row_writer import RowWriter
 
 START_MS = 1_750_000_000_000
 """2025-06-15T15:06:40Z"""
@@ -18,7 +19,7 @@ Row = dict[str, Any]
 
 def write(warehouse: Path, *batches: Mapping[str, Sequence[Row]]) -> Path:
     """Each batch is a commit, and a file, of each of its tables."""
-    writer = DeltalakeWriter(warehouse)
+    writer = RowWriter(warehouse)
     for batch_id, rows in enumerate(batches):
         append_rows(writer, {name: list(of_table) for name, of_table in rows.items()}, "app", batch_id)
     return warehouse

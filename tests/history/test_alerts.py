@@ -13,10 +13,10 @@ from streaming.cli import app
 from tests.history.stage import alert, write
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = [alert("one", "FIRING", 5), alert("two", "FIRING", 6, cluster="d")]
-    return write(tmp_path, {"alerts": first}, {"alerts": [alert("one", "RESOLVED", 65)]})
+    return write(tmp_path_factory.mktemp("warehouse"), {"alerts": first}, {"alerts": [alert("one", "RESOLVED", 65)]})
 
 
 def printed(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -25,10 +25,10 @@ AT = "2025-06-15T15:07:10Z"
 """30 s after START_MS."""
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(
-        tmp_path,
+        tmp_path_factory.mktemp("warehouse"),
         {
             "alerts": [
                 alert("one", "FIRING", 5),

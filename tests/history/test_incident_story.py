@@ -70,9 +70,9 @@ def silence(silence_id: str, matchers: dict[str, list[str]]) -> Row:
     }
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return write(tmp_path, *batches())
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("warehouse"), *batches())
 
 
 @pytest.fixture

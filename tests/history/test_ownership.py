@@ -18,10 +18,10 @@ BEFORE, THEN, LATER = "2025-06-15T15:06:39Z", "2025-06-15T15:07:20Z", "2025-06-1
 STARVED = {"planned_owner": None, "observed_owners": []}
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(
-        tmp_path,
+        tmp_path_factory.mktemp("warehouse"),
         {
             "assignments": [assignment(queue, "OK", 0) for queue in (0, 1, 2, 7)]
             + [assignment(7, "OK", 0, consumer_group="audit", planned_owner="Z@1", observed_owners=["Z@1"])],

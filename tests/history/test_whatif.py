@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from streaming.cli import app
 from streaming.history.live_group import read_group
 from streaming.history.whatif import EXAMPLE, read_file, to_group, to_json, to_spec
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
+from tests.row_writer import RowWriter
 
 START_MS = 1_750_000_000_000
 IDS = ("10.0.0.1@7", "10.0.0.2@7")
@@ -53,14 +54,14 @@ def queue(broker_name: str, queue_id: int, **columns: Any) -> dict[str, Any]:
 
 
 def write(root: Path, *batches: dict[str, list[dict[str, Any]]]) -> Path:
-    writer = DeltalakeWriter(root)
+    writer = RowWriter(root)
     for number, rows in enumerate(batches):
         append_rows(writer, rows, "app", number)
     return root
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """billing: four queues on each of two brokers; broker-a lists two members, broker-b one, others have left."""
     members = [member(cid) for cid in (*IDS, "10.0.0.3@7", "10.0.0.4@7")]
     first = {
@@ -80,7 +81,7 @@ def warehouse(tmp_path: Path) -> Path:
         ],
         "assignments": [queue("broker-a", 0, verdict="OK", changed_at=START_MS + 9000)],
     }
-    return write(tmp_path / "warehouse", first, second)
+    return write(tmp_path_factory.mktemp("warehouse"), first, second)
 
 
 def invoke(*arguments: str | Path) -> Result:

@@ -2,13 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from schemas.events import HEARTBEATS, PULLS
-from streaming.ingest.simulator import Scenario, Simulation, load_scenario, parse_scenario, scenario_names
+from streaming.ingest.simulator import Scenario, Simulation, load_scenario, parse_scenario
 from udfs.model import MessageQueue
 
 START = 1_700_000_000_000
@@ -22,27 +19,6 @@ def run(scenario: str | Scenario, seed: int = 1, duration_ms: int | None = None)
     """A scenario played to its end, or for `duration_ms`."""
     simulation = Simulation(load_scenario(scenario) if isinstance(scenario, str) else scenario, seed, START)
     return simulation, list(simulation.events(duration_ms))
-
-
-@dataclass(frozen=True)
-class Played:
-    """A scenario of the package, played to its end with a seed; an endless one for a quarter of an hour."""
-
-    name: str
-    seed: int
-    scenario: Scenario
-    simulation: Simulation
-    events: Events
-
-    @classmethod
-    def of(cls, name: str, seed: int) -> "Played":
-        scenario = load_scenario(name)
-        simulation, events = run(scenario, seed, 15 * MINUTE if scenario.duration_seconds is None else None)
-        return cls(name, seed, scenario, simulation, events)
-
-
-EACH_SCENARIO_TWICE = [pytest.param((name, seed), id=f"{name}-{seed}") for name in scenario_names() for seed in (1, 2)]
-"""Parameters of a module's fixture: every scenario with two seeds."""
 
 
 def healthy(**changes: Any) -> Scenario:

@@ -13,7 +13,6 @@ from streaming.maintenance.upkeep import Plan, Report, maintain
 from streaming.oncall.relay import clock_ms
 from streaming.oncall.relay_thread import RelayThread
 from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
-from streaming.session import start_spark
 from tests.maintenance.rows import DAY_MS, NOW_MS
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, Row, alert_row
@@ -38,13 +37,6 @@ def settings(tmp_path: Path, hook: FakeServer) -> Settings:
     }
     paths = {"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     return Settings.load(paths=paths, oncall=oncall, maintain={"min_files": 2})
-
-
-@pytest.fixture
-def spark(settings: Settings) -> Iterator[SparkSession]:
-    session = start_spark(settings)
-    yield session
-    session.stop()
 
 
 def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.tables import (
@@ -29,6 +29,7 @@ from schemas.tables import (
 )
 from streaming.maintenance.retention import KEPT, SUBJECTS, drop_old, find_old
 from streaming.queries.warehouse import table_path
+from tests.examples import examples
 from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
 
 CUTOFF_MS = NOW_MS - 10 * DAY_MS
@@ -88,7 +89,7 @@ def drop(warehouse: Path, table: Table) -> int:
 
 
 @pytest.mark.parametrize("keyed", KEYED, ids=lambda keyed: keyed.table.name)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_every_question_about_a_moment_from_the_cutoff_on_is_answered_as_before(
     keyed: Keyed, data: st.DataObject

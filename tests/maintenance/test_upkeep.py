@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,11 @@ def age(root: Path, name: str, hours: float) -> None:
         os.utime(path, (at, at))
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten batches of two assignments each, one of them 200 days old, and an incident that was over long ago."""
-    writer = DeltalakeWriter(tmp_path)
+    root = tmp_path_factory.mktemp("grown")
+    writer = DeltalakeWriter(root)
     for batch_id in range(10):
         at_ms = NOW_MS - 200 * DAY_MS if batch_id < 2 else NOW_MS - DAY_MS + batch_id
         rows = [
@@ -59,8 +61,13 @@ def warehouse(tmp_path: Path) -> Path:
         ]
         key = {"cluster": "c", "consumer_group": "g", "topic": "t", "broker_name": "b"}
         append_rows(writer, {"assignments": [key | row for row in rows]}, "query-1", batch_id)
-    incident(tmp_path, "over", ("FIRING", NOW_MS - 500 * DAY_MS), ("RESOLVED", NOW_MS - 499 * DAY_MS))
-    return tmp_path
+    incident(root, "over", ("FIRING", NOW_MS - 500 * DAY_MS), ("RESOLVED", NOW_MS - 499 * DAY_MS))
+    return root
+
+
+@pytest.fixture
+def warehouse(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 
 def test_small_files_become_one_with_the_same_rows_and_the_batch_that_is_run_again_stays_known(warehouse: Path) -> None:

@@ -64,52 +64,57 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("command", commands())
-def test_a_command_that_a_page_shows_is_understood(command: str) -> None:
+def test_a_command_that_a_page_shows_is_understood(subtests: pytest.Subtests) -> None:
     """Its options are there and its values have the right types; nothing is run."""
-    _, *words = shlex.split(command)
-    group: Any = get_command(app)
-    context = click.Context(group, info_name="balancewatch")
-    while hasattr(group, "commands") and words and words[0] in group.commands:
-        name = words.pop(0)
-        group = group.commands[name]
-        context = click.Context(group, parent=context, info_name=name)
-    assert not (hasattr(group, "commands") and words and not words[0].startswith("-") and not group.params), command
-    group.make_context(group.name, words, parent=context.parent)
+    assert commands()
+    for command in commands():
+        with subtests.test(command):
+            _, *words = shlex.split(command)
+            group: Any = get_command(app)
+            context = click.Context(group, info_name="balancewatch")
+            while hasattr(group, "commands") and words and words[0] in group.commands:
+                name = words.pop(0)
+                group = group.commands[name]
+                context = click.Context(group, parent=context, info_name=name)
+            assert not (hasattr(group, "commands") and words and not words[0].startswith("-") and not group.params)
+            group.make_context(group.name, words, parent=context.parent)
 
 
-@pytest.mark.parametrize(
-    "command", [line for line in commands() if line.split()[1] in ASKS and not CHANGES.match(line.split(" ", 1)[1])]
-)
 def test_a_question_that_a_page_shows_is_answered(
-    command: str, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     """Asked of modelled tables; an incident's id stands for one that is there."""
     monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(warehouse))
     monkeypatch.setenv("BALANCEWATCH_PATHS__CHECKPOINTS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     incident = History(warehouse).rows("SELECT incident_id FROM incidents ORDER BY started_at LIMIT 1")[0]
-    words = shlex.split(INCIDENT.sub(incident["incident_id"], command))[1:]
-    result = CliRunner().invoke(app, words)
-    # `canary` ends with 1 where none has come: nobody injects any into the modelled tables.
-    assert result.exit_code == (1 if words[0] == "canary" else 0), result.output
-    assert isinstance(result.exception, SystemExit | None)
-    assert result.output.strip()
+    asked = [line for line in commands() if line.split()[1] in ASKS and not CHANGES.match(line.split(" ", 1)[1])]
+    assert asked
+    for command in asked:
+        with subtests.test(command):
+            words = shlex.split(INCIDENT.sub(incident["incident_id"], command))[1:]
+            result = CliRunner().invoke(app, words)
+            # `canary` ends with 1 where none has come: nobody injects any into the modelled tables.
+            assert result.exit_code == (1 if words[0] == "canary" else 0), result.output
+            assert isinstance(result.exception, SystemExit | None)
+            assert result.output.strip()
 
 
-@pytest.mark.parametrize("block", settings_blocks(), ids=str)
-def test_settings_that_a_page_shows_are_taken(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_a_page_shows_are_taken(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """A block without a section is a rules file."""
     file = tmp_path / "shown.toml"
-    file.write_text(block.text)
-    for variable in re.findall(r'_env = "(\w+)"', block.text):
-        monkeypatch.setenv(variable, "a-secret-of-some-length")
-    first = next(line for line in block.text.splitlines() if line and not line.startswith("#"))
-    if re.match(r"\[+(\w+)", first) and re.match(r"\[+(\w+)", first)[1] in Settings.model_fields:  # type: ignore[index]  # it matched
-        monkeypatch.setenv("BALANCEWATCH_CONFIG", str(file))
-        Settings.load()
-    else:
-        Settings.load(rules={"file": str(file)})
+    for block in settings_blocks():
+        file.write_text(block.text)
+        first = next(line for line in block.text.splitlines() if line and not line.startswith("#"))
+        section = re.match(r"\[+(\w+)", first)
+        with subtests.test(str(block)), pytest.MonkeyPatch.context() as environment:
+            for variable in re.findall(r'_env = "(\w+)"', block.text):
+                environment.setenv(variable, "a-secret-of-some-length")
+            if section and section[1] in Settings.model_fields:
+                environment.setenv("BALANCEWATCH_CONFIG", str(file))
+                Settings.load()
+            else:
+                Settings.load(rules={"file": str(file)})
 
 
 def test_every_make_target_that_a_page_shows_is_there() -> None:

@@ -11,6 +11,7 @@ from streaming.metrics import health_names, verdict_names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.metric import Counter, Histogram, Metric
 from streaming.metrics.names import METRICS
+from tests.offenders import assert_none
 
 CLIENTS_OWN = ("process_", "python_gc_")
 ROOM = Path(verdict_names.__file__).parent
@@ -22,22 +23,19 @@ CONSTANTS = {
 }
 CALLS = {"set", "add", "observe", "follow", "drop"}
 
-each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+
+def test_a_name_tells_its_kind_and_unit(subtests: pytest.Subtests) -> None:
+    for metric in METRICS:
+        with subtests.test(metric.name):
+            assert metric.name.startswith("balancewatch_")
+            assert metric.name.endswith("_total") == isinstance(metric, Counter)
+            for unit in ("seconds", "bytes"):
+                assert (metric.unit == unit) == metric.name.endswith(f"_{unit}")
+            assert not isinstance(metric, Histogram) or metric.unit == "seconds"
 
 
-@each_metric
-def test_a_name_tells_its_kind_and_unit(metric: Metric) -> None:
-    assert metric.name.startswith("balancewatch_")
-    assert metric.name.endswith("_total") == isinstance(metric, Counter)
-    for unit in ("seconds", "bytes"):
-        assert (metric.unit == unit) == metric.name.endswith(f"_{unit}")
-    assert not isinstance(metric, Histogram) or metric.unit == "seconds"
-
-
-@each_metric
-def test_a_metric_says_what_it_is_and_what_to_do_in_sentences(metric: Metric) -> None:
-    assert metric.says.endswith(".")
-    assert metric.rises.endswith(".")
+def test_a_metric_says_what_it_is_and_what_to_do_in_sentences() -> None:
+    assert_none(one.name for one in METRICS if not (one.says.endswith(".") and one.rises.endswith(".")))
 
 
 def test_no_name_is_taken_twice() -> None:

@@ -9,9 +9,10 @@ from streaming.history.stream import Rows
 from streaming.metrics.clusters import MOST_CLUSTERS
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.verdicts import Verdicts
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
 from tests.metrics.samples import alert, assignment, closed, membership, samples, value
 from tests.oncall.stage import START_MS, alert_row
+from tests.row_writer import RowWriter
 
 TIMES = {"since": START_MS, "changed_at": START_MS, "last_heartbeat": START_MS}
 HEALTH = {"cluster": "c", "broker_name": "b", "unavailable_producers": 2, "producers": 5}
@@ -45,7 +46,7 @@ def said(exporter: Exporter) -> dict[str, Any]:
 
 
 def test_a_restart_says_what_the_run_before_it_said(tmp_path: Path) -> None:
-    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    append_rows(RowWriter(tmp_path), a_batch(), "app", 0)
     live, told = verdicts()
     told.hear(a_batch())
     restarted, loaded = verdicts()
@@ -57,7 +58,7 @@ def test_a_restart_says_what_the_run_before_it_said(tmp_path: Path) -> None:
 
 
 def test_a_process_loads_only_the_alerts_whose_end_it_hears(tmp_path: Path) -> None:
-    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    append_rows(RowWriter(tmp_path), a_batch(), "app", 0)
     kinds = {}
     for name, does in {"both": (True, True), "run": (True, False), "relay": (False, True)}.items():
         exporter, loaded = verdicts()
@@ -77,7 +78,7 @@ def test_a_first_start_has_no_tables_and_says_nothing(tmp_path: Path) -> None:
 
 
 def test_a_batch_goes_on_from_what_was_loaded(tmp_path: Path) -> None:
-    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    append_rows(RowWriter(tmp_path), a_batch(), "app", 0)
     exporter, told = verdicts()
     told.load(tmp_path, runs_queries=True, tells_people=True)
     told.hear({"assignments": [assignment("g", 0, "OK")], "alerts": [alert(f"i-{START_MS}", "RESOLVED")]})
@@ -135,7 +136,7 @@ def test_a_clock_from_the_future_hides_no_lag(monkeypatch: Any) -> None:
 
 
 def test_a_restart_knows_how_old_its_time_is_before_a_clock_is_heard(tmp_path: Path, monkeypatch: Any) -> None:
-    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    append_rows(RowWriter(tmp_path), a_batch(), "app", 0)
     monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 400)
     exporter, loaded = verdicts()
     loaded.load(tmp_path, runs_queries=True, tells_people=True)
@@ -143,7 +144,7 @@ def test_a_restart_knows_how_old_its_time_is_before_a_clock_is_heard(tmp_path: P
 
 
 def test_a_table_that_cannot_be_read_is_said_and_costs_no_other(tmp_path: Path) -> None:
-    append_rows(DeltalakeWriter(tmp_path), a_batch(), "app", 0)
+    append_rows(RowWriter(tmp_path), a_batch(), "app", 0)
     for entry in (tmp_path / "memberships" / "_delta_log").glob("*.json"):
         entry.write_text("no log")
     exporter, loaded = verdicts()

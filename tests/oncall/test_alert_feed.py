@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
+from streaming.logs import set_up_logs
 from streaming.oncall import alert_feed, relay_command
 from streaming.oncall.alert_feed import AlertFeed, AlertLogError, NewFiles, is_gone
 from streaming.oncall.relay_thread import RelayThread
@@ -83,7 +84,7 @@ def told(hook: FakeServer) -> list[str]:
     return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
 
 
-def until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
+def until(is_so: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to be within its time limit"
@@ -182,6 +183,7 @@ def test_the_command_ends_with_1_and_a_sentence_when_spark_is_gone(
 ) -> None:
     monkeypatch.setattr("streaming.session.start_spark", lambda *_: session(is_stopped=None)())
     monkeypatch.setattr(relay_command, "stop_on_signals", threading.Event)
+    set_up_logs(settings.log)
     with pytest.raises(typer.Exit) as end:
         relay_command._run(settings, 60.0)
     assert end.value.exit_code == 1

@@ -18,9 +18,10 @@ from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER
 from streaming.oncall.own_book import OwnBook
 from streaming.oncall.record import Record
 from streaming.oncall.transition import read_transition
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
 from tests.oncall.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
 from tests.replay import Stream
+from tests.row_writer import RowWriter
 from udfs.routing import Route
 from udfs.silence import Silence
 
@@ -139,7 +140,7 @@ def arrived(warehouse: Path, *seconds: float) -> None:
         records.append(
             Record(f"x{number}", "k", "starved_queue", "firing", "DELIVERED", injected_ms, now_ms, "am").row()
         )
-    append_rows(DeltalakeWriter(warehouse), {"alert_deliveries": records}, "app", 0)
+    append_rows(RowWriter(warehouse), {"alert_deliveries": records}, "app", 0)
 
 
 def test_the_command_tells_the_services_own_figure(tmp_path: Path) -> None:
@@ -155,14 +156,14 @@ def test_the_command_tells_the_services_own_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_written", [True, False], ids=["none_arrived", "no_table"])
 def test_the_command_fails_when_none_comes(tmp_path: Path, is_written: bool) -> None:
     if is_written:
-        DeltalakeWriter(tmp_path)
+        RowWriter(tmp_path)
     shown = CliRunner().invoke(app, ["canary", "--warehouse", str(tmp_path)])
     assert shown.exit_code == 1
     assert ("the canary is lost: none has arrived" if is_written else "no alert_deliveries table") in shown.output
 
 
 def test_its_alerts_are_listed_only_where_its_cluster_is_asked_for(tmp_path: Path) -> None:
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": [*sung(1), alert_row("real", "FIRING", START_MS)]}, "app", 0)
+    append_rows(RowWriter(tmp_path), {"alerts": [*sung(1), alert_row("real", "FIRING", START_MS)]}, "app", 0)
     assert {row["cluster"] for row in read_alerts(tmp_path, Filter())} == {"prod"}
     assert len(read_alerts(tmp_path, Filter(cluster=CANARY_CLUSTER))) == 2
 
@@ -192,5 +193,5 @@ def test_the_command_counts_nothing_else_that_the_receiver_was_told(tmp_path: Pa
     now_ms = time.time_ns() // 1_000_000
     fields: tuple[Any, ...] = ("d", "d:k", "delivery_failed", "firing", "DELIVERED", now_ms, now_ms, CANARY)
     row = Record(*fields, "delivery_failed").row()
-    append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
+    append_rows(RowWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
     assert [one.incident_id for one in read_canaries(tmp_path, 9)] == ["i0"]

@@ -1,6 +1,7 @@
 """relay, silence and ack as commands: what they print, write and refuse; no JVM, no network."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +12,16 @@ from typer.testing import CliRunner, Result
 
 from streaming.cli import app
 from streaming.oncall.ledger import Words
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
 from tests.oncall.stage import START_MS, alert_row
 from tests.oncall.vendors import ROUTING_KEY, FakePagerDuty
+from tests.row_writer import RowWriter
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each test has a copy of."""
+    root = tmp_path_factory.mktemp("alerted")
     rows = [
         alert_row("open", "FIRING", START_MS),
         alert_row("mild", "FIRING", START_MS, severity="info", consumer_group="orders"),
@@ -25,8 +29,13 @@ def warehouse(tmp_path: Path) -> Path:
         alert_row("over", "FIRING", START_MS),
         alert_row("over", "RESOLVED", START_MS + 5),
     ]
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": rows}, "app", 0)
-    return tmp_path
+    append_rows(RowWriter(root), {"alerts": rows}, "app", 0)
+    return root
+
+
+@pytest.fixture
+def warehouse(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
@@ -88,7 +97,7 @@ def test_a_dry_run_says_who_would_be_told_what_and_why_and_sends_and_writes_noth
 
 
 def test_a_dry_run_works_on_a_warehouse_that_no_relay_has_seen(tmp_path: Path, pager: FakePagerDuty) -> None:
-    writer = DeltalakeWriter(tmp_path / "full")
+    writer = RowWriter(tmp_path / "full")
     append_rows(writer, {"alerts": [alert_row("open", "FIRING", START_MS)]}, "app", 0)
     (tmp_path / "full" / "alerts").rename(tmp_path / "alerts")
     rows = rows_of("relay", "--dry-run", "--warehouse", str(tmp_path))

@@ -3,18 +3,21 @@
 import io
 import json
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from conf.settings import Log
+from conf.settings import Log, Settings
 from streaming.logs import set_up_logs
 from streaming.oncall.log_receiver import LogReceiver
 from tests.oncall.notices import NOW_MS, notice
 
 
 @pytest.fixture(autouse=True)
-def _json_logs() -> None:
+def _json_logs() -> Iterator[None]:
     set_up_logs(Log(level="INFO", format="json"))
+    yield
+    set_up_logs(Settings.load().log)
 
 
 def test_each_notice_is_a_line_with_its_labels(capsys: pytest.CaptureFixture[str]) -> None:

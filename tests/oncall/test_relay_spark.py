@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.oncall.relay_thread import RelayThread
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
-from streaming.session import start_spark
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, Row, alert_row
 
@@ -34,13 +33,6 @@ def settings(tmp_path: Path, hook: FakeServer) -> Settings:
     }
     paths = {"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     return Settings.load(paths=paths, oncall=oncall)
-
-
-@pytest.fixture
-def spark(settings: Settings) -> Iterator[SparkSession]:
-    session = start_spark(settings)
-    yield session
-    session.stop()
 
 
 def told(hook: FakeServer) -> list[str]:

@@ -1,9 +1,5 @@
-import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -28,16 +24,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * entry of mq_all and cid_all). The answer is the share's positions in mq_all, or "!" and the exception's name.
  */
 public class Allocate {
-    public static void main(String[] args) throws Exception {
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            System.out.println("= " + answer(JSON.parseObject(line)));
-        }
-        System.out.flush();
-        System.exit(0);
-    }
-
-    private static String answer(JSONObject question) {
+    static String answer(JSONObject question) {
         List<MessageQueue> mqAll = messageQueues(question.getJSONArray("mq_all"));
         List<String> cidAll = strings(question.getJSONArray("cid_all"));
         Map<MessageQueue, Integer> positions = new IdentityHashMap<>();

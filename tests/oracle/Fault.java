@@ -2,12 +2,9 @@ import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -25,16 +22,7 @@ import org.apache.rocketmq.client.latency.MQFaultStrategy;
 public class Fault {
     private static final boolean HAS_REACHABLE = hasReachable();
 
-    public static void main(String[] args) throws Exception {
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            System.out.println("= " + answer(JSON.parseObject(line)));
-        }
-        System.out.flush();
-        System.exit(0);
-    }
-
-    private static String answer(JSONObject question) throws Exception {
+    static String answer(JSONObject question) throws Exception {
         switch (question.getString("ask")) {
             case "duration":
                 return String.valueOf(invoke(newStrategy(), "computeNotAvailableDuration", question.getLongValue("latency")));

@@ -3,11 +3,8 @@ import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import io.netty.channel.Channel;
 import io.netty.channel.embedded.EmbeddedChannel;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
@@ -37,21 +34,15 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.SubscriptionData;
  * the manager told of a change, and the table as it is then.
  */
 public class Membership {
-    public static void main(String[] args) throws Exception {
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            JSONObject question = JSON.parseObject(line);
-            List<String> answers = new ArrayList<>();
-            Consumers consumers = new Consumers();
-            Locks locks = new Locks();
-            for (Object step : question.getJSONArray("steps")) {
-                boolean isConsumers = question.getString("kind").equals("consumers");
-                answers.add(isConsumers ? consumers.play((JSONArray) step) : locks.play((JSONArray) step));
-            }
-            System.out.println("= " + JSON.toJSONString(answers));
+    static String answer(JSONObject question) throws Exception {
+        List<String> answers = new ArrayList<>();
+        Consumers consumers = new Consumers();
+        Locks locks = new Locks();
+        for (Object step : question.getJSONArray("steps")) {
+            boolean isConsumers = question.getString("kind").equals("consumers");
+            answers.add(isConsumers ? consumers.play((JSONArray) step) : locks.play((JSONArray) step));
         }
-        System.out.flush();
-        System.exit(0);
+        return JSON.toJSONString(answers);
     }
 
     private static class Consumers implements ConsumerIdsChangeListener {

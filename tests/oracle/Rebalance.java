@@ -1,17 +1,12 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
+import java.io.File;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -51,30 +46,18 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *
  * A question is a JSON object with a kind and steps; the answer is a JSON array with one string a step. Queues are
  * written topic@broker@id. What would ask a broker asks the question instead. Time passes by making everything older.
+ * LocalFileOffsetStore writes below the system property rocketmq.client.localOffsetStoreDir.
  */
 public class Rebalance {
     private static final Factory FACTORY = new Factory();
 
-    public static void main(String[] args) throws Exception {
-        Path folder = Files.createTempDirectory("balancewatch-oracle-");
-        System.setProperty("rocketmq.client.localOffsetStoreDir", folder.toString());
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            JSONObject question = JSON.parseObject(line);
-            Session session = session(question);
-            List<String> answers = new ArrayList<>();
-            for (Object step : question.getJSONArray("steps")) {
-                answers.add(session.play(step));
-            }
-            System.out.println("= " + JSON.toJSONString(answers));
+    static String answer(JSONObject question) throws Exception {
+        Session session = session(question);
+        List<String> answers = new ArrayList<>();
+        for (Object step : question.getJSONArray("steps")) {
+            answers.add(session.play(step));
         }
-        System.out.flush();
-        List<Path> files = new ArrayList<>();
-        Files.walk(folder).sorted(Comparator.reverseOrder()).forEach(files::add);
-        for (Path file : files) {
-            Files.delete(file);
-        }
-        System.exit(0);
+        return JSON.toJSONString(answers);
     }
 
     private interface Session {
@@ -88,8 +71,7 @@ public class Rebalance {
             case "remote":
                 return new Stored(new TellingStore());
             case "local":
-                FACTORY.clientId = question.getString("client_id");
-                return new Stored(new LocalFileOffsetStore(FACTORY, "g"));
+                return new Stored(newLocalStore());
             case "commit":
                 return new Commits();
             case "node":
@@ -97,6 +79,15 @@ public class Rebalance {
             default:
                 throw new IllegalArgumentException(question.toJSONString());
         }
+    }
+
+    private static LocalFileOffsetStore newLocalStore() {
+        FACTORY.clientId = "local";
+        File[] leftBehind = new File(LocalFileOffsetStore.LOCAL_OFFSET_STORE_DIR, "local/g").listFiles();
+        for (File file : leftBehind == null ? new File[0] : leftBehind) {
+            file.delete();
+        }
+        return new LocalFileOffsetStore(FACTORY, "g");
     }
 
     /** A consumer's rounds of doRebalance: each step is what it is told this time. */

@@ -2,12 +2,9 @@ import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -28,16 +25,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * ordering key (string or int) and a number of queues.
  */
 public class Selection {
-    public static void main(String[] args) throws Exception {
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            JSONObject question = JSON.parseObject(line);
-            Object answer = question.containsKey("hash") ? hash(question) : select(question);
-            System.out.println("= " + JSON.toJSONString(answer, SerializerFeature.WriteMapNullValue,
-                SerializerFeature.DisableCircularReferenceDetect));
-        }
-        System.out.flush();
-        System.exit(0);
+    static String answer(JSONObject question) throws Exception {
+        return JSON.toJSONString(question.containsKey("hash") ? hash(question) : select(question),
+            SerializerFeature.WriteMapNullValue, SerializerFeature.DisableCircularReferenceDetect);
     }
 
     private static Object hash(JSONObject question) {

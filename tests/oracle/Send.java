@@ -2,14 +2,11 @@ import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -61,16 +58,11 @@ public class Send {
         this.script = question.getJSONArray("script").iterator();
     }
 
-    public static void main(String[] args) throws Exception {
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            System.out.println("= " + new Send(JSON.parseObject(line)).answer());
-        }
-        System.out.flush();
-        System.exit(0);
+    static String answer(JSONObject question) throws Exception {
+        return new Send(question).run();
     }
 
-    private String answer() throws Exception {
+    private String run() throws Exception {
         DefaultMQProducerImpl impl = producer();
         long began = System.currentTimeMillis();
         Message message = new Message("topic", new byte[] {1});

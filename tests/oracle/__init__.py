@@ -1,44 +1,52 @@
-"""RocketMQ's own classes as judges: a small Java main beside each test, run on the jars of three releases."""
+"""RocketMQ's own classes as judges: the Java beside the tests, run on the jars of three releases.
 
-import subprocess
+One JVM a release answers for all of it. How many cases it is asked, and which, is in conftest.py.
+"""
+
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from conf.settings import Settings
-from streaming.jars import class_path, java
+from streaming.jars import class_path
+from tests.oracle.judge import Judge, NoAnswerError
 
 RELEASES = {"4.7.1": "client-4.7.1", "4.9.8": "client-4.9.8", "5.5.0": "rocketmq"}
 """Client release to the Ivy configuration that has its jars."""
 
-SECONDS = 300.0
+BROKER_RELEASE = "5.5.0"
+"""The release whose jars hold a broker as well."""
+
+MARKS = [pytest.mark.real, pytest.mark.xdist_group("oracle")]
+"""What every test here carries: its JVMs are started once, in one worker."""
+
+JUDGES: dict[str, Judge] = {}
+"""The JVMs that run."""
+
+SOURCES = Path(__file__).parent
+OF_THE_BROKER = "Membership.java"
 
 
-def ask(source: str, release: str, questions: Sequence[str]) -> list[str]:
-    """The answer to each question, a line each, from tests/oracle/SOURCE run by the JDK on a release's jars.
+def ask(name: str, release: str, questions: Sequence[str]) -> list[str]:
+    """The answer to each question, a line each, from the class `name` in NAME.java on a release's jars.
 
-    The Java main reads stdin and writes `= ANSWER` for each line; what else RocketMQ's logging says is dropped.
+    The release's JVM starts with its first question. Raises NoAnswerError; the next question starts another JVM.
     """
-    folder = Path(__file__).parent
-    jars = class_path(RELEASES[release], Settings.load().paths.jars)
-    said = subprocess.run(
-        [
-            java(),
-            "-XX:TieredStopAtLevel=1",
-            "-Dfile.encoding=UTF-8",
-            "-Duser.home=/dev/null",
-            "-Drocketmq.client.logUseSlf4j=true",
-            "--add-opens=java.base/java.nio=ALL-UNNAMED",  # the Netty of 4.7.1 looks into it
-            "-cp",
-            jars,
-            str(folder / source),
-        ],
-        input="".join(f"{question}\n" for question in questions),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert said.returncode == 0, said.stderr[-2000:]
-    answers = [line[2:] for line in said.stdout.splitlines() if line.startswith("= ")]
-    assert len(answers) == len(questions), (said.stderr + said.stdout)[-2000:]
-    return answers
+    if release not in JUDGES:
+        jars = class_path(RELEASES[release], Settings.load().paths.jars)
+        sources = sorted(SOURCES.glob("*.java"))
+        if release != BROKER_RELEASE:
+            sources.remove(SOURCES / OF_THE_BROKER)
+        JUDGES[release] = Judge(jars, sources)
+    try:
+        return JUDGES[release].ask(name, questions)
+    except NoAnswerError:
+        del JUDGES[release]
+        raise
+
+
+def stop_judges() -> None:
+    """End every JVM."""
+    while JUDGES:
+        JUDGES.popitem()[1].stop()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask
 from tests.udfs.allocation_lines import LINES, Line
 from udfs.allocation import allocate
 from udfs.model import MessageQueue
 
-pytestmark = pytest.mark.real
+pytestmark = MARKS
 
 CASES = 6_000
 PLAIN = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM", "CONFIG")
@@ -108,7 +108,7 @@ def java_answer(text: str, mq_all: list[list[Any]] | None) -> list[int] | str:
 
 def differences(questions: list[Question], release: str) -> tuple[list[Any], Counter[str]]:
     """The questions that are answered otherwise than by Java, and how often each kind of answer was given."""
-    said = ask("Allocate.java", release, [json.dumps(question) for question in questions])
+    said = ask("Allocate", release, [json.dumps(question) for question in questions])
     different, kinds = [], Counter()
     for question, text in zip(questions, said, strict=True):
         ours, theirs = answer(question, release), java_answer(text, question["mq_all"])
@@ -120,8 +120,7 @@ def differences(questions: list[Question], release: str) -> tuple[list[Any], Cou
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_random_groups(release: str) -> None:
-    random = Random(f"allocation {release}")
+def test_random_groups(release: str, random: Random) -> None:
     different, kinds = differences([random_question(random) for _ in range(CASES)], release)
     assert not different, f"{len(different)} of {CASES}, the first: {different[0]}"
     for strategy in STRATEGIES:
@@ -167,6 +166,6 @@ def test_the_golden_lines_are_what_java_answers(release: str) -> None:
                 question["config_queues"] = [line.mq_all.index(mq) for mq in options["config_queues"]]
             questions.append(question)
             expected.append((text, line.shares[index]))
-    said = ask("Allocate.java", release, [json.dumps(question) for question in questions])
+    said = ask("Allocate", release, [json.dumps(question) for question in questions])
     shares = [java_answer(text, question["mq_all"]) for question, text in zip(questions, said, strict=True)]
     assert [(text, share) for (text, _), share in zip(expected, shares, strict=True)] == expected

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask
 from udfs.fault import (
     FaultItem,
     compute_not_available_duration,
@@ -20,7 +20,7 @@ from udfs.fault import (
 from udfs.thread_local_index import MAX_VALUE, MIN_VALUE, increment_and_get
 from udfs.version import parse_client_version
 
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("release", RELEASES)]
+pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 
 NOW = 1_700_000_000_000
 EDGES = (50, 100, 550, 1_000, 1_800, 2_000, 3_000, 5_000, 10_000, 15_000, 30_000)
@@ -33,7 +33,7 @@ Item = list[Any]
 
 
 def answers(release: str, questions: Iterable[dict[str, Any]]) -> list[Any]:
-    return [json.loads(answer) for answer in ask("Fault.java", release, [json.dumps(one) for one in questions])]
+    return [json.loads(answer) for answer in ask("Fault", release, [json.dumps(one) for one in questions])]
 
 
 def random_items(random: Random, are_distinct: bool = False) -> list[Item]:
@@ -58,8 +58,7 @@ def random_index(random: Random) -> int:
     return random.choice((MAX_VALUE, MIN_VALUE, MAX_VALUE - 1, -1, 0, random.randint(MIN_VALUE, MAX_VALUE)))
 
 
-def test_every_latency_gives_the_same_duration(release: str) -> None:
-    random = Random(1)
+def test_every_latency_gives_the_same_duration(release: str, random: Random) -> None:
     latencies = [*LATENCIES, *(random.randint(0, 40_000) for _ in range(3_000))]
     said = answers(release, ({"ask": "duration", "latency": latency} for latency in latencies))
     assert said == [compute_not_available_duration(latency, release) for latency in latencies]
@@ -78,8 +77,7 @@ def random_updates(random: Random) -> list[dict[str, Any]]:
     ]
 
 
-def test_every_sequence_of_updates_leaves_the_same_items(release: str) -> None:
-    random = Random(2)
+def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: Random) -> None:
     cases = [random_updates(random) for _ in range(3_000)]
     for steps, said in zip(cases, answers(release, ({"ask": "update", "steps": s} for s in cases)), strict=True):
         now_ms, items = NOW, dict[str, FaultItem]()
@@ -100,8 +98,7 @@ def test_every_sequence_of_updates_leaves_the_same_items(release: str) -> None:
                 assert 0 <= item.start_timestamp_ms - now_ms - start_ms <= said["slop"], steps
 
 
-def test_items_are_in_the_same_order(release: str) -> None:
-    random = Random(3)
+def test_items_are_in_the_same_order(release: str, random: Random) -> None:
     cases = [random_items(random) for _ in range(3_000)]
     said = answers(release, ({"ask": "order", "items": items} for items in cases))
     for items, names in zip(cases, said, strict=True):
@@ -109,18 +106,16 @@ def test_items_are_in_the_same_order(release: str) -> None:
         assert names == [item.name for item in ordered], items
 
 
-def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str) -> None:
-    random = Random(4)
+def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str, random: Random) -> None:
     indexes = [random_index(random) for _ in range(3_000)]
-    said = ask("Fault.java", release, [json.dumps({"ask": "index", "index": index}) for index in indexes])
+    said = ask("Fault", release, [json.dumps({"ask": "index", "index": index}) for index in indexes])
     for index, answer in zip(indexes, said, strict=True):
         value, kept = map(int, answer.split())
         assert (value, kept) == increment_and_get(index, release), index
 
 
-def test_pick_one_at_least_takes_the_same_broker(release: str) -> None:
+def test_pick_one_at_least_takes_the_same_broker(release: str, random: Random) -> None:
     """One call a question where the dice decide nothing; where they do, thirty, and each pick must be possible."""
-    random = Random(5)
     cases = [
         {"ask": "pick", "items": random_items(random, i % 2 == 0), "index": random_index(random), "calls": 30}
         for i in range(2_000)

@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-import pytest
-
-from tests.oracle import ask
+from tests.oracle import BROKER_RELEASE, MARKS, ask
 from udfs.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
 from udfs.model import MessageQueue
 from udfs.queue_lock import RebalanceLockManager
 
-pytestmark = pytest.mark.real
+pytestmark = MARKS
 
 SESSIONS = 400
 STEPS = 40
-BROKER_RELEASE = "5.5.0"
 NOW = 1_700_000_000_000
 
 GROUPS, CLIENTS, CHANNELS = ("g", "h"), ("A", "B", "C"), range(6)
@@ -187,14 +184,13 @@ KINDS: Mapping[str, tuple[Callable[[Random], Step], Callable[[], Consumers | Loc
 }
 
 
-def test_every_step_of_every_session_ends_as_in_rocketmq() -> None:
-    random = Random(20260719)
+def test_every_step_of_every_session_ends_as_in_rocketmq(random: Random) -> None:
     questions = [
         {"kind": kind, "steps": [random_step(random) for _ in range(STEPS)]}
         for kind, (random_step, _) in KINDS.items()
         for _ in range(SESSIONS)
     ]
-    answers = ask("Membership.java", BROKER_RELEASE, [json.dumps(question) for question in questions])
+    answers = ask("Membership", BROKER_RELEASE, [json.dumps(question) for question in questions])
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, answers, strict=True):
         session = KINDS[question["kind"]][1]()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask
 from udfs.fault import FaultItem, only_extends
 from udfs.model import MessageQueue
 from udfs.ordered_send import select_message_queue_by_hash, string_hash_code
@@ -17,7 +17,7 @@ from udfs.thread_local_index import MAX_VALUE, MIN_VALUE
 from udfs.topic_publish_info import TopicPublishInfo, to_topic_publish_info
 from udfs.version import parse_client_version
 
-pytestmark = pytest.mark.real
+pytestmark = MARKS
 
 each_release = pytest.mark.parametrize("release", RELEASES)
 
@@ -93,8 +93,7 @@ def row(queue: MessageQueue) -> list[Any]:
 
 
 @each_release
-def test_every_sequence_of_selections_takes_the_same_queues(release: str) -> None:
-    random = Random(1)
+def test_every_sequence_of_selections_takes_the_same_queues(release: str, random: Random) -> None:
     questions = [random_question(random) for _ in range(CASES)]
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, ask_json(release, questions), strict=True):
@@ -133,9 +132,8 @@ def test_every_sequence_of_selections_takes_the_same_queues(release: str) -> Non
 
 
 @pytest.mark.parametrize("release", [name for name in RELEASES if parse_client_version(name) >= (5, 1, 4)])
-def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str) -> None:
+def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str, random: Random) -> None:
     """The new index is drawn inside; what was chosen must follow from one that leads to the index kept after it."""
-    random = Random(2)
     questions = []
     while len(questions) < 500:
         question = random_question(random) | {"fault_avoidance": True}
@@ -157,8 +155,7 @@ def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str) -> N
 
 
 @each_release
-def test_a_key_in_order_goes_to_the_same_queue(release: str) -> None:
-    random = Random(3)
+def test_a_key_in_order_goes_to_the_same_queue(release: str, random: Random) -> None:
     keys: list[int | str] = [MIN_VALUE, MAX_VALUE, -1, 0, "", "polygenelubricants", "\U0001f600 caf\u00e9"]
     keys += [random.randint(MIN_VALUE, MAX_VALUE) for _ in range(1_000)]
     keys += ["".join(chr(random.randint(32, 0x2FFF)) for _ in range(random.randint(1, 20))) for _ in range(1_000)]
@@ -172,4 +169,4 @@ def test_a_key_in_order_goes_to_the_same_queue(release: str) -> None:
 
 
 def ask_json(release: str, questions: list[Question]) -> list[Any]:
-    return [json.loads(answer) for answer in ask("Selection.java", release, [json.dumps(one) for one in questions])]
+    return [json.loads(answer) for answer in ask("Selection", release, [json.dumps(one) for one in questions])]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask
 from udfs.async_send import AsyncSend, end_async_try, retry_at
 from udfs.fault import FaultItem, only_extends, update_fault_item
 from udfs.send import (
@@ -28,9 +28,10 @@ from udfs.send import (
 )
 from udfs.version import parse_client_version
 
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("release", RELEASES)]
+pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 
 NOW = 1_700_000_000_000
+TRY_MS, ATTEMPTS = 80, 20
 STATUSES = {0: SEND_OK, 10: "FLUSH_DISK_TIMEOUT", 11: "SLAVE_NOT_AVAILABLE", 12: "FLUSH_SLAVE_TIMEOUT"}
 REFUSALS = (1, 2, 3, 13, 14, 16, 17, 204, 205, 211, 215, 1500)
 NO_ANSWER = ("RemotingSendRequestException", "RemotingTimeoutException")
@@ -184,12 +185,13 @@ def check(question: Question, told: Question, release: str) -> Replay:
 
 
 def ask_json(release: str, questions: list[Question]) -> list[Question]:
-    return [json.loads(answer) for answer in ask("Send.java", release, [json.dumps(one) for one in questions])]
+    return [json.loads(answer) for answer in ask("Send", release, [json.dumps(one) for one in questions])]
 
 
 @pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ASYNC, 2_000), (ONEWAY, 100)])
-def test_every_send_ends_alike_and_leaves_the_same_fault_items(release: str, mode: str, cases: int) -> None:
-    random = Random(1)
+def test_every_send_ends_alike_and_leaves_the_same_fault_items(
+    release: str, mode: str, cases: int, random: Random
+) -> None:
     questions = [random_question(random, mode) for _ in range(cases)]
     seen: Counter[str] = Counter()
     for question, told in zip(questions, ask_json(release, questions), strict=True):
@@ -201,19 +203,26 @@ def test_every_send_ends_alike_and_leaves_the_same_fault_items(release: str, mod
 
 
 def test_the_tries_of_a_send_share_its_timeout(release: str) -> None:
-    """Each try takes 80 ms; sendMsgTimeout ends 40 ms into the first to the fifth of them."""
-    questions = []
+    """Each try takes TRY_MS; sendMsgTimeout ends half a TRY_MS into the first to the fifth of them."""
+    told = []
     for share in range(5):
         question = random_question(Random(share), SYNC) | {
-            "timeout": 80 * share + 40,
+            "timeout": TRY_MS * share + TRY_MS // 2,
             "retries": 3,
             "max_timeout": -1,
             "without_address": [],
-            "script": [{"name": "RemotingTimeoutException", "ms": 80}] * 4,
+            "script": [{"name": "RemotingTimeoutException", "ms": TRY_MS}] * 4,
         }
-        questions.append(question)
-    _, *told = ask_json(release, [questions[-1], *questions])  # the first send of a JVM loads classes meanwhile
+        told.append(ask_until_on_time(release, question))
+        check(question, told[-1], release)
     assert [len(one["tries"]) for one in told] == [1, 2, 3, 4, 4]
-    for question, one in zip(questions, told, strict=True):
-        check(question, one, release)
     assert [one["end"][0] for one in told] == ["RemotingTooMuchRequestException"] * 3 + ["MQClientException"] * 2
+
+
+def ask_until_on_time(release: str, question: Question) -> Question:
+    """The answer of a JVM that loads no classes meanwhile and that the machine lets run."""
+    for _ in range(ATTEMPTS):
+        (told,) = ask_json(release, [question])
+        if told["slop"] - TRY_MS * len(told["tries"]) < TRY_MS // 2:
+            return told
+    pytest.fail(f"the JVM was held up {ATTEMPTS} times in a row")

@@ -1,7 +1,9 @@
 """The pages of `quality docs`: every suite, its results, and nothing from elsewhere."""
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ from playwright.sync_api import sync_playwright
 
 from schemas.events import CLOCKS, PULLS
 from schemas.suites import SUITES
-from streaming.quality.docs import write_docs
+
+pytestmark = pytest.mark.xdist_group("great_expectations")  # one process imports it
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WriteDocs = Callable[[Path, Sequence[Mapping[str, Any]]], Path]
 EVIL = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
 
@@ -23,7 +27,14 @@ def row(suite: str, expectation: Any, **columns: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def write_docs() -> WriteDocs:
+    """Imported by who runs these tests: Great Expectations takes seconds, which collecting them need not."""
+    write: WriteDocs = import_module("streaming.quality.docs").write_docs
+    return write
+
+
+@pytest.fixture(scope="module")
+def pages(write_docs: WriteDocs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All hold but the pulls' queue; the clock was never validated."""
     rows = [row(name, one) for name, suite in SUITES.items() if name != CLOCKS for one in suite.expectations]
     for one in rows:
@@ -67,13 +78,13 @@ def test_no_page_names_another_server_nor_runs_anything(pages: Path) -> None:
         assert "default-src 'none'" in text
 
 
-def test_pages_before_the_first_validation_are_the_expectations(tmp_path: Path) -> None:
+def test_pages_before_the_first_validation_are_the_expectations(write_docs: WriteDocs, tmp_path: Path) -> None:
     index = write_docs(tmp_path / "a" / "b", [])
     assert index.read_text().count("not validated yet") == len(SUITES)
     assert not (tmp_path / "a" / "b" / "results").exists()
 
 
-def test_rows_of_an_old_table_are_shown_though_they_lack_columns(tmp_path: Path) -> None:
+def test_rows_of_an_old_table_are_shown_though_they_lack_columns(write_docs: WriteDocs, tmp_path: Path) -> None:
     old = [row(PULLS, one, success=False) for one in SUITES[PULLS].expectations]
     for of in old:
         of.update(dict.fromkeys(("says", "unexpected", "unexpected_share", "observed", "rows")))
@@ -84,7 +95,9 @@ def test_rows_of_an_old_table_are_shown_though_they_lack_columns(tmp_path: Path)
     assert (tmp_path / "results" / f"{PULLS}.html").is_file()
 
 
-def test_pages_of_an_earlier_time_are_taken_away_and_other_peoples_are_not(tmp_path: Path) -> None:
+def test_pages_of_an_earlier_time_are_taken_away_and_other_peoples_are_not(
+    write_docs: WriteDocs, tmp_path: Path
+) -> None:
     write_docs(tmp_path, [row(PULLS, one) for one in SUITES[PULLS].expectations])
     (tmp_path / "expectations" / "gone.html").write_text((tmp_path / "expectations" / f"{PULLS}.html").read_text())
     (tmp_path / "results" / "mine.html").write_text("<p>not of balancewatch</p>")

@@ -97,17 +97,6 @@ def test_no_more_than_five_examples_are_kept_and_long_ones_cut() -> None:
     assert (len(outcome.places), len(outcome.observed)) == (5, 5)
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    options = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-    builder = SparkSession.builder.master("local[1]").appName("quality")
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
-
-
 @pytest.mark.spark
 def test_sparks_own_columns_say_what_python_says(spark: SparkSession) -> None:
     for what, suite, rows in readings():
@@ -120,18 +109,20 @@ def test_sparks_own_columns_say_what_python_says(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_native_columns_cache_nothing_in_200_batches_and_a_cached_frame_would_be_seen(spark: SparkSession) -> None:
-    """Spark's list of what is persistent stays empty; with one cached frame it is not, so the look sees something."""
+@pytest.mark.parametrize("batches", [20, pytest.param(200, marks=pytest.mark.proof)])
+def test_native_columns_cache_nothing_and_a_cached_frame_would_be_seen(spark: SparkSession, batches: int) -> None:
+    """Spark's list of what is persistent stays as it is; one cached frame makes it longer, so the look sees it."""
     suite = SUITES[f"{ROUTES}.brokers"]
     rows = reading_of(ROUTES, log_of("healthy")[ROUTES][:5])[suite.name]
     frame = spark.createDataFrame(native.as_tuples(suite, rows), native.schema_of_readings(suite)).coalesce(1)
     persistent = spark.sparkContext._jsc.getPersistentRDDs  # type: ignore[union-attr]  # a session that runs has one
-    for _ in range(200):
+    before = len(persistent())
+    for _ in range(batches):
         counted = frame.agg(*native.counts(suite)).first()
         assert counted is not None
         assert counted["rows_0"] == len(rows)
-        assert len(persistent()) == 0
+        assert len(persistent()) == before
     cached = frame.persist()
     cached.count()
-    assert len(persistent()) == 1
+    assert len(persistent()) == before + 1
     cached.unpersist(blocking=True)

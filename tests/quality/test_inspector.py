@@ -3,9 +3,12 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,20 +19,24 @@ from schemas.expectations import holds
 from schemas.suites import SUITES
 from streaming.history.alerts import Filter, read_alerts
 from streaming.history.store import History
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import Publisher
 from streaming.quality import intake
-from streaming.quality.inspection import Inspected, Inspection
 from streaming.quality.inspector import TOPICS, Inspector, end_open
 from streaming.quality.outcome import Outcome
 from streaming.quality.quality_alert import Kept
-from streaming.quality.sample import Bounds, Sample
+from streaming.quality.sample import Sample
 from streaming.queries.warehouse import DeltalakeWriter
-from tests.conftest import settings_for
 from tests.quality.sampled import START_MS, message
-from tests.schemas.samples import GOOD
+
+pytestmark = pytest.mark.xdist_group("great_expectations")  # one process imports it
 
 MINUTE = 60_000
+PAUSE_SECONDS = 0.02
+
+
+@cache
+def inspection() -> ModuleType:
+    """Imported by who runs these tests: Great Expectations takes seconds, which collecting them need not."""
+    return import_module("streaming.quality.inspection")
 
 
 class FakeInspection:
@@ -42,7 +49,7 @@ class FakeInspection:
         self.failure: Exception | None = None
         self.closed = 0
 
-    def look(self, topic: str, ends: Mapping[int, int]) -> Inspected:
+    def look(self, topic: str, ends: Mapping[int, int]) -> Any:
         self.looks.append((topic, ends))
         self.looked.release()
         if self.failure is not None:
@@ -50,18 +57,28 @@ class FakeInspection:
         expectation = next(one for one in SUITES[topic].expectations if one.column == "queue")
         success = holds(expectation.mostly, 100, self.bad)
         outcome = Outcome(topic, expectation, success, 100, self.bad, ("unknown_queue",) if self.bad else ())
-        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
+        return inspection().Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
 
     def close(self) -> None:
         self.closed += 1
 
 
-class Place:
-    """A warehouse, checkpoints as the queries leave them, and the inspector at work there."""
+def put(file: Path, text: str) -> None:
+    """Whole or not at all, as Spark does it: the inspector may be reading."""
+    written = file.parents[1] / f"{file.name}.written"
+    written.write_text(text)
+    written.replace(file)
 
-    def __init__(self, root: Path, **quality: Any) -> None:
+
+class Place:
+    """A warehouse, checkpoints as the queries leave them, and the inspector at work there, after pauses shorter than
+    the settings allow."""
+
+    def __init__(self, root: Path, *, every_batches: int = 3, pause_seconds: float = PAUSE_SECONDS) -> None:
         sections = {"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"}
-        self.settings = Settings.load(paths=sections, quality={"every_batches": 3, "pause_seconds": 1, **quality})
+        settings = Settings.load(paths=sections)
+        quality = {"every_batches": every_batches, "pause_seconds": pause_seconds}
+        self.settings = settings.model_copy(update={"quality": settings.quality.model_copy(update=quality)})
         self.fake = FakeInspection()
         self.told: list[Any] = []
         self.batch_id = -1
@@ -80,11 +97,11 @@ class Place:
         checkpoint = self.settings.paths.checkpoints / query
         for folder in ("offsets", "commits", "sources/0"):
             (checkpoint / folder).mkdir(parents=True, exist_ok=True)
-        (checkpoint / "metadata").write_text('{"id": "x"}')
-        (checkpoint / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({topic: {'0': first}})}")
-        (checkpoint / "offsets" / str(self.batch_id)).write_text(f"v1\n{{}}\n{json.dumps({topic: {'0': offset}})}")
+        put(checkpoint / "metadata", '{"id": "x"}')
+        put(checkpoint / "sources" / "0" / "0", f"v1\n{json.dumps({topic: {'0': first}})}")
+        put(checkpoint / "offsets" / str(self.batch_id), f"v1\n{{}}\n{json.dumps({topic: {'0': offset}})}")
         if is_done:
-            (checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
+            put(checkpoint / "commits" / str(self.batch_id), "v1\n{}")
 
     def quality(self) -> list[dict[str, Any]]:
         return History(self.settings.paths.warehouse).rows("SELECT * FROM quality ORDER BY batch_id")
@@ -119,6 +136,13 @@ def test_a_topic_without_anything_new_is_not_looked_at_again(place: Place) -> No
     assert [ends for _, ends in place.fake.looks] == [{0: 50}, {0: 51}]
 
 
+def look_at(place: Place, inspector: Inspector, minutes: Iterable[int]) -> None:
+    """A look a minute, each after another message."""
+    for number in minutes:
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("fault_items", START_MS + number * MINUTE)
+
+
 def test_a_query_without_a_batch_is_not_looked_at(place: Place) -> None:
     place.begin().look("fault_items", START_MS)
     assert place.fake.looks == []
@@ -133,14 +157,10 @@ def test_what_was_read_before_a_restart_is_not_looked_at_again(place: Place) -> 
 def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
-    for number in range(1, 4):
-        place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("fault_items", START_MS + number * MINUTE)
+    look_at(place, inspector, range(1, 4))
     place.fake.bad = 0
     inspector = place.begin()
-    for number in range(4, 7):
-        place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("fault_items", START_MS + number * MINUTE)
+    look_at(place, inspector, range(4, 7))
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
     assert [(row["state"], row["changed_at"]) for row in rows] == [
         ("FIRING", "2025-06-15T15:09:40.000Z"),
@@ -178,11 +198,11 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
     topics = TOPICS["assignments"]
     look, broken = place.fake.look, topics[1]
 
-    def look_or_fail(topic: str, ends: Mapping[int, int]) -> Inspected:
+    def look_or_fail(topic: str, ends: Mapping[int, int]) -> Any:
         place.fake.looks.append((topic, ends))
         if topic == broken:
             raise TypeError("an integer that no column holds")
-        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
+        return inspection().Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
 
     place.fake.look = look_or_fail  # type: ignore[method-assign]  # one message that nobody thought of
     place.read_up_to(PULLS, 1, "assignments")
@@ -264,9 +284,7 @@ def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch:
 def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
-    for number in range(1, 4):
-        place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("fault_items", START_MS + number * MINUTE)
+    look_at(place, inspector, range(1, 4))
     for _ in range(2):
         end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.told.extend)
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
@@ -293,9 +311,7 @@ def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: P
         except OSError:
             inspector._forget()
     assert place.told == []
-    for number in range(4, 7):
-        place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("fault_items", START_MS + number * MINUTE)
+    look_at(place, inspector, range(4, 7))
     assert [row["state"] for row in place.told] == ["FIRING"]
 
 
@@ -319,12 +335,12 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
 
 def test_both_queries_have_their_turn_however_long_a_look_takes(tmp_path: Path) -> None:
     """A look that takes longer than the pause leaves both due; the one that waited longer comes first."""
-    place = Place(tmp_path, every_batches=1, pause_seconds=1)
+    place = Place(tmp_path, every_batches=1)
     inspector = place.begin()
     inspector.start()
     look, allowed = place.fake.look, threading.Semaphore(0)
 
-    def look_slowly(topic: str, ends: Mapping[int, int]) -> Inspected:
+    def look_slowly(topic: str, ends: Mapping[int, int]) -> Any:
         assert allowed.acquire(timeout=60)
         return look(topic, ends)
 
@@ -333,7 +349,7 @@ def test_both_queries_have_their_turn_however_long_a_look_takes(tmp_path: Path) 
         for number in range(1, 5):
             place.read_up_to(SEND_LATENCIES, number)
             place.read_up_to(PULLS, number, "assignments")
-            time.sleep(1.1)  # the pause of both is over
+            time.sleep(2 * PAUSE_SECONDS)  # the pause of both is over
             inspector.hear("assignments", place.batch_id, {})
             inspector.hear("fault_items", place.batch_id, {})
             allowed.release()
@@ -362,47 +378,3 @@ def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
     finally:
         inspector.stop()
     assert len(place.fake.looks) == 1
-
-
-@pytest.fixture
-def settings(kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
-    return settings_for(kafka, tmp_path)
-
-
-@pytest.mark.real
-def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) -> None:
-    """Null, not UTF-8, far too deep, 10 MB: read, told as what they are, and never more bytes than allowed are kept."""
-    good = next(sample.value for sample in GOOD if sample.topic == PULLS)
-    inspection = Inspection(settings, Bounds(8, 20 << 20))
-    with Publisher(settings.kafka) as publisher:
-        for value in (good, None, b"\xff", b"[" * 100_000, b'{"a": NaN}', b"x" * (10 << 20), good):
-            publisher.publish_raw(PULLS, b"k", value)
-        publisher.flush()
-        before = inspection.look(PULLS)
-        publisher.publish_raw(PULLS, b"k", b"later")
-        publisher.flush()
-    newest = before.sample.messages[-1].offset
-    contract = next(one for one in before.outcomes if one.expectation.column == "contract")
-    assert (contract.rows, contract.unexpected) == (len(before.sample.messages), 5)
-    assert set(contract.observed) == {"not_json", "too_large"}
-    assert sum(len(one.value or b"") for one in before.sample.messages) < 1 << 20
-    ended = inspection.look(PULLS, {0: newest + 1})
-    assert ended.sample.messages[-1].offset == newest
-    inspection.close()
-
-
-@pytest.mark.real
-def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Settings) -> None:
-    """Many, more bytes than there is room for, and a large one among them: the newest block is whole, older ones go."""
-    with Publisher(settings.kafka) as publisher:
-        publisher.publish_raw(SEND_LATENCIES, b"k", b"x" * (10 << 20))
-        for number in range(300):
-            publisher.publish_raw(SEND_LATENCIES, b"k", b"%d" % number + b" " * 10_000)
-        publisher.flush()
-    inspection = Inspection(settings, Bounds(2_000, 2 << 20))
-    values = [one.value or b"" for one in inspection.look(SEND_LATENCIES).sample.messages]
-    inspection.close()
-    numbers = [int(value) for value in values if value.strip().isdigit()]
-    assert numbers[-1] == 299
-    assert numbers == list(range(numbers[0], 300))
-    assert 16 <= len(numbers) < 200

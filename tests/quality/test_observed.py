@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import Severity
 from schemas.suites import SUITES
 from streaming.quality.observed import Observations, expectations_of_events, observe
 from streaming.quality.outcome import Outcome, as_read
-from streaming.session import start_spark
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
 NOW_MS = 1_750_000_000_000
@@ -41,13 +38,6 @@ def messages() -> list[tuple[str, int, int, int, bytes]]:
         value = b"\xff{" if offset == 50 else json.dumps(changed).encode()
         rows.append((PULLS, 0, offset, NOW_MS, value))
     return rows + [(SEND_LATENCIES, 0, offset, NOW_MS, json.dumps(send).encode()) for offset in range(20)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = start_spark(Settings.load())
-    yield session
-    session.stop()
 
 
 @pytest.mark.spark

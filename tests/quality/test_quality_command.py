@@ -40,15 +40,21 @@ def row(suite: str, column: str, unexpected: int, at_ms: int = AT_MS) -> dict[st
     }
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pulls' queues failed, and hold again; the routes' brokers fail."""
-    writer = DeltalakeWriter(tmp_path)
+    root = tmp_path_factory.mktemp("validated")
+    writer = DeltalakeWriter(root)
     append_rows(writer, {"quality": [row(PULLS, "queue", 70), row(ROUTES, "brokers", 0)]}, "app", 0)
     append_rows(
         writer, {"quality": [row(PULLS, "queue", 0, AT_MS + 1), row(ROUTES, "brokers", 40, AT_MS + 1)]}, "app", 1
     )
-    return tmp_path
+    return root
+
+
+@pytest.fixture
+def warehouse(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 
 def call(*arguments: str) -> Any:
@@ -117,6 +123,7 @@ def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, t
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.xdist_group("great_expectations")
 def test_pages_of_a_warehouse_older_than_quality_have_the_expectations(tmp_path: Path) -> None:
     DeltalakeWriter(tmp_path / "old")
     shutil.rmtree(tmp_path / "old" / "quality")

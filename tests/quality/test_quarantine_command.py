@@ -1,6 +1,7 @@
 """`balancewatch quarantine`: list, show, repair, replay; each as people and as machines see it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from streaming.cli import app
 from streaming.ingest.consumer import open_consumer, read_spans
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.quality.repairs import Place, Repairs
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import append_rows
 from tests.conftest import settings_for
+from tests.row_writer import RowWriter
 from tests.schemas.samples import GOOD
 
 MINUTE = 60_000
@@ -47,10 +49,17 @@ ROWS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each test has a copy of."""
+    root = tmp_path_factory.mktemp("quarantined")
+    append_rows(RowWriter(root), {"quarantine": ROWS}, "app", 0)
+    return root
+
+
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    append_rows(DeltalakeWriter(tmp_path), {"quarantine": ROWS}, "app", 0)
-    return tmp_path
+def warehouse(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 
 def call(warehouse: Path, *arguments: str) -> Any:
@@ -100,7 +109,7 @@ def worked_on(warehouse: Path) -> Path:
         step(3, 6, "REPAIRED", 40, value=b"{}"),
     ]
     again = rejected(PULLS, 1, b"{", "not_json", minute=50)
-    append_rows(DeltalakeWriter(warehouse), {"quarantine": [again], "repairs": steps}, "app", 1)
+    append_rows(RowWriter(warehouse), {"quarantine": [again], "repairs": steps}, "app", 1)
     return warehouse
 
 
@@ -149,7 +158,7 @@ def test_a_reason_that_was_copied_from_the_list_finds_its_message(tmp_path: Path
     """Though [0] is also a glob, of the character 0."""
     said = rejected(ROUTES, 7, event(ROUTES), "wrong_type: queues[0].broker_name")
     other = rejected(ROUTES, 8, event(ROUTES), "missing_field: cluster")
-    append_rows(DeltalakeWriter(tmp_path), {"quarantine": [said, other]}, "app", 0)
+    append_rows(RowWriter(tmp_path), {"quarantine": [said, other]}, "app", 0)
     assert [row["offset"] for row in listed(tmp_path, "--reason", reason)] == [7]
 
 
@@ -289,7 +298,7 @@ def test_a_dry_replay_says_what_would_go_and_what_not(warehouse: Path) -> None:
 def test_repaired_messages_are_published_once_and_only_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     settings = settings_for(kafka, tmp_path)
     warehouse, servers = settings.paths.warehouse, settings.kafka.bootstrap_servers
-    append_rows(DeltalakeWriter(warehouse), {"quarantine": ROWS}, "app", 0)
+    append_rows(RowWriter(warehouse), {"quarantine": ROWS}, "app", 0)
     call(warehouse, "repair", PULLS, "0", "1", "--set", "queue_id=3")
     consumer = open_consumer(settings.kafka)
     before = read_spans(consumer, [PULLS])

@@ -28,7 +28,7 @@ from tests.queries.logs import (
 )
 from tests.replay import cut, messages_of, replay
 
-pytestmark = pytest.mark.replay
+pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
 
 def times_of(rows: Rows, kind: str) -> dict[str, int]:

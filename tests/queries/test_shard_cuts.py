@@ -26,7 +26,7 @@ from tests.queries.logs import (
 )
 from tests.replay import cut, replay
 
-pytestmark = pytest.mark.replay
+pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
 # However the log is cut.
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-import pytest
 from pyspark.sql import types as T
 
 from schemas.events import EVENTS, KEYS, NEVER, key_of
+from tests.offenders import assert_none
 
 METADATA = {"comment", "unit", "null", "minimum"}
 
@@ -22,47 +22,57 @@ def fields_of(type_: T.DataType, path: str) -> Iterator[tuple[str, T.StructField
 
 
 FIELDS = [pair for topic, schema in EVENTS.items() for pair in fields_of(schema, topic)]
-each_field = pytest.mark.parametrize("field", [field for _, field in FIELDS], ids=[name for name, _ in FIELDS])
 
 
-@each_field
-def test_a_field_has_a_comment_a_unit_and_what_null_means(field: T.StructField) -> None:
-    assert field.metadata.keys() >= METADATA - {"minimum"}
-    assert field.metadata.keys() <= METADATA
-    assert field.metadata["comment"]
-    assert field.metadata["null"]
+def test_a_field_has_a_comment_a_unit_and_what_null_means() -> None:
+    assert_none(
+        f"{name}: {field.metadata}"
+        for name, field in FIELDS
+        if not METADATA - {"minimum"} <= field.metadata.keys() <= METADATA
+        or not field.metadata["comment"]
+        or not field.metadata["null"]
+    )
 
 
-@each_field
-def test_a_field_is_nullable_exactly_when_null_means_something(field: T.StructField) -> None:
-    assert field.nullable == (field.metadata["null"] != NEVER)
+def test_a_field_is_nullable_exactly_when_null_means_something() -> None:
+    assert_none(
+        f"{name}: nullable is {field.nullable}, null means {field.metadata['null']}"
+        for name, field in FIELDS
+        if field.nullable != (field.metadata["null"] != NEVER)
+    )
 
 
-@each_field
-def test_only_whole_numbers_have_a_minimum(field: T.StructField) -> None:
-    if "minimum" in field.metadata:
-        assert isinstance(field.dataType, T.LongType | T.IntegerType)
+def test_only_whole_numbers_have_a_minimum() -> None:
+    assert_none(
+        f"{name}: {field.dataType}"
+        for name, field in FIELDS
+        if "minimum" in field.metadata and not isinstance(field.dataType, T.LongType | T.IntegerType)
+    )
 
 
-@each_field
-def test_a_list_holds_no_nulls(field: T.StructField) -> None:
-    if isinstance(field.dataType, T.ArrayType):
-        assert not field.dataType.containsNull
+def test_a_list_holds_no_nulls() -> None:
+    assert_none(
+        name for name, field in FIELDS if isinstance(field.dataType, T.ArrayType) and field.dataType.containsNull
+    )
 
 
-@each_field
-def test_times_and_durations_name_their_unit(field: T.StructField) -> None:
-    if field.name.endswith("_ms"):
-        assert field.metadata["unit"].startswith("ms")
+def test_times_and_durations_name_their_unit() -> None:
+    assert_none(
+        f"{name}: {field.metadata['unit']}"
+        for name, field in FIELDS
+        if field.name.endswith("_ms") and not field.metadata["unit"].startswith("ms")
+    )
 
 
-@pytest.mark.parametrize("topic", EVENTS)
-def test_every_event_has_a_cluster_a_time_and_required_key_fields(topic: str) -> None:
-    fields = {field.name: field for field in EVENTS[topic].fields}
-    assert isinstance(fields["event_time_ms"].dataType, T.LongType)
-    assert not fields["event_time_ms"].nullable
-    assert KEYS[topic][0] == "cluster"
-    assert all(not fields[name].nullable for name in KEYS[topic])
+def test_every_event_has_a_cluster_a_time_and_required_key_fields() -> None:
+    assert_none(
+        topic
+        for topic, schema in EVENTS.items()
+        if not isinstance(schema["event_time_ms"].dataType, T.LongType)
+        or schema["event_time_ms"].nullable
+        or KEYS[topic][0] != "cluster"
+        or any(schema[name].nullable for name in KEYS[topic])
+    )
 
 
 def test_the_key_joins_its_fields_with_a_bar() -> None:

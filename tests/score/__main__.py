@@ -5,10 +5,14 @@ Example: python -m tests.score --seeds 3 --scenario twins --scenario split_view
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +20,24 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from streaming.ingest.simulator import Simulation, load_scenario, scenario_names
-from tests.replay import Stream
-from tests.score.claims import claims_of, pages_of
-from tests.score.match import Key, Tally, compare
-from tests.score.truths import facts_of
-
-START_MS = 1_789_000_000_000
-SLICE_EVENTS = 20_000
-DAY_MS = 86_400_000
-CHURN = "churn"
-"""The scenario of healthy days."""
-
-
-def play(name: str, seed: int, duration_ms: int | None) -> tuple[Simulation, list[dict[str, Any]]]:
-    """One run to its end, and every alert row of it."""
-    simulation = Simulation(load_scenario(name), seed, START_MS)
-    stream, alerts, batch = Stream(), [], []
-    for event in simulation.events(duration_ms):
-        batch.append(event)
-        if len(batch) == SLICE_EVENTS:
-            alerts += stream.feed(batch).get("alerts", [])
-            batch = []
-    alerts += stream.feed(batch).get("alerts", [])
-    return simulation, alerts
+from tests.score.match import Key, Tally
+from tests.score.run import DAY_MS, Run, Score, runs, score
 
 
 def main() -> None:
     """Play, compare, print; exit code 1 when something that must be told was missed, or was told wrongly."""
     arguments = _arguments()
-    names = arguments.scenario or [name for name in scenario_names() if name not in (CHURN, "demo")]
-    tallies: dict[Key, Tally] = {}
-    false_pages: Counter[str] = Counter()
-    pages: Counter[str] = Counter()
-    began, events_days = time.monotonic(), 0.0
+    began = time.monotonic()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    jobs = [(name, seed, None) for name in names for seed in seeds]
-    jobs += [(CHURN, seed, int(arguments.days / len(seeds) * DAY_MS)) for seed in seeds if arguments.days]
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("scenarios", total=len(jobs))
-        for name, seed, duration_ms in jobs:
-            progress.update(task, description=f"{name} {seed}")
-            simulation, alerts = play(name, seed, duration_ms)
-            paged = pages_of(alerts)
-            pages[name] += len(paged)
-            if load_scenario(name).healthy:
-                events_days += (simulation.now_ms - START_MS) / DAY_MS
-                false_pages.update(f"{name}: {row['kind']} {row['cause']}" for row in paged.values())
-            found = compare(claims_of(alerts), list(facts_of(simulation)), f"{name} {seed}", START_MS)
-            for key, tally in found.items():
-                tallies.setdefault(key, Tally()).add(tally)
-            progress.advance(task)
-    report = _report(tallies, arguments.seeds, events_days, false_pages, pages, time.monotonic() - began)
+    todo = runs(arguments.scenario, seeds, arguments.days)
+    scores = _score_all(todo, arguments.jobs)
+    report = {"seeds": arguments.seeds, "seconds": round(time.monotonic() - began, 1), **_report(todo, scores)}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(report, indent=2) + "\n")
     _print(report)
     print(f"written to {arguments.json}")
-    sys.exit(1 if any(row["missed"] or row["wrong"] for row in report["kinds"]) or false_pages else 0)
+    is_wrong = any(row["missed"] or row["wrong"] for row in report["kinds"])
+    sys.exit(1 if is_wrong or report["false_pages"] else 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,18 +46,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=1, help="seeds that nobody has tuned for")
     parser.add_argument("--scenario", action="append", help="only this one; repeat for more")
     parser.add_argument("--days", type=float, default=100.0, help="modelled days of healthy churn, over all seeds")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that share the runs")
     parser.add_argument("--json", type=Path, default=Path(".score/score.json"))
     return parser.parse_args()
 
 
-def _report(
-    tallies: dict[Key, Tally],
-    seeds: int,
-    days: float,
-    false_pages: Counter[str],
-    pages: Counter[str],
-    seconds: float,
-) -> dict[str, Any]:
+def _score_all(todo: Sequence[Run], jobs: int) -> list[Score]:
+    """In the order of `todo`, however many processes share it. An error ends all of it."""
+    with (
+        Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress,
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+    ):
+        futures = [pool.submit(score, run) for run in todo]
+        try:
+            for future in progress.track(as_completed(futures), len(futures), description="scenarios"):
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [future.result() for future in futures]
+
+
+def _report(todo: Sequence[Run], scores: Sequence[Score]) -> dict[str, Any]:
+    tallies: dict[Key, Tally] = {}
+    false_pages: Counter[str] = Counter()
+    pages: Counter[str] = Counter()
+    for run, one in zip(todo, scores, strict=True):
+        pages[run.name] += one.pages
+        false_pages.update(f"{run.name}: {what}" for what in one.false_pages)
+        for key, tally in one.tallies.items():
+            tallies.setdefault(key, Tally()).add(tally)
+    return {
+        "healthy_days": round(sum(one.healthy_ms for one in scores) / DAY_MS, 2),
+        "false_pages": dict(false_pages),
+        "pages": dict(sorted(pages.items())),
+        "kinds": _kinds(tallies),
+    }
+
+
+def _kinds(tallies: dict[Key, Tally]) -> list[dict[str, Any]]:
     kinds = []
     for (kind, cause), tally in sorted(tallies.items(), key=lambda item: (item[0][0], item[0][1] or "")):
         delays = sorted(delay for delay, _ in tally.delays_ms)
@@ -111,14 +102,7 @@ def _report(
                 "wrong": tally.wrong,
             }
         )
-    return {
-        "seeds": seeds,
-        "seconds": round(seconds, 1),
-        "healthy_days": round(days, 2),
-        "false_pages": dict(false_pages),
-        "pages": dict(sorted(pages.items())),
-        "kinds": kinds,
-    }
+    return kinds
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""The score itself: what counts as told, as missed and as wrong; and every scenario, once, told right."""
+"""The score itself: what counts as told, as missed and as wrong; and every play told right."""
 
 from dataclasses import replace
 
 import pytest
 
-from streaming.ingest.simulator import load_scenario, scenario_names
-from tests.score.__main__ import CHURN, START_MS, play
+from tests.ingest.modelled import START
+from tests.plays import Play, each_play
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.match import LATE_MS, Tally, compare
 from tests.score.truths import Fact, facts_of
@@ -65,10 +65,9 @@ def test_a_fact_about_a_group_asks_only_for_the_labels_it_names() -> None:
 
 
 @pytest.mark.replay
-@pytest.mark.parametrize("name", [name for name in scenario_names() if name not in (CHURN, "demo")])
-def test_every_scenario_is_told_right(name: str) -> None:
-    simulation, alerts = play(name, 101, None)
-    found = compare(claims_of(alerts), list(facts_of(simulation)), name, START_MS)
+@each_play
+def test_every_scenario_is_told_right(play: Play) -> None:
+    found = compare(claims_of(play.alerts), list(facts_of(play.simulation)), play.name, START)
     assert [one for of_kind in found.values() for one in (*of_kind.missed, *of_kind.wrong)] == []
-    if load_scenario(name).healthy:
-        assert pages_of(alerts) == {}
+    if play.scenario.healthy:
+        assert pages_of(play.alerts) == {}

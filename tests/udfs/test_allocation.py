@@ -33,7 +33,6 @@ def test_a_client_that_is_not_listed_takes_nothing(strategy: str) -> None:
     assert allocate(strategy, "g", "nobody", MQ_ALL, ["A", "B"], consumer_idcs={"sh"}, **ROOMS) == []
 
 
-@pytest.mark.parametrize("strategy", CHECKED)
 @pytest.mark.parametrize(
     ("current_cid", "mq_all", "cid_all", "named"),
     [
@@ -46,13 +45,15 @@ def test_a_client_that_is_not_listed_takes_nothing(strategy: str) -> None:
     ],
 )
 def test_what_rocketmq_refuses_is_a_value_error(
-    strategy: str, current_cid: Any, mq_all: Any, cid_all: Any, named: str
+    current_cid: Any, mq_all: Any, cid_all: Any, named: str, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{named} of group 'g' is empty"):
-        allocate(strategy, "g", current_cid, mq_all, cid_all, **ROOMS)
-    if named != "current_cid":
-        with pytest.raises(ValueError, match=f"^{named} of group 'g' is empty"):
-            allocate_all(strategy, "g", mq_all, cid_all, **ROOMS)
+    refused = f"^{named} of group 'g' is empty"
+    for strategy in CHECKED:
+        with subtests.test(strategy), pytest.raises(ValueError, match=refused):
+            allocate(strategy, "g", current_cid, mq_all, cid_all, **ROOMS)
+        if named != "current_cid":
+            with subtests.test(strategy, of="all"), pytest.raises(ValueError, match=refused):
+                allocate_all(strategy, "g", mq_all, cid_all, **ROOMS)
 
 
 @pytest.mark.parametrize("client_version", ["4.0.0", "4.7.1", "V4_7_1", (4, 7, 1), "4.8.0", "4.9.2"])

@@ -10,28 +10,28 @@ NO_ANSWER, TOO_MUCH = Outcome("RemotingTimeoutException"), Outcome("RemotingTooM
 NO_CONNECTION, INTERRUPTED = Outcome("RemotingConnectException"), Outcome("InterruptedException")
 RELEASES = ("4.0.0", "4.7.1", "4.9.2", "4.9.3", "4.9.8", "5.1.3", "5.1.4", "5.2.0", "5.3.0", "5.3.2", "5.5.0")
 
-each_release = pytest.mark.parametrize("version", RELEASES)
+
+def test_an_answer_ends_it_and_only_a_refusal_isolates(subtests: pytest.Subtests) -> None:
+    for version in RELEASES:
+        with subtests.test(version):
+            send = AsyncSend("broker-a", 3_000, version)
+            ended, update = end_async_try(send, OK, 7)
+            assert (ended.result, update) == (OK, FaultUpdate("broker-a", 7, False, True))
+            ended, update = end_async_try(send, REFUSED, 7)
+            assert (ended.result, update) == (REFUSED, FaultUpdate("broker-a", 7, True, True))
 
 
-@each_release
-def test_an_answer_ends_it_and_only_a_refusal_isolates(version: str) -> None:
-    send = AsyncSend("broker-a", 3_000, version)
-    ended, update = end_async_try(send, OK, 7)
-    assert (ended.result, update) == (OK, FaultUpdate("broker-a", 7, False, True))
-    ended, update = end_async_try(send, REFUSED, 7)
-    assert (ended.result, update) == (REFUSED, FaultUpdate("broker-a", 7, True, True))
-
-
-@each_release
-def test_a_lost_answer_is_tried_again_twice_and_isolates_a_reachable_broker(version: str) -> None:
-    send = AsyncSend("broker-a", 3_000, version)
-    for number in range(2):
-        send, update = end_async_try(send, NO_ANSWER, 100)
-        assert update == FaultUpdate(f"broker-{'ab'[number]}", 100, True, True)
-        assert send.result is None
-        send = retry_at(send, "broker-b")
-    send, _ = end_async_try(send, NO_ANSWER, 100)
-    assert send.result == Outcome("MQClientException")
+def test_a_lost_answer_is_tried_again_twice_and_isolates_a_reachable_broker(subtests: pytest.Subtests) -> None:
+    for version in RELEASES:
+        with subtests.test(version):
+            send = AsyncSend("broker-a", 3_000, version)
+            for number in range(2):
+                send, update = end_async_try(send, NO_ANSWER, 100)
+                assert update == FaultUpdate(f"broker-{'ab'[number]}", 100, True, True)
+                assert send.result is None
+                send = retry_at(send, "broker-b")
+            send, _ = end_async_try(send, NO_ANSWER, 100)
+            assert send.result == Outcome("MQClientException")
 
 
 @pytest.mark.parametrize(("version", "left_ms"), [("4.3.0", 0), ("4.6.1", 0), ("4.7.0", 2_900), ("5.5.0", 2_900)])

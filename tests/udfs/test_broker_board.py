@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from udfs.attempts import Attempts, AttemptsBuilder
 from udfs.broker_board import Board, Flip, Health
 from udfs.fault import FaultItem, is_available, update_fault_item
@@ -72,7 +73,7 @@ def when(flips: Iterable[Flip]) -> list[tuple[int, bool]]:
     return [(flip.changed_at_ms, flip.available) for flip in flips]
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(attempts_in_order, st.sampled_from(VERSIONS))
 def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
     attempts: list[Attempt], version: str
@@ -81,7 +82,7 @@ def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
     assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(attempts_in_order, st.sampled_from(VERSIONS), st.lists(st.integers(0, 25), max_size=4))
 def test_a_log_of_attempts_flips_alike_however_it_is_cut(
     attempts: list[Attempt], version: str, cuts: list[int]

@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.udfs.sends import MINUTE, SECOND, START, Send, every, judge, told
 from udfs.alert import Transition
 from udfs.life import FIRING, RESOLVED
@@ -300,7 +301,7 @@ sends_of_any_kind = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(sends_of_any_kind, st.integers(2, 40))
 def test_a_log_gives_the_same_alerts_however_it_is_cut(sends: list[Send], batches: int) -> None:
     rules = Rules(broker_isolated_hold_ms=10_000, broker_isolated_clear_ms=15_000, broker_evicted_ms=40_000)

@@ -1,8 +1,9 @@
 """A cluster's producers together: what waits for a tick, what is kept, what is forgotten, and when it is looked at."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.udfs.sends import MINUTE, SECOND, START, Send, Tick, every, feed, log_of
 from udfs.attempts import MOMENT_MS, AttemptsBuilder
 from udfs.broker_board import Board
@@ -68,7 +69,7 @@ def test_a_broker_that_a_producer_left_is_forgotten_and_the_producer_is_not() ->
     assert set(fleet.producers["p0"].seen_ms) == {"broker-a"}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(
         st.builds(

@@ -18,7 +18,6 @@ NOW = 1_700_000_000_000
 RELEASES = ("4.0.0", "4.7.1", "4.8.0", "4.9.3", "4.9.7", "4.9.8", "5.0.0", "5.1.0", "5.1.3", "5.1.4", "5.2.0", "5.5.0")
 BROKERS = ("broker-a", "broker-b", "broker-c")
 
-each_release = pytest.mark.parametrize("version", RELEASES)
 releases = st.sampled_from(RELEASES)
 indexes = st.integers(MIN_VALUE, MAX_VALUE)
 
@@ -49,16 +48,23 @@ def name(selection: Selection) -> str:
     return f"{selection.message_queue.broker_name}:{selection.message_queue.queue_id}"
 
 
-@each_release
-@pytest.mark.parametrize("fault_avoidance", [False, True])
-def test_a_thread_takes_turns_over_all_queues(version: str, fault_avoidance: bool) -> None:
+def taken_by_a_thread(version: str, fault_avoidance: bool) -> list[str]:
+    """What twelve selections of one thread give."""
     info, index, taken = info_of(*BROKERS), 40, []
     for _ in range(12):
         selection = select_one_message_queue(info, None, index, client_version=version, fault_avoidance=fault_avoidance)
         index = selection.next_index
         taken.append(name(selection))
-    assert taken[:6] == taken[6:]
-    assert sorted(taken[:6]) == [f"{broker}:{queue_id}" for broker in BROKERS for queue_id in (0, 1)]
+    return taken
+
+
+def test_a_thread_takes_turns_over_all_queues(subtests: pytest.Subtests) -> None:
+    for version in RELEASES:
+        for fault_avoidance in (False, True):
+            with subtests.test(version, fault_avoidance=fault_avoidance):
+                taken = taken_by_a_thread(version, fault_avoidance)
+                assert taken[:6] == taken[6:]
+                assert sorted(taken[:6]) == [f"{broker}:{queue_id}" for broker in BROKERS for queue_id in (0, 1)]
 
 
 @given(releases, indexes, st.sampled_from(BROKERS))
@@ -185,7 +191,7 @@ def test_every_selection_gives_a_queue_of_a_known_broker_and_changes_nothing_it_
         assert is_available(items.get(selection.message_queue.broker_name), NOW, version)
 
 
-@each_release
-def test_a_topic_without_queues_is_refused(version: str) -> None:
-    with pytest.raises(ValueError, match="no queue"):
-        select_one_message_queue(info_of(), None, 0, client_version=version)
+def test_a_topic_without_queues_is_refused(subtests: pytest.Subtests) -> None:
+    for version in RELEASES:
+        with subtests.test(version), pytest.raises(ValueError, match="no queue"):
+            select_one_message_queue(info_of(), None, 0, client_version=version)

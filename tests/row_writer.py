@@ -1,0 +1,39 @@
+"""A test's few rows in a warehouse, by the product's own commits, in a fifth of the time of its writer.
+
+All tables are there, as after the start of `run`: they are made once a process and copied. Opened are those that rows
+are appended to.
+"""
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import Transaction
+
+from schemas.tables import TABLES, Table
+from streaming.queries.warehouse import append_commit, create_tables, open_table
+
+
+@cache
+def _empty() -> Path:
+    """The tables without a row."""
+    folder = Path(tempfile.mkdtemp(prefix="balancewatch-empty-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    create_tables(folder)
+    return folder
+
+
+class RowWriter:
+    """A Writer for `append_rows`. Tables that are there already stay as they are."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self._warehouse = warehouse
+        for name in TABLES:
+            if not (warehouse / name).exists():
+                shutil.copytree(_empty() / name, warehouse / name)
+
+    def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
+        append_commit(open_table(self._warehouse, table), rows, Transaction(app_id, batch_id))

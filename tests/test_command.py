@@ -1,0 +1,50 @@
+"""How `run` ends when the service does: one sentence and exit code 1; without Spark or Kafka."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli import app
+from streaming.data_loss import DataLossError
+from streaming.ingest.embedded_kafka import EmbeddedKafkaError
+from streaming.ingest.publisher import PublishError
+from streaming.ingest.rocketmq_jvm import RocketMQError
+from streaming.ingest.round_reader import CollectorError
+from streaming.ingest.topics import KafkaUnreachableError
+from streaming.jars import JarsError
+from streaming.service import ServiceError
+
+SENTENCE = "paths.warehouse = /tables: no space left on its disk"
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_what_is_known_to_go_wrong_ends_run_with_one_sentence(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr, and the same in JSON where that was asked for; never a stack trace."""
+    known = (
+        CollectorError,
+        DataLossError,
+        EmbeddedKafkaError,
+        JarsError,
+        KafkaUnreachableError,
+        PublishError,
+        RocketMQError,
+        ServiceError,
+    )
+    monkeypatch.setenv("BALANCEWATCH_METRICS__ENABLED", "false")
+    told: dict[str, tuple[int, Any]] = {}
+    for error in known:
+
+        def end(*_: Any, error: type[Exception] = error, **__: Any) -> None:
+            raise error(SENTENCE)
+
+        monkeypatch.setattr("streaming.service.Service", end)
+        result = CliRunner().invoke(app, ["--log-format", form, "run", "--bootstrap-servers", "127.0.0.1:1"])
+        said = result.stderr.splitlines()
+        told[error.__name__] = (
+            result.exit_code,
+            said if form == "console" else [json.loads(line)["reason"] for line in said],
+        )
+    expected = (1, [f"error: {SENTENCE}" if form == "console" else SENTENCE])
+    assert {name: one for name, one in told.items() if one != expected} == {}
