@@ -20,9 +20,24 @@ def read_history(warehouse: Path) -> History:
 def _rows(path: Path) -> Counter[str]:
     rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
     return Counter(
-        json.dumps({name: value for name, value in row.items() if name != "batch_id"}, sort_keys=True, default=repr)
+        json.dumps({name: value for name, value in row.items() if name != "batch_id"}, sort_keys=True, default=str)
         for row in rows
     )
+
+
+def newest_health(history: History) -> History:
+    """The same with the newest `broker_health` row of each broker alone.
+
+    Those in between tell each batch's attempts as they come: two runs that cut a live log into other batches write
+    others, killed or not, and end in the same.
+    """
+    newest: dict[tuple[str, str], str] = {}
+    for row in history["broker_health"]:
+        fields = json.loads(row)
+        broker = fields["cluster"], fields["broker_name"]
+        if broker not in newest or json.loads(newest[broker])["changed_at"] < fields["changed_at"]:
+            newest[broker] = row
+    return {**history, "broker_health": Counter(newest.values())}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import threading
 import time
 
 from streaming.ingest.topics import create_topics
-from tests.chaos.history import compare
+from tests.chaos.history import compare, newest_health
 from tests.chaos.kills import Say, at_random
 from tests.chaos.modelled_log import Source, modelled_events
 from tests.chaos.outcome import Outcome
@@ -34,5 +34,6 @@ def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -
         player.join()
         source.close()
     history = place.drain("under_load")
-    comparison = compare(place.drain("under_load_reference"), history)
+    reference = place.drain("under_load_reference")
+    comparison = compare(newest_health(reference), newest_health(history))
     return Outcome(name, kills, kills, comparison, time.monotonic() - began)
