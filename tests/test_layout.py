@@ -8,7 +8,11 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from tests.offenders import assert_none
+
+pytestmark = pytest.mark.xdist_group("layout")  # one process reads the files
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("streaming", "udfs", "schemas", "conf")

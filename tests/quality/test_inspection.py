@@ -24,8 +24,8 @@ def inspection() -> ModuleType:
 
 
 @pytest.fixture
-def settings(kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
-    return settings_for(kafka, tmp_path)
+def settings(empty_kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
+    return settings_for(empty_kafka, tmp_path)
 
 
 def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings, inspection: ModuleType) -> None:
