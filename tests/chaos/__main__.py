@@ -37,6 +37,7 @@ WARM_PARTS = ("points", "random")
 
 LOG_SECONDS = 900
 PASSES = (1, 2, 3, 5)
+SITES = 8
 
 
 def main() -> None:
@@ -71,7 +72,7 @@ def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outc
         return
     if part == "deliveries":
         for point in RELAY_POINTS:
-            yield deliveries(place.folder, point, PASSES, options.seed, say)
+            yield deliveries(place.folder, point, PASSES, options.seed, say, SITES)
         return
     if part == "kafka_away":
         yield kafka_away(place, options.away, options.seed, say)

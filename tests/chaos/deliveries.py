@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
@@ -25,6 +26,9 @@ from tests.chaos.victim import Victim
 from tests.replay import Stream
 
 TELL = ("relay", "--once")
+
+LOG_SECONDS = 300
+"""A longer log has fewer alerts that still fire at its end, and only those are told."""
 
 CONFIG = """\
 [[oncall.receivers]]
@@ -73,8 +77,8 @@ class Hook:
 
 
 @contextlib.contextmanager
-def _relay(folder: Path, log_seconds: int, seed: int) -> Iterator[tuple[Settings, Hook, dict[str, str]]]:
-    """A warehouse with the alerts of a log, a hook, and the environment that sends the first to the second."""
+def _relay(folder: Path, sites: int, seed: int) -> Iterator[tuple[Settings, Hook, dict[str, str]]]:
+    """A warehouse with the alerts of some sites, a hook, and the environment that sends the first to the second."""
     settings = Settings.load(paths={"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"})
     folder.mkdir(parents=True)
     hook = Hook()
@@ -85,20 +89,29 @@ def _relay(folder: Path, log_seconds: int, seed: int) -> Iterator[tuple[Settings
         first = Victim(settings, folder / "relay.log", TELL, extra=extra)  # what is over before it is left alone
         if code := first.wait():
             raise ChaosError(f"the relay ended with {code}: {first.printed()[-600:]}")
-        rows = {ALERTS.name: Stream().feed(modelled_log(log_seconds, seed))[ALERTS.name]}
+        rows = {ALERTS.name: list(_alerts(sites, seed))}
         append_rows(DeltalakeWriter(settings.paths.warehouse), rows, "chaos", 0)
         yield settings, hook, extra
     finally:
         hook.close()
 
 
-def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: Say, log_seconds: int = 900) -> Outcome:
-    """One relay, killed at each pass in turn, against one that is left alone."""
+def _alerts(sites: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The rows of one log, for each site as clusters of its own."""
+    rows = Stream().feed(modelled_log(LOG_SECONDS, seed))[ALERTS.name]
+    for site in range(sites):
+        for row in rows:
+            names = ("cluster", "alert_id", "incident_id", "suppressed_by")
+            yield row | {name: f"{row[name]}-{site}" for name in names if row[name]}
+
+
+def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: Say, sites: int = 1) -> Outcome:
+    """One relay, killed at each pass in turn, against one that is left alone. Each site has two or three calls."""
     began = time.monotonic()
-    with _relay(folder / f"{point}_reference", log_seconds, seed) as (settings, hook, extra):
+    with _relay(folder / f"{point}_reference", sites, seed) as (settings, hook, extra):
         _tell(settings, folder, extra)
         reference = list(hook.keys)
-    with _relay(folder / point, log_seconds, seed) as (settings, hook, extra):
+    with _relay(folder / point, sites, seed) as (settings, hook, extra):
         for number, nth in enumerate(passes, 1):
             victim = Victim(settings, folder / point / "relay.log", TELL, trap=(point, nth), extra=extra)
             if (code := victim.wait()) != -signal.SIGKILL:

@@ -65,5 +65,5 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
 @pytest.mark.parametrize("point", RELAY_POINTS)
 def test_a_relay_killed_around_a_call_leaves_nothing_untold(tmp_path: Path, point: str) -> None:
     """Only the call that was in flight may be made twice, and each incident is told in its order."""
-    told = deliveries(tmp_path, point, (1, 2), 1, print, LOG_SECONDS)
+    told = deliveries(tmp_path, point, (1, 2), 1, print)
     assert told.is_good, f"{told.remark}\n{told.comparison.describe()}"
