@@ -8,6 +8,7 @@ Properties are tried without a deadline, for a busy machine is no failure: 30 ex
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 # Commands that tests start serve their metrics at free ports: another service may run on this machine.
 os.environ |= {"BALANCEWATCH_METRICS__PORT": "0", "BALANCEWATCH_METRICS__RELAY_PORT": "0"}
+
+# Great Expectations imports Spark's remote client, which ends a process whose `__main__` is no file: it takes it for a
+# doctest. That of a pytest-xdist worker is none.
+MAIN = sys.modules["__main__"]
+if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
+    MAIN.__file__ = __file__
 
 TOPICS_GONE_SECONDS = 60.0
 

@@ -200,6 +200,7 @@ def test_every_verdict_says_how_much_of_the_group_was_heard() -> None:
     assert {row["completeness"] for row in rows["assignments"]} == {0.5}
 
 
+@pytest.mark.replay
 @pytest.mark.parametrize("batches", [1, 60])
 def test_a_thousand_starved_queues_of_one_dead_broker_are_one_page(batches: int) -> None:
     """20 groups of two clients share 50 queues of broker-a and 50 of broker-b; then broker-b is gone.
