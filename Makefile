@@ -32,10 +32,10 @@ demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it
 jars: setup
 	@$(BIN)/python -m streaming.jars rocketmq client-4.7.1 client-4.9.8
 
-test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (about 8 minutes)
+test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (about 10 minutes)
 	@$(PYTEST) -n 3 $(ARGS)
 
-test-fast: $(VENV)/.ready ## the rules and contracts: seconds, no JVM
+test-fast: $(VENV)/.ready ## before a commit: the rules and contracts, half a minute, no JVM
 	@HYPOTHESIS_PROFILE=fast $(PYTEST) -n 2 --dist worksteal -q $(ROOMS_LEFT_OUT:%=--ignore=tests/%) \
 	    -m "not spark and not real and not replay and not proof" $(ARGS)
 
@@ -58,10 +58,10 @@ bench: setup ## throughput, latency, memory; the history and the board in Chromi
 	@$(BIN)/python -m tests.bench.board
 	@$(BIN)/python -m tests.bench.board_alerts
 
-score: $(VENV)/.ready ## every modelled scenario through the rules, held against what is true (about 20 minutes)
+score: $(VENV)/.ready ## every modelled scenario through the rules, held against what is true (5 to 25 minutes)
 	@$(BIN)/python -m tests.score $(ARGS)
 
-chaos: setup ## kill -9 at every point and at random, Kafka away, full disk: the history stays equal (over an hour)
+chaos: setup ## kill -9 at every point and at random, Kafka away, full disk: the history stays equal (half an hour)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 docs: $(VENV)/.ready ## write the generated tables of the README and the other pages anew
