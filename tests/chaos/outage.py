@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.topics import create_topics
-from tests.chaos.history import compare
+from tests.chaos.history import compare, newest_health
 from tests.chaos.kills import Say
 from tests.chaos.life import LIFE_SECONDS
 from tests.chaos.modelled_log import Source, modelled_log
@@ -95,7 +95,8 @@ def kafka_away(place: Place, seconds: float, seed: int, say: Say) -> Outcome:
         source.stop.set()
         source.close()
     history = place.drain(run)
-    comparison = compare(place.drain(f"{run}_reference"), history)
+    reference = place.drain(f"{run}_reference")
+    comparison = compare(newest_health(reference), newest_health(history))
     return Outcome("Kafka away twice", 0, outage.restarts, comparison, time.monotonic() - began, outage.remark)
 
 
