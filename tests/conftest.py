@@ -10,7 +10,7 @@ Properties are tried without a deadline, for a busy machine is no failure: 30 ex
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 @pytest.fixture
 def empty_kafka(kafka: EmbeddedKafka) -> EmbeddedKafka:
     """The same Kafka without a message: its five topics are deleted, and made again by whoever asks for settings."""
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    try:
-        admin.delete_topics([topic for topic in admin.list_topics() if topic in EVENTS])
-        deadline = time.monotonic() + TOPICS_GONE_SECONDS
-        while set(admin.list_topics()) & EVENTS.keys():
-            assert time.monotonic() < deadline, "the topics are still there"
-            time.sleep(0.05)
-    finally:
-        admin.close()
+    delete_topics(kafka, EVENTS)
     return kafka
 
 
@@ -109,6 +101,19 @@ def warm_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
 def spark(warm_spark: SparkSession) -> SparkSession:
     """A session of its own in that JVM: its queries, views and settings are nobody else's."""
     return warm_spark.newSession()
+
+
+def delete_topics(broker: EmbeddedKafka, topics: Iterable[str]) -> None:
+    """Those of them that are there; return when they are gone."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    try:
+        admin.delete_topics(sorted({*topics} & {*admin.list_topics()}))
+        deadline = time.monotonic() + TOPICS_GONE_SECONDS
+        while {*topics} & {*admin.list_topics()}:
+            assert time.monotonic() < deadline, "the topics are still there"
+            time.sleep(0.05)
+    finally:
+        admin.close()
 
 
 def settings_for(broker: EmbeddedKafka, root: Path, **sections: dict[str, Any]) -> Settings:

@@ -1,9 +1,7 @@
 """Lost messages under the real queries: Spark goes on with what is left, and nothing of that is skipped."""
 
 import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -15,18 +13,15 @@ from schemas.events import CLOCKS, PULLS
 from streaming.data_loss import DataLossError
 from streaming.ingest.consumer import open_consumer, read_spans
 from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator import load_scenario, simulate
-from streaming.ingest.simulator.play import play
 from streaming.queries.rows import Rows
 from streaming.service import Service, ServiceError
-from tests.conftest import settings_for
+from tests.conftest import delete_topics, settings_for
+from tests.twins_log import Log, publish
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
 START_MS = 1_750_000_000_000
-
-Log = list[tuple[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +31,6 @@ def thirds() -> tuple[Log, Log, Log]:
     ticks = [number for number, (topic, _) in enumerate(log) if topic == CLOCKS]
     first, second = ticks[len(ticks) // 3] + 1, ticks[2 * len(ticks) // 3] + 1
     return log[:first], log[first:second], log[second:]
-
-
-def publish(settings: Settings, log: Log) -> None:
-    with Publisher(settings.kafka) as publisher:
-        play(log, publisher, speed=None, stop=threading.Event())
 
 
 def pulls_in(log: Log) -> int:
@@ -61,14 +51,8 @@ def delete_pulls(settings: Settings, before: int) -> None:
     admin.close()
 
 
-def make_pulls_again(settings: Settings, root: Path, broker: EmbeddedKafka) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
-    admin.delete_topics([PULLS])
-    deadline = time.monotonic() + 30
-    while PULLS in admin.list_topics():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    admin.close()
+def make_pulls_again(root: Path, broker: EmbeddedKafka) -> None:
+    delete_topics(broker, [PULLS])
     settings_for(broker, root)
 
 
@@ -96,7 +80,7 @@ def test_both_queries_go_on_with_what_is_left_and_tell_it_once(
     of_assignments = sum(topic != "rocketmq.send_latencies" for topic, _ in second)
     assert run(lenient, spark) == of_assignments - 5
 
-    make_pulls_again(strict, tmp_path, empty_kafka)
+    make_pulls_again(tmp_path, empty_kafka)
     publish(strict, third)
     assert end_of_pulls(strict) < pulls_in(first) + pulls_in(second)
     with pytest.raises(DataLossError, match="deleted and made again"):

@@ -16,12 +16,11 @@ from conf.settings import Settings
 from streaming.history.alerts import Filter, read_alerts
 from streaming.history.stream import Enveloper, Stream
 from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator.play import play
 from streaming.rulebook import rulebook
 from streaming.service import Service
 from tests.conftest import settings_for
 from tests.ingest.modelled import MINUTE, START, Events, run
+from tests.twins_log import publish
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
@@ -36,11 +35,6 @@ recovering_ms = 1
 consumer_group = "*"
 pull_silence_ms = 20_000
 """
-
-
-def publish(settings: Settings, events: Events) -> None:
-    with Publisher(settings.kafka) as publisher:
-        play(events, publisher, speed=None, stop=threading.Event())
 
 
 def until(is_so: Callable[[], bool], seconds: float = 90) -> None:

@@ -44,7 +44,7 @@ class Place:
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
             paths={"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"},
             queries={"max_offsets_per_trigger": BATCH},
-            quality={"every_batches": 20 if self.spark is None else 0},
+            quality={} if self.spark is None else {"every_batches": 0},
         )
 
     def log_of(self, run: str) -> Path:
