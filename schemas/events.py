@@ -108,6 +108,13 @@ HEARTBEAT = T.StructType(
             null="false",
         ),
         _field("leaving", BOOLEAN, "UNREGISTER_CLIENT, or the broker closed the channel", null="false"),
+        _field(
+            "is_listed_only",
+            BOOLEAN,
+            "the broker lists the channel and does not tell its last heartbeat (4.x, SDKs without "
+            "CLIENT_INNER_PRODUCER): the event tells that it was listed, not that it spoke",
+            null="false",
+        ),
         _EVENT_TIME,
     ]
 )
@@ -149,6 +156,12 @@ PULL = T.StructType(
             null="not told",
         ),
         _field("suggest_broker_id", LONG, "the broker id suggested for the next pull", null="not told", minimum=0),
+        _field(
+            "offsets_only",
+            BOOLEAN,
+            "nobody is known to have pulled: the offsets alone are told, as the broker has them",
+            null="false",
+        ),
         _EVENT_TIME,
     ]
 )
@@ -174,17 +187,67 @@ ROUTE = T.StructType(
             "BrokerData of the route",
         ),
         _field("order_topic", BOOLEAN, "the topic has an order configuration at the NameServer", null="false"),
+        _field(
+            "has_queue_mapping",
+            BOOLEAN,
+            "a static topic (5.x, topicQueueMappingByBroker): clients hold other queues than these, so none is judged",
+            null="false",
+        ),
         _EVENT_TIME,
     ]
+)
+
+UNHEARD = (
+    _field("broker_name", STRING, "the broker it would have been heard at", null="every broker asked"),
+    _field("consumer_group", STRING, "the consumer group", null="every group"),
+    _field("client_id", STRING, "the member of the group", null="every member"),
+    _field(
+        "reason",
+        STRING,
+        "refused (the broker answered, and not what was asked), timed_out, left_in_peace (it timed out before, and is "
+        "asked again later), no_time (the round had to end) or failed",
+    ),
+    _field("since_ms", LONG, "since when it is not heard", unit="ms since 1970, UTC", minimum=0),
+)
+
+SKEW = (
+    _field("machine", STRING, "the broker's name or the ClientId"),
+    _field("role", STRING, "broker or client"),
+    _field("ahead_ms", LONG, "how far its clock is ahead of the source's; below 0 it is behind", unit="ms"),
+)
+
+FORGOTTEN = (
+    _field("kind", STRING, "cluster, broker or group"),
+    _field("name", STRING, "its name"),
+    _field("owner", STRING, "who decided it"),
+    _field("reason", STRING, "why", null="not told"),
 )
 
 CLOCK = T.StructType(
     [
         _CLUSTER,
-        _field("source", STRING, 'who says so: "collector", "simulator", "run"'),
+        _field("source", STRING, 'who says so: "collector", "simulator", "run"; "forget" moves no time'),
+        _field("collector", STRING, "which of several collectors", null="the only one of its source"),
+        _field("groups", STRINGS, "the consumer groups the round speaks for", null="all"),
+        _field(
+            "interval_ms",
+            LONG,
+            "how far apart its rounds are meant to be",
+            unit="ms",
+            null="not told: as far as they come apart",
+            minimum=1,
+        ),
         _field("brokers_asked", STRINGS, "the brokers this round speaks for"),
         _field("brokers_answered", STRINGS, "those of them whose events are in Kafka before this one"),
+        _field("unheard", _list_of(*UNHEARD), "what the brokers that answered did not let hear", null="nothing"),
+        _field("skews", _list_of(*SKEW), "machines whose clock is over 10 s out of step", null="none known"),
         _field("deleted_groups", STRINGS, "consumer groups deleted on purpose since the last round", null="none"),
+        _field(
+            "forgotten",
+            _list_of(*FORGOTTEN),
+            "what a person decided is gone for good (`balancewatch forget`): what was open of it ends",
+            null="nothing",
+        ),
         _EVENT_TIME,
     ]
 )
