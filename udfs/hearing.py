@@ -3,6 +3,31 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+NO_COLLECTOR = "no_collector"
+"""The reason where nobody asks any more: the one collector that spoke for it has stopped."""
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Something of the cluster that its brokers did not let hear, though they answered; None stands for every one.
+
+    `reason` is the event's (refused, timed_out, left_in_peace, no_time, failed) or NO_COLLECTOR.
+    """
+
+    broker_name: str | None
+    consumer_group: str | None
+    client_id: str | None
+    reason: str
+    since_ms: int
+
+    def covers(self, consumer_group: str, broker_name: str | None, client_id: str | None) -> bool:
+        """Whether all of this was unasked: an entry about one broker does not cover a question about every broker."""
+        return (
+            self.consumer_group in (None, consumer_group)
+            and self.broker_name in (None, broker_name)
+            and self.client_id in (None, client_id)
+        )
+
 
 @dataclass(frozen=True)
 class Hearing:
@@ -10,7 +35,8 @@ class Hearing:
     missed is heard again, `pulled_ms` since when a broker tells every pull it gets. `silent` brokers are out of their
     clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
     incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
-    → the open incident of its missing master, which explains what needs a master.
+    → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or was
+    not told, in the newest rounds: it is not known, and so neither silent nor gone.
     """
 
     unheard: frozenset[str] = frozenset()
@@ -22,6 +48,19 @@ class Hearing:
     explained: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str | None = None
     masterless: Mapping[str, str] = field(default_factory=dict)
+    unasked: tuple[Unasked, ...] = ()
+
+    def is_unasked(
+        self, consumer_group: str, broker_name: str | None = None, client_id: str | None = None
+    ) -> str | None:
+        """Why the group, at this broker, as this member, was not heard in the newest round; None where it was.
+
+        Without a `client_id` the question is for the whole group, and without a `broker_name` for every broker.
+        """
+        for one in self.unasked:
+            if one.covers(consumer_group, broker_name, client_id):
+                return one.reason
+        return None
 
     def tells_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been told."""
