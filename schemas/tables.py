@@ -124,6 +124,7 @@ ASSIGNMENTS = _table(
     _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that was heard"),
     _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
     _CHANGED_AT,
+    _column("verdict_reason", STRING, "why it is UNKNOWN or NOT_JUDGED: a code (udfs.verdict_reason); else null"),
 )
 
 MEMBERSHIPS = _table(

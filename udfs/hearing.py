@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from udfs.families import Families
+
 NO_COLLECTOR = "no_collector"
 """The reason where nobody asks any more: the one collector that spoke for it has stopped."""
 
@@ -36,7 +38,8 @@ class Hearing:
     clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
     incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
     → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or was
-    not told, in the newest rounds: it is not known, and so neither silent nor gone.
+    not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that are
+    born and die with their processes.
     """
 
     unheard: frozenset[str] = frozenset()
@@ -49,6 +52,7 @@ class Hearing:
     cluster_id: str | None = None
     masterless: Mapping[str, str] = field(default_factory=dict)
     unasked: tuple[Unasked, ...] = ()
+    families: Families = field(default_factory=Families)
 
     def is_unasked(
         self, consumer_group: str, broker_name: str | None = None, client_id: str | None = None

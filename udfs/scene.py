@@ -7,9 +7,11 @@ from udfs.alert import Finding, Incident
 from udfs.diagnosis import Evidence
 from udfs.explanation import SPLIT_VIEW
 from udfs.hearing import Hearing
-from udfs.membership import Member, Twins
+from udfs.membership import Member, Twins, newest_heartbeats
+from udfs.not_asked import NOTHING, NotAsked
 from udfs.ownership import QueueWatch
 from udfs.plan import reference_view, strategies_of
+from udfs.queue_verdicts import Moment
 from udfs.route import Route
 from udfs.rules import Rules
 from udfs.verdict import RECENT_PULL_MS
@@ -21,7 +23,7 @@ class Scene:
     """A group as of `now_ms`.
 
     `late` are the clients whose heartbeats are late; `cut_off` is broker → clients whose heartbeats are late there,
-    and not elsewhere, though others' heartbeats arrive there.
+    and not elsewhere, though others' heartbeats arrive there. Of `listed_only` clients no heartbeats are told.
     """
 
     state: GroupState
@@ -33,16 +35,18 @@ class Scene:
     last_heartbeat_ms: Mapping[str, int]
     late: frozenset[str]
     cut_off: Mapping[str, frozenset[str]]
+    listed_only: frozenset[str] = frozenset()
+    not_asked: NotAsked = NOTHING
 
     @classmethod
-    def of(cls, state: GroupState, routes: Mapping[str, Route], hearing: Hearing, now_ms: int, rules: Rules) -> "Scene":
-        newest: dict[str, int] = {}
-        for _, member in state.membership.members():
-            heard_ms = max(member.last_heartbeat_ms, state.heard_from_ms)
-            newest[member.client_id] = max(newest.get(member.client_id, 0), heard_ms)
-        late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
+    def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
+        newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
+        hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
         cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
-        return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late, cut_off)
+        twins = state.membership.twins(rules.channel_expired_ms)
+        return cls(
+            state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
+        )
 
     @property
     def labels(self) -> dict[str, str]:
@@ -80,6 +84,8 @@ class Scene:
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
             last_heartbeat_ms=self.last_heartbeat_ms,
+            now_ms=self.now_ms,
+            listed_only=self.listed_only,
             late=self.late,
             orderly=frozenset(orderly),
             pulling=frozenset(_pulling(watched.queues.values(), self.now_ms)) if orderly else frozenset(),

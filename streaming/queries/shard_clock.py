@@ -37,6 +37,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         return None
     now_ms, before_ms = clock.event_time_ms, entry.now_ms
     entry.now_ms = now_ms
+    entry.families.forget(now_ms)
     tick = _tick_of(clock, entry)
     overview = look_over(entry.watch, clock.cluster, tick, rules)
     absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > rules.blind_ms else 0
@@ -61,6 +62,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         overview.explained,
         overview.cluster_id,
         overview.masterless,
+        families=entry.families,
     )
     return Heard(hearing, due, overview.transitions)
 
