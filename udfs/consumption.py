@@ -85,8 +85,15 @@ def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None
     if known is None:
         return Consumption(commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full)
     known.consumed_ms = now_ms if commit_offset > known.commit_offset else known.consumed_ms
-    is_idle = max_offset <= commit_offset or known.max_offset <= known.commit_offset or pull.pull_status == NO_MATCHED_MSG
+    is_idle = (
+        max_offset <= commit_offset or known.max_offset <= known.commit_offset or pull.pull_status == NO_MATCHED_MSG
+    )
     if commit_offset != known.commit_offset or is_idle:
         known.since_ms, known.first_max_offset = now_ms, max_offset
-    known.commit_offset, known.max_offset, known.told_ms, known.is_cache_full = commit_offset, max_offset, now_ms, is_full
+    known.commit_offset, known.max_offset, known.told_ms, known.is_cache_full = (
+        commit_offset,
+        max_offset,
+        now_ms,
+        is_full,
+    )
     return known

@@ -1,4 +1,4 @@
-"""Whether an alert comes and goes: how often it came in a window, each coming weighed by its age, as Nagios weighs them.
+"""Whether an alert comes and goes: how often it came in a window, a newer coming weighing more, as in Nagios.
 
 Nagios Core 4, "Detection and Handling of State Flapping": 21 states, 20 possible changes, the newest weighing 1.2 and
 the oldest 0.8; flapping begins above a high threshold and ends below a low one. A coming is two changes, there and

@@ -37,8 +37,8 @@ class Hearing:
     missed is heard again, `pulled_ms` since when a broker tells every pull it gets. `silent` brokers are out of their
     clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
     incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
-    → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or was
-    not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that are
+    → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or
+    was not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that are
     born and die with their processes.
     """
 

@@ -62,7 +62,7 @@ class Heartbeat(Protocol):
 
 
 def why_not_judged(client_id: str, consumer: ConsumerData) -> str | None:
-    """Why something else than client-side rebalance decides this member's queues (verdict_reason); None where it does."""
+    """Why client-side rebalance does not decide this member's queues (verdict_reason); None where it does."""
     if consumer.message_model != "CLUSTERING":
         return BROADCASTING
     if consumer.consume_type == "CONSUME_POP":

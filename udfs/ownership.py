@@ -125,7 +125,7 @@ def judge(
     rules: Rules,
     is_planned: bool = True,
 ) -> str:
-    """The verdict on one queue. A commit that advances is as good as a pull, and one that stands still no better than none.
+    """The verdict on one queue. A commit that advances is as good as a pull; one that stands still is worse than none.
 
     `other_owners` are the owners other brokers' views would give it; `watched_since_ms` is when the group and its
     topic were first seen; `has_pulls` whether any pull of the group was ever seen; `is_planned` is False when the

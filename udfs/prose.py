@@ -33,8 +33,8 @@ ADVICE = {
     ),
     "frozen_client": "Look at {client_id} on {host} (full GC, swapped out, suspended?) and restart it.",
     "consume_stopped": (
-        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s): end what "
-        "its listener waits for, or resume() it if it was suspended; then restart it."
+        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s): end "
+        "what its listener waits for, or resume() it if it was suspended; then restart it."
     ),
     "pull_stopped": "Take a jstack of {client_id} on {host}, then restart it; its rebalance takes the queues anew.",
     "group_offline": "Start a consumer of group {consumer_group}.",

@@ -9,7 +9,7 @@ from udfs.hearing import Hearing
 from udfs.membership import Member, Membership
 from udfs.model import queue_order
 from udfs.not_asked import NotAsked
-from udfs.ownership import SILENT, STARVED, UNKNOWN, Puller, QueueWatch, is_too_new, judge, observed_pullers
+from udfs.ownership import STARVED, UNKNOWN, Puller, QueueWatch, is_too_new, judge, observed_pullers
 from udfs.plan import Share, is_recomputed, plan, strategies_of
 from udfs.replan import plan_by_pulls
 from udfs.route import Route

@@ -100,9 +100,7 @@ def replan_topic(
     return dropped
 
 
-def plan_by_pulls(
-    state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]], rules: Rules
-) -> None:
+def plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]], rules: Rules) -> None:
     """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
 
     A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.

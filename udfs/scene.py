@@ -110,8 +110,10 @@ class Scene:
 
     def _unlisted(self, broker_name: str) -> frozenset[str]:
         """Members that are alive, and that a broker we hear does not list, once that is no passing thing."""
-        since_ms = self.state.conditions.get(SPLIT_VIEW)
-        if since_ms is None or not self.is_settled(since_ms):
+        split = f"{split_condition(broker_name, '')}"
+        known = {name.removeprefix(split): ms for name, ms in self.state.conditions.items() if name.startswith(split)}
+        missing = {client_id for client_id, since_ms in known.items() if self.is_settled(since_ms)}
+        if not missing:
             return frozenset()
         view = self.state.membership.views.get(broker_name)
         if broker_name in self.hearing.unheard or (view is None and broker_name not in self.hearing.answered):
@@ -119,7 +121,7 @@ class Scene:
         if any(broker_name in route.without_master for route in self.routes.values()):
             return frozenset()
         listed = {member.client_id for member in (view or {}).values()}
-        return frozenset(self.last_heartbeat_ms.keys() - self.late - listed)
+        return frozenset((self.last_heartbeat_ms.keys() & missing) - self.late - listed)
 
     def since(self, condition: str, holds: bool) -> int | None:
         """Since when a condition holds (watch.GroupState.holds_since)."""
@@ -127,6 +129,11 @@ class Scene:
 
     def is_settled(self, since_ms: int) -> bool:
         return self.now_ms >= since_ms + self.rules.settle_ms
+
+
+def split_condition(broker_name: str, client_id: str) -> str:
+    """The condition that a broker does not list a member that it should (GroupState.conditions)."""
+    return f"{SPLIT_VIEW}|{broker_name}|{client_id}"
 
 
 Findings = dict[str, Finding]

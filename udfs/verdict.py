@@ -111,7 +111,7 @@ def _explain(state: GroupState, watched: TopicWatch, route: Route, moment: Momen
     )
     found = explain(hypotheses, {client_id: frozenset(names) for client_id, names in pulled.items()}, known)
     for client_id in moment.not_asked.members.keys() & known.seen.strategies.keys():
-        found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls told, and none to doubt
+        found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls told
     return found
 
 

@@ -29,7 +29,7 @@ class Reject(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups that have a family."""
+    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family."""
 
     cluster: str
     broker_name: str

@@ -80,14 +80,14 @@ def _keep_causes(starvations: dict[str, Starvation], incident: Incident | None) 
     What a trouble leaves behind looks like silence: locks that come late, a plan that changed.
     """
     told = _told(incident)
-    untold = {} if incident is None else {"cause": incident.cause, "client_id": incident.client_id}
+    untold: dict[str, Any] = {"cause": incident.cause, "client_id": incident.client_id} if incident else {}
     unlisted = frozenset(incident.queues) - told.keys() if incident else frozenset()
     kept = {}
     for name, starvation in starvations.items():
         before = told.get(name) or (untold if name in unlisted else {})
         known = before.get("cause")
-        is_stronger = known is None or starvation.cause == GROUP_OFFLINE
-        if is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
+        is_stronger = starvation.cause == GROUP_OFFLINE
+        if known is None or is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
             kept[name] = starvation
         else:
             kept[name] = replace(starvation, cause=known, client_id=before["client_id"] or starvation.client_id)
