@@ -131,7 +131,9 @@ def _diagnose_silence(
     stopped_at_ms = given_ms + PULL_MAX_IDLE_MS
     if owner not in evidence.late and stopped is not None:
         return stopped
-    if late_at_ms <= stopped_at_ms and owner not in evidence.listed_only:
+    is_held_back = watch.consumption is not None and watch.consumption.is_cache_full
+    is_late_first = late_at_ms <= stopped_at_ms or is_held_back  # by a full cache: it need not have pulled till then
+    if is_late_first and owner not in evidence.listed_only:
         return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
     return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
 

@@ -38,8 +38,8 @@ class Hearing:
     clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
     incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
     → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or
-    was not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that are
-    born and die with their processes.
+    was not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that
+    are born and die with their processes.
     """
 
     unheard: frozenset[str] = frozenset()
