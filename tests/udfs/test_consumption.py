@@ -153,7 +153,11 @@ def held_back(life: Log, seconds: int, times: int) -> list[tuple[float, str, str
     said = []
     for _ in range(times):
         life.commit += 32
-        life.pulls = {"commit_offset": life.commit, "max_offset": life.commit + 5_000, "pull_offset": life.commit + 1_000}
+        life.pulls = {
+            "commit_offset": life.commit,
+            "max_offset": life.commit + 5_000,
+            "pull_offset": life.commit + 1_000,
+        }
         life.take("h1:1", 0)
         said += life.run(life.now + 10)
         life.take("h1:1")
@@ -184,7 +188,11 @@ def test_a_hung_listener_whose_cache_has_filled_up_pulls_no_more_and_is_told() -
     log.live(300)
     while log.now < 380:
         log.end += 250
-        log.pulls = {"commit_offset": log.commit, "max_offset": log.end, "pull_offset": min(log.end, log.commit + 1_010)}
+        log.pulls = {
+            "commit_offset": log.commit,
+            "max_offset": log.end,
+            "pull_offset": min(log.end, log.commit + 1_010),
+        }
         log.run(log.now + 5)
     log.take("h1:1")
     said = log.run(700)
