@@ -130,7 +130,8 @@ def _note_queues(incident: Incident, finding: Finding, now_ms: int) -> Incident:
         return incident if incident.next_queues is None else replace(incident, next_queues=None)
     if finding.queues == incident.next_queues:
         return incident
-    return replace(incident, next_queues=finding.queues, next_ms=now_ms)
+    differs_ms = now_ms if incident.next_queues is None else incident.differs_ms
+    return replace(incident, next_queues=finding.queues, next_ms=now_ms, differs_ms=differs_ms)
 
 
 def _what_changed(incident: Incident, finding: Finding, look: Look, settle_ms: int) -> Reason | None:
@@ -141,7 +142,7 @@ def _what_changed(incident: Incident, finding: Finding, look: Look, settle_ms: i
         return Reason.CAUSE_CHANGED
     if incident.next_queues is not None:
         is_steady = look.now_ms >= incident.next_ms + QUEUES_STEADY_MS
-        if is_steady or look.now_ms >= incident.written_ms + settle_ms:
+        if is_steady or look.now_ms >= incident.differs_ms + settle_ms:
             return Reason.QUEUES_CHANGED
     if incident.severity != finding.severity:
         return Reason.SEVERITY_CHANGED
