@@ -48,7 +48,7 @@ class Incident:
     finding was seen to hold before it fired; `calm_ms` for how long it has stayed away since it last held. Time in
     which nobody looked counts for neither. `flaps` is how often it came back. `written_ms` is its newest row.
     `alone_ms` is since when nothing explains it that was explained, while it is neither sure nor gone. `next_queues`
-    are others than those told, found since `next_ms`, and others at all since `differs_ms`; None while they are the same.
+    are others than those told, found since `next_ms`, others at all since `differs_ms`; None while they are the same.
     `evidence` is bounded.
     """
 

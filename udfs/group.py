@@ -65,7 +65,8 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
     state.is_replaced = state.membership.is_empty() and (state.is_replaced or _is_replaced(state, hearing))
     late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
-    moment = Moment(now_ms, hearing, not_asked, late, rules)
+    unjudged = tuple(member for _, member in state.membership.members() if not member.is_judged)
+    moment = Moment(now_ms, hearing, not_asked, late, rules, unjudged)
     ownership = [
         row
         for topic in sorted(state.topics)

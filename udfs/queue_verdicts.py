@@ -20,13 +20,16 @@ from udfs.watch import GroupState, TopicWatch
 
 @dataclass(frozen=True)
 class Moment:
-    """What one look at a group rests on. `late` are the clients whose heartbeats are late."""
+    """What one look at a group rests on. `late` are the clients whose heartbeats are late, `unjudged` the members that
+    something else than client-side rebalance concerns.
+    """
 
     now_ms: int
     hearing: Hearing
     not_asked: NotAsked
     late: frozenset[str]
     rules: Rules
+    unjudged: tuple[Member, ...] = ()
 
 
 class Judged(NamedTuple):

@@ -40,7 +40,7 @@ def judge_topic(state: GroupState, topic: str, route: Route, moment: Moment) -> 
     """
     watched, now_ms, rules = state.topics[topic], moment.now_ms, moment.rules
     pullers = {name: refresh_pullers(state, name, watch, moment) for name, watch in watched.queues.items()}
-    unjudged = _why_not_judged(state, topic, watched, route)
+    unjudged = _why_not_judged(state, topic, route, moment)
     verdicts = judge_queues(state, watched, route, pullers, moment) if unjudged is None else {}
     if watched.is_planned and _is_wrong(watched, verdicts) and now_ms >= state.changed_ms + rules.settle_ms:
         explanation = _explain(state, watched, route, moment)
@@ -61,16 +61,15 @@ def judge_topic(state: GroupState, topic: str, route: Route, moment: Moment) -> 
             yield OwnershipRow(topic, name, *reported, watch.since_ms, reason)
 
 
-def _why_not_judged(state: GroupState, topic: str, watched: TopicWatch, route: Route) -> str | None:
+def _why_not_judged(state: GroupState, topic: str, route: Route, moment: Moment) -> str | None:
     """Why none of the topic's queues is judged; None where they are."""
     if route.has_queue_mapping:
         return STATIC_TOPIC
-    if not watched.is_shared:
+    if not state.topics[topic].is_shared:
         return ASSIGNED
     if state.is_replaced:
         return REPLACED
-    unjudged = [one for _, one in state.membership.members() if not one.is_judged and one.subscribes(topic)]
-    return min((member.unjudged or ASSIGNED for member in unjudged), default=None)
+    return min((member.unjudged or ASSIGNED for member in moment.unjudged if member.subscribes(topic)), default=None)
 
 
 def _is_wrong(watched: TopicWatch, verdicts: Mapping[str, Judged]) -> bool:
