@@ -139,14 +139,20 @@ def _diagnose_silence(
 
 
 def _consumption_stopped(watch: QueueWatch, evidence: Evidence, rules: Rules) -> Starvation | None:
-    """The queue's commit stands still while messages come. Not: one slow message, for CONSUME_STOPPED_MS longer."""
+    """The queue's commit stands still while messages come, and has since its owner was given it.
+
+    Not: one slow message, for CONSUME_STOPPED_MS longer; an owner that waits for what the one before it left behind.
+    """
     known = watch.consumption
-    if known is None or known.stands_ms(evidence.now_ms) < rules.consume_silence_ms:
+    if known is None:
+        return None
+    stands_ms = min(known.stands_ms(evidence.now_ms), evidence.now_ms - watch.share_since_ms)
+    if stands_ms < rules.consume_silence_ms:
         return None
     certain_ms = rules.consume_silence_ms + CONSUME_STOPPED_MS
-    is_certain = known.stands_ms(evidence.now_ms) >= certain_ms
-    owner = watch.share.owner
-    return Starvation(CONSUME_STOPPED, known.since_ms, owner, known.since_ms + certain_ms if is_certain else None)
+    certain_at_ms = max(known.since_ms, watch.share_since_ms) + certain_ms
+    is_certain = stands_ms >= certain_ms
+    return Starvation(CONSUME_STOPPED, known.since_ms, watch.share.owner, certain_at_ms if is_certain else None)
 
 
 def _why_alive(owner: str, evidence: Evidence, broker_name: str) -> tuple[str, str | None] | None:

@@ -133,11 +133,12 @@ def judge(
     """
     verdict = _judge_pulls(watch, pullers, other_owners, watched_since_ms, now_ms, rules, has_pulls, is_planned)
     known = watch.consumption
-    if known is None or watch.share.owner is None or verdict not in (OK, SILENT, UNKNOWN):
+    if known is None or watch.share.owner is None or verdict == DOUBLED:
         return verdict
     if known.stands_ms(now_ms, watched_since_ms) >= rules.consume_silence_ms:
         return SILENT
-    return OK if known.was_consumed_after(now_ms - rules.pull_silence_ms) else verdict
+    is_life = verdict != MISPLACED and known.was_consumed_after(now_ms - rules.pull_silence_ms)
+    return OK if is_life else verdict
 
 
 def _judge_pulls(

@@ -223,3 +223,21 @@ def test_an_older_event_changes_nothing() -> None:
     known = note_offsets(None, Pull(A, "h1:1", 0, at(10), commit_offset=5, max_offset=9))
     assert known is not None
     assert note_offsets(known, Pull(A, "h1:1", 0, at(5), commit_offset=4, max_offset=8)) == known
+
+
+def test_an_owner_that_was_given_a_queue_which_stands_still_is_not_blamed_for_it() -> None:
+    """It is told as what it was until the new owner consumes, or has had it for as long itself."""
+    log = Log()
+    log.live(300)
+    log.live(600, consumes=False)
+    log.leave("h1:1")
+    log.start("h2:1", B)
+    assert "starved_queue" not in {row[1] for row in log.run(700)}
+    starved = log.state.incidents["starved_queue orders"]
+    assert (starved.cause, starved.client_id) == ("consume_stopped", A)
+    log.take("h2:1", 0)
+    assert "starved_queue" not in {row[1] for row in log.run(720)}
+    assert (starved.cause, log.verdicts()) == ("consume_stopped", {0: "SILENT"})
+    log.commit, log.end = log.end, log.end + 10
+    log.pulls = {"commit_offset": log.commit, "max_offset": log.end}
+    assert ("starved_queue", "RESOLVED") in [row[1:3] for row in log.run(740)]

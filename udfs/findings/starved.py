@@ -120,7 +120,8 @@ def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[s
     return frozenset(
         name
         for name in incident.queues
-        if (watch := watched.queues.get(name)) and not watch.pullers and watch.verdict not in (NOT_JUDGED, OK)
+        if (watch := watched.queues.get(name))
+        and (watch.verdict == SILENT or (not watch.pullers and watch.verdict not in (NOT_JUDGED, OK)))
     )
 
 
