@@ -41,8 +41,8 @@ app = typer.Typer(
 )
 app.callback()(log_flags)
 
-QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain", "sql")
-"""Answered from the tables, in less time than some imports take."""
+QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
+"""Answered from the tables in this process, in less time than some imports take; `sql` has one of its own."""
 
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")

@@ -18,6 +18,7 @@ _PROJECT = Path(__file__).parents[2]
 _ROOMS = ("conf", "schemas", "streaming", "udfs")
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/localtime")
 _OWN_SIZE = "/proc/self/statm"
+_OWN_SHARE = ("/proc/self/cgroup", "/sys/fs/cgroup", "/sys/devices/system/cpu")
 
 _SIGNAL_WHEN_PARENT_ENDS, _NO_NEW_PRIVILEGES = 1, 38  # prctl's, of linux/prctl.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture
@@ -89,6 +90,6 @@ def _readable(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
         yield path, _READ_FILE
     ours = (str(_PROJECT / room) for room in _ROOMS)
     python = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    for place in dict.fromkeys((*ours, *python, *_LIBRARIES, _OWN_SIZE)):
+    for place in dict.fromkeys((*ours, *python, *_LIBRARIES, *_OWN_SHARE, _OWN_SIZE)):
         if Path(place).exists():
             yield place, _READ_FILE

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from streaming.history.limits import too_long, too_much
 from streaming.history.warehouse_error import WarehouseError
-
-MEMORY_LIMIT = "2GB"
 
 
 @contextmanager
@@ -22,17 +21,13 @@ def in_words(seconds: float | None) -> Iterator[None]:
     try:
         yield
     except duckdb.InterruptException:
-        raise WarehouseError(_too_long(seconds)) from None
+        raise WarehouseError(too_long(seconds)) from None
     except duckdb.OutOfMemoryException:
-        raise WarehouseError(f"the answer needs more than {MEMORY_LIMIT} of memory; ask for less") from None
+        raise WarehouseError(too_much()) from None
     except duckdb.Error as error:
         raise WarehouseError(_sentence(error)) from None
     except (pa.ArrowException, OSError) as error:
-        raise WarehouseError(_too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
-
-
-def _too_long(seconds: float | None) -> str:
-    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; ask for less, or allow more time"
+        raise WarehouseError(too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
 
 
 def _sentence(error: duckdb.Error) -> str:

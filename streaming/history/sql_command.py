@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.command import fail
-from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask
+from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask, is_terminal
 
 if TYPE_CHECKING:
     from streaming.history.asked import Asked
-    from streaming.history.store import History
 
 MOST_BYTES = 1 << 20
 
@@ -40,21 +39,32 @@ def sql(
 
     Example: balancewatch sql -f report.sql --format parquet > report.parquet
     """
-    from streaming.history.store import History
-    from streaming.history.view_list import list_views
+    from streaming.history.sql_process import print_apart
+    from streaming.history.sql_request import Request
     from streaming.history.warehouse_error import WarehouseError
 
     if query is not None and file is not None:
         fail("give either the SQL or --file", code=2)
     text = _read(query, file)
     asked = ask(format_=format_, limit=limit, warehouse=warehouse)
+    if text is None:
+        _list(asked)
+        return
     try:
-        if text is None:
-            list_views(asked.format)
-        else:
-            _print(History(asked.warehouse), text, asked, timeout)
+        note = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout, is_terminal()))
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
+    if note:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _list(asked: "Asked") -> None:
+    from streaming.history.light_arrow import load_arrow
+
+    load_arrow()
+    from streaming.history.view_list import list_views
+
+    list_views(asked.format)
 
 
 def _read(query: str | None, file: Path | None) -> str | None:
@@ -70,15 +80,3 @@ def _read(query: str | None, file: Path | None) -> str | None:
     if not text.strip():
         fail("the SQL is empty", code=2)
     return text
-
-
-def _print(history: "History", text: str, asked: "Asked", timeout: float) -> None:
-    from streaming.history.found import first_rows
-    from streaming.history.printing import print_answer, print_columns
-    from udfs.prose import count
-
-    found = first_rows(history.stream(text, seconds=timeout), asked.limit)
-    print_answer(found.rows, asked.format, print_columns, "No row.")
-    if found.is_cut:
-        rows = count(asked.limit or 0, "row")
-        print(f"note: the first {rows}; there are more, and --limit 0 prints all", file=sys.stderr)

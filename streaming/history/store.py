@@ -5,10 +5,11 @@ after `refresh`. Every engine lives in memory, may open files of the warehouse's
 what `check_question` lets pass.
 """
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +19,10 @@ import pyarrow as pa
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.history.found import records_of, unique_names
+from streaming.history.limits import MEMORY_LIMIT
+from streaming.history.odd_types import with_text
 from streaming.history.question import MOST_CHARACTERS, check_question
-from streaming.history.reading import MEMORY_LIMIT, Timer, in_words
+from streaming.history.reading import Timer, in_words
 from streaming.history.table_files import TableFiles, UnreadableTableError
 from streaming.history.view_sql import newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.history.warehouse_error import FilesGoneError, WarehouseError
@@ -31,7 +34,11 @@ Seal = Callable[[Sequence[str]], Any]
 Answer = TypeVar("Answer")
 
 OPENERS = 4
+MOST_THREADS = 8
 BATCH_ROWS = 10_000
+
+_ALONE: dict[str, str | int] = {"threads": 1, "async_threads": 0}
+"""DuckDB works in the thread that calls it."""
 
 _SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
     "SET GLOBAL TimeZone = 'UTC'",
@@ -55,8 +62,8 @@ class History:
     ) -> None:
         """Raises WarehouseError when the folder holds none of the tables.
 
-        `seal` is called with the paths of all files before DuckDB begins; with it DuckDB can open these alone, so that
-        `refresh` is not to be called, and FilesGoneError is raised when one is taken away.
+        `seal` is called with the paths of all files before DuckDB has any thread; with it DuckDB opens these alone, so
+        that `refresh` is not to be called, and FilesGoneError is raised when one of them is taken away.
         """
         self.warehouse = warehouse.expanduser().resolve()
         self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
@@ -68,15 +75,18 @@ class History:
             missing = "none of our tables is" if len(named) == len(TABLES) else f"no {named[0]} table"
             raise WarehouseError(f"paths.warehouse = {str(warehouse)!r}: {missing} there; has `run` written it?")
         paths = [path for files in self._files.values() for path in files.paths()]
-        if seal is not None:
-            with self._gone_is_said():
-                seal(paths)
-        self._engine = self._open(paths)
+        with self._gone_is_said():
+            self._engine = self._open(paths, seal)
         with in_words(None), self._gone_is_said():
             self._show_again_if_gone(changed)
 
-    def _open(self, paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
-        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
+    def _open(self, paths: Sequence[str], seal: Seal | None) -> duckdb.DuckDBPyConnection:
+        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT} | (_ALONE if seal is not None else {}))
+        if seal is not None:  # of a thread before it nothing would be held
+            seal(paths)
+            with suppress(duckdb.IOException):  # it reads how many processors it may use, or it stays alone
+                engine.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
+                engine.execute(f"SET async_threads = {MOST_THREADS}")
         for setting in _SETTINGS:
             engine.execute(setting)
         allowed = paths if self._is_sealed else [str(self.warehouse)]
@@ -122,7 +132,7 @@ class History:
         timer = Timer(seconds)
 
         def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
-            reader = cursor.sql(text, params=params or None).to_arrow_reader(BATCH_ROWS)
+            reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
             first, schema = next(iter(reader), None), unique_names(reader.schema)
             batches = self._go_on(first, reader, timer)
             named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
