@@ -235,4 +235,4 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
+    return json.dumps(value, sort_keys=True, default=_plain_text) if isinstance(value, dict) else str(value)

@@ -84,7 +84,7 @@ def check_question(cursor: duckdb.DuckDBPyConnection, sql: str, paths: Collectio
         statements = cursor.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise WarehouseError(ONE_SELECT)
-    (text,) = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone() or ("",)
+    ((text,),) = cursor.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchall()
     try:
         told = json.loads(text)
         if told["error"] or len(told["statements"]) != 1:
@@ -110,19 +110,20 @@ class _Question:
             self._check_within(part, self._check_with(part, named))
 
     def _check_within(self, part: dict[str, Any], named: Names) -> None:
+        itself = frozenset({part["cte_name"].lower()} if part.get("type") == "RECURSIVE_CTE_NODE" else ())
         for key, value in part.items():
             if key == "function" and part.get("type") == "TABLE_FUNCTION":
                 self._check_table_function(value)
                 self._check_within(value, named)
             elif key != "cte_map":
-                self.check(value, named)
+                self.check(value, named | itself if key == "right" else named)
 
     def _check_with(self, part: dict[str, Any], named: Names) -> Names:
-        """What is named from here on: each WITH sees those before it, and a recursive one itself."""
+        """What is named from here on; each WITH sees those before it."""
         for entry in part["cte_map"]["map"] if "cte_map" in part else ():
             self.check(entry["value"], named)
             named |= {entry["key"].lower()}
-        return named | {part["cte_name"].lower()} if part.get("type") == "RECURSIVE_CTE_NODE" else named
+        return named
 
     def _check_table_function(self, function: dict[str, Any]) -> None:
         if function["function_name"] != "read_parquet" or not self._paths:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.command import fail
-from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask, is_terminal
+from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask
 
 if TYPE_CHECKING:
     from streaming.history.asked import Asked
@@ -51,7 +51,7 @@ def sql(
         _list(asked)
         return
     try:
-        note = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout, is_terminal()))
+        note = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout))
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
     if note:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, cast
 
+from streaming.history.asked import is_terminal
 from streaming.history.limits import too_long, too_much
 from streaming.history.sql_request import FILES_GONE, Request
 from streaming.history.warehouse_error import WarehouseError
@@ -27,8 +28,10 @@ from streaming.history.sql_worker import main
 main()
 """
 
-_PASSED_ON = ("HOME", "LANG", "LANGUAGE", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "TZ")
-_PASSED_TO_SCREEN = ("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_")
+_PASSED_ON = (
+    *("HOME", "LANG", "LANGUAGE", "LC_", "LD_LIBRARY_PATH", "PATH", "PYTHON", "TZ"),
+    *("COLORTERM", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TERM", "TTY_"),
+)
 """How names of variables begin that tell where Python is and how to print; no secret of ours is among them."""
 
 
@@ -91,22 +94,20 @@ def _read_words(words: bytes) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    given = {name: value for name, value in os.environ.items() if name.startswith((*_PASSED_ON, *_PASSED_TO_SCREEN))}
+    given = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     project = str(Path(__file__).parents[2])
     return {
-        **_columns(),
+        **_screen(),
         **given,
         "MALLOC_ARENA_MAX": "2",  # each arena reserves addresses, which are what is limited
         "PYTHONPATH": os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH", "")])),
-        "PYTHONIOENCODING": f"{sys.stdout.encoding}:{sys.stdout.errors}",
     }
 
 
-def _columns() -> dict[str, str]:
-    """The width of the terminal, whichever of the three is one: the worker has none."""
+def _screen() -> dict[str, str]:
+    """What Rich would see of the terminal: the worker has a pipe."""
+    found = {"TTY_COMPATIBLE": "1"} if is_terminal() else {}
     for descriptor in range(3):
-        try:
-            return {"COLUMNS": str(os.get_terminal_size(descriptor).columns)}
-        except OSError:
-            continue
-    return {}
+        with suppress(OSError):
+            return {**found, "COLUMNS": str(os.get_terminal_size(descriptor).columns)}
+    return found

@@ -8,11 +8,10 @@ FILES_GONE = 75
 
 @dataclass(frozen=True)
 class Request:
-    """See asked.Asked; `seconds` are from when the tables are open, `is_screen` says that stdout ends at a terminal."""
+    """See asked.Asked; `seconds` are from when the tables are open."""
 
     sql: str
     warehouse: str
     format: str
     limit: int | None
     seconds: float
-    is_screen: bool

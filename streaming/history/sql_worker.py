@@ -4,7 +4,6 @@ It reads a Request as JSON from stdin, prints the answer to stdout, and then one
 {"error": ...} or {}. What DuckDB prints by itself goes nowhere. SIGALRM ends it at the deadline.
 """
 
-import io
 import json
 import os
 import signal
@@ -27,18 +26,11 @@ DEEPEST = 10_000
 """Levels of SQL in SQL, of which each takes several."""
 
 
-class _Screen(io.TextIOWrapper):
-    def isatty(self) -> bool:
-        return True
-
-
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     end_with_parent()
     words = _take_stderr()
     request = Request(**json.load(sys.stdin))
-    if request.is_screen:
-        sys.stdout = _Screen(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
     said = _said(request)
     words.write(json.dumps({key: " ".join(text.split())[:MOST_CHARACTERS] for key, text in said.items()}))
     words.flush()

@@ -89,8 +89,11 @@ class History:
                 engine.execute(f"SET async_threads = {MOST_THREADS}")
         for setting in _SETTINGS:
             engine.execute(setting)
-        allowed = paths if self._is_sealed else [str(self.warehouse)]
-        setting = "allowed_paths" if self._is_sealed else "allowed_directories"
+        setting, allowed = "allowed_directories", [str(self.warehouse)]
+        if seal is not None and no_pattern(str(self.warehouse)) == str(
+            self.warehouse
+        ):  # a pattern is looked for in folders
+            setting, allowed = "allowed_paths", list(paths)
         engine.execute(f"SET {setting} = ?", [[*allowed, *map(no_pattern, allowed)]])
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
@@ -194,13 +197,14 @@ class History:
 
     @contextmanager
     def _gone_is_said(self) -> Iterator[None]:
-        """A file that went away is told apart where it cannot be looked for."""
+        """Where other files cannot be looked for, it is told apart that one of these went away."""
         try:
             yield
-        except (duckdb.IOException, FileNotFoundError) as error:
-            if not self._is_sealed:
+        except (duckdb.IOException, duckdb.PermissionException, FileNotFoundError):
+            paths = (path for files in self._files.values() for path in files.paths())
+            if not self._is_sealed or all(map(os.path.exists, paths)):
                 raise
-            raise FilesGoneError(str(error).splitlines()[0]) from None
+            raise FilesGoneError("files of the tables went away meanwhile; ask again") from None
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
