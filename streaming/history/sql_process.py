@@ -60,7 +60,9 @@ def print_apart(request: Request) -> str:
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes]]:
     command, pipe = [sys.executable, "-P", "-c", _PROGRAM], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment()) as process:  # noqa: S603
+    with subprocess.Popen(  # noqa: S603  # our own command line
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment()
+    ) as process:
         try:
             yield process
         finally:
@@ -79,7 +81,7 @@ def _talk(process: subprocess.Popen[bytes], request: Request) -> tuple[bytes, in
 
 def _pass_on(printed: IO[bytes]) -> None:
     sys.stdout.flush()
-    while chunk := printed.read1(CHUNK_BYTES):
+    while chunk := os.read(printed.fileno(), CHUNK_BYTES):
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 

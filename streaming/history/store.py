@@ -37,7 +37,7 @@ OPENERS = 4
 MOST_THREADS = 8
 BATCH_ROWS = 10_000
 
-_ALONE: dict[str, str | int] = {"threads": 1, "async_threads": 0}
+_ALONE = {"threads": 1, "async_threads": 0}
 """DuckDB works in the thread that calls it."""
 
 _SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
@@ -81,7 +81,7 @@ class History:
             self._show_again_if_gone(changed)
 
     def _open(self, paths: Sequence[str], seal: Seal | None) -> duckdb.DuckDBPyConnection:
-        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT} | (_ALONE if seal is not None else {}))
+        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, **(_ALONE if seal is not None else {})})
         if seal is not None:  # of a thread before it nothing would be held
             seal(paths)
             with suppress(duckdb.IOException):  # it reads how many processors it may use, or it stays alone

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming.history import sql_process
+from streaming.history.odd_types import with_text
 from streaming.history.sql_process import print_apart
 from streaming.history.sql_request import Request
 from streaming.history.warehouse_error import WarehouseError
@@ -41,7 +42,6 @@ TAKE_MUCH = {
     "one value": "SELECT length(repeat('x', 3000000000))",
     "one list": "SELECT len(range(1000000000))",
     "a list of rows": "SELECT len(list(i)) FROM range(1000000000) AS t(i)",
-    "groups": "SELECT count(*) FROM (SELECT i, count(*) FROM range(500000000) AS t(i) GROUP BY i)",
     "text of rows": "SELECT length(string_agg(repeat('x', 1000000), '')) FROM range(5000)",
 }
 
@@ -116,7 +116,7 @@ for name, sql in json.load(sys.stdin).items():
 def test_the_rows_that_come_before_the_end_are_printed(warehouse: Path) -> None:
     result = run(warehouse, "sql", TAKE_LONG["rows"], "--format", "csv", "--timeout", "1")
     assert result.exit_code == 1
-    assert result.stdout.startswith("range\r\n0\r\n1\r\n")
+    assert result.stdout.startswith("range\n0\n1\n")
     assert result.stderr == "error: no answer within 1 s; ask for less, or allow more time\n"
 
 
@@ -188,8 +188,6 @@ def test_every_type_is_printed_in_every_form(warehouse: Path) -> None:
 
 
 def test_every_type_of_duckdb_can_be_written_as_parquet() -> None:
-    from streaming.history.odd_types import with_text
-
     types = duckdb.connect().sql("FROM test_all_types()")
     table = with_text(types).to_arrow_table()
     pq.write_table(table, io.BytesIO())
