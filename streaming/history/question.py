@@ -76,6 +76,10 @@ def check_question(cursor: duckdb.DuckDBPyConnection, sql: str, paths: Collectio
 
     `sql` is what will run, to the letter. `paths` are files that read_parquet may have.
     """
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise WarehouseError("the SQL is no UTF-8 text") from None
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
         raise WarehouseError(ONE_SELECT)

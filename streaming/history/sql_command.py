@@ -21,7 +21,9 @@ def sql(
         typer.Argument(help='One SELECT; "-" reads it from stdin. Without it the views are listed.', metavar="SQL"),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read it from this file.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which it is given up.", min=0.1, max=86_400)] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which it is ended, printed or not.", min=0.1, max=86_400)
+    ] = 60.0,
     format_: FormatName = "table",
     limit: FirstLimit = None,
     warehouse: Warehouse = None,
@@ -29,7 +31,7 @@ def sql(
     """Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN. Nothing can be written.
 
     Every table is a view of its own name, TABLE_now has the newest row of each key, TABLE_at(moment) the newest as of a
-    moment. Times are UTC. It sees the warehouse alone: no other file, no network, no environment.
+    moment. Times are UTC. It sees the tables alone: no other file, no network, no environment; and gets 2 GB of memory.
 
     Example: balancewatch sql
 

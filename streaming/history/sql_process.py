@@ -1,5 +1,6 @@
 """Somebody's own SQL, answered by a process of its own, which is started here: see sql_worker."""
 
+import fcntl
 import json
 import os
 import signal
@@ -20,6 +21,9 @@ LOOKS = 3
 """How often the tables are looked at when a compaction takes their files away meanwhile."""
 
 CHUNK_BYTES = 1 << 16
+
+PIPE_BYTES = 1 << 20
+"""What is printed and not read yet: a table that somebody looks at in a pager is over before its time is."""
 
 _PROGRAM = """
 from streaming.history.light_arrow import load_arrow
@@ -80,6 +84,8 @@ def _talk(process: subprocess.Popen[bytes], request: Request) -> tuple[bytes, in
 
 
 def _pass_on(printed: IO[bytes]) -> None:
+    with suppress(AttributeError, OSError):  # Linux alone has it, and may allow less
+        fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     sys.stdout.flush()
     while chunk := os.read(printed.fileno(), CHUNK_BYTES):
         sys.stdout.buffer.write(chunk)

@@ -151,6 +151,7 @@ def test_read_parquet_is_for_files_that_are_named(tmp_path: Path) -> None:
         ("WITH x AS (DELETE FROM alerts RETURNING *) FROM x", "DELETE is refused"),
         ("FROM read_text('x')", "function read_text does not exist here"),
         ("FROM alertz", 'Did you mean "alerts"'),
+        ("SELECT '\udcff'", "no UTF-8 text"),
     ],
 )
 def test_a_refusal_says_what_it_is_about(sql: str, sentence: str, warehouse: Path) -> None:
