@@ -50,7 +50,7 @@ def print_apart(request: Request) -> str:
         if code != FILES_GONE:
             break
     if code == FILES_GONE:
-        raise WarehouseError("the tables' files change faster than they can be read; ask again")
+        raise WarehouseError("files that the tables name are gone, or change faster than they can be read; ask again")
     if code == -signal.SIGALRM:
         raise WarehouseError(too_long(request.seconds))
     if code < 0:
