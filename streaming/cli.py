@@ -32,8 +32,10 @@ from streaming.quality.quality_command import quality
 from streaming.quality.quarantine_command import quarantine
 from streaming.run_command import run
 from streaming.stopping import stop_on_signals
+from streaming.visible_commands import VisibleCommands
 
 app = typer.Typer(
+    cls=VisibleCommands,
     help="Says which RocketMQ queues nobody consumes, since when, why, and the one line that fixes it.",
     no_args_is_help=True,
     add_completion=False,
@@ -258,6 +260,11 @@ def main() -> None:
         app()
     except SystemExit as end:
         code = end.code
+    except Exception as error:
+        from streaming.logs import say_crash
+
+        say_crash(error)
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

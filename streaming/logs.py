@@ -7,6 +7,7 @@ say has `logger` too, and an exception is in `exception`, frame by frame, withou
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 
@@ -49,6 +50,14 @@ def say_failure(reason: str) -> None:
         log.error("failed", reason=reason)
     else:
         warn(f"error: {reason}")
+
+
+def say_crash(error: Exception) -> None:
+    """What a command did not expect, with its trace: as a log's last line where there is a log."""
+    if structlog.is_configured():
+        log.critical("crashed", exc_info=error)
+    else:
+        warn("".join(traceback.format_exception(error)).rstrip())
 
 
 def count_lines(hear: Callable[[str], None] | None) -> None:
