@@ -82,7 +82,7 @@ def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Names come from Kafka, and a terminal would obey what is hidden in them; JSON escapes it by itself."""
-    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _render_json(logger: WrappedLogger, name: str, event: EventDict) -> str:
