@@ -13,8 +13,8 @@ LONGEST_NAME = 20
 
 
 def plain(text: str) -> str:
-    """Plotly reads a few tags in its texts; a client's name must not be one."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Plotly reads a few tags, and entities, in its texts; a client's name must be neither."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def lane_name(name: str) -> str:
