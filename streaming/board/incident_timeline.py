@@ -19,6 +19,7 @@ from streaming.board.lanes import fitting, plain
 from streaming.board.lanes import hatched as framed
 from streaming.board.silence_reading import NOT_KNOWN, Known
 from streaming.board.times import span
+from streaming.visible_text import visible_name
 
 LANE_PX = 36
 ROW_PX = 30
@@ -205,6 +206,7 @@ def _name(lane: int, incident: Incident) -> dict[str, object]:
 
 
 def _text(row: int, words: str, shift: float) -> dict[str, object]:
+    words = visible_name(words)
     shown = words if len(words) <= 60 else words[:59] + "…"
     return {
         "x": 0,

@@ -81,6 +81,7 @@ def figures(node: Any) -> Iterator[Any]:
 
 def test_every_page_is_there(bodies: dict[str, Any]) -> None:
     assert {urlsplit(url).path for url in bodies} >= {page.path for page in PAGES}
+    assert [url for url, body in bodies.items() if "This page failed" in json.dumps(body)] == []
     assert sum("gnp" in json.dumps(body) for body in bodies.values()) > 5
 
 
