@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,11 +76,16 @@ def hostile_rows() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
     rows = {name: [_known(row) for row in of_table] for name, of_table in hostile_rows().items()}
     append_rows(RowWriter(root), rows, "app", 0)
     return root
+
+
+@pytest.fixture
+def warehouse(filled: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
