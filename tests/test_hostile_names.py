@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from schemas.events import PULLS
@@ -161,6 +162,10 @@ WRONG: list[list[str]] = [
 """None of these can be done; the refusal repeats what was typed, or what is there."""
 
 
+SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "canary"}
+"""They need Kafka, RocketMQ or a browser, or show figures alone; what they print goes by the same functions."""
+
+
 def calls() -> Iterator[tuple[list[str], str]]:
     for arguments in IN_ALL_FORMATS:
         for format_ in ("table", "json", "csv"):
@@ -202,6 +207,12 @@ def test_no_command_prints_what_is_obeyed_or_unseen(
             offenders.append(f"{arguments!r} raised {result.exception!r}")
     assert_none(offenders)
     assert shown > 200, "the names are shown, written out"
+
+
+def test_every_command_is_called_here() -> None:
+    commands = getattr(get_command(app), "commands")  # noqa: B009  # Typer keeps the type of its groups to itself
+    called = {arguments[0] for arguments in (*IN_ALL_FORMATS, *PLAIN)} | {"replay"}
+    assert set(commands) - called - SERVING == set()
 
 
 def test_a_replay_of_hostile_names_prints_none(warehouse: Path, log: Path) -> None:
