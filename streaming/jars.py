@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyspark
 
+from streaming.output import warn
+
 IVY_XML = Path(__file__).parent.parent / "conf" / "ivy.xml"
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8")
@@ -55,7 +57,7 @@ def _run_ivy(name: str, target: Path) -> None:
     command = [java(), "-jar", str(ivy), "-ivy", str(IVY_XML), "-confs", name, "-types", "jar", "bundle"]
     said: list[str] = []
     done = 0
-    print(f"resolving the jars of '{name}' (once; later starts need no network)", file=sys.stderr)
+    warn(f"resolving the jars of '{name}' (once; later starts need no network)")
     with subprocess.Popen(  # noqa: S603  # our own command line
         [*command, "-retrieve", pattern], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -63,7 +65,7 @@ def _run_ivy(name: str, target: Path) -> None:
             said.append(line.rstrip())
             if downloaded := _DOWNLOADED.search(line):
                 done += 1
-                print(f"  {done:3d}  {downloaded[1]}", file=sys.stderr)
+                warn(f"  {done:3d}  {downloaded[1]}")
     if process.returncode or not any(target.iterdir()):
         reason = next((line.strip() for line in said if _SAYS_WHY.search(line)), said[-1])
         raise JarsError(f"Ivy could not resolve the jars of '{name}': {reason}; is Maven Central reachable?")

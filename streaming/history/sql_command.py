@@ -44,6 +44,7 @@ def sql(
     from streaming.history.sql_process import print_apart
     from streaming.history.sql_request import Request
     from streaming.history.warehouse_error import WarehouseError
+    from streaming.output import note
 
     if query is not None and file is not None:
         fail("give either the SQL or --file", code=2)
@@ -53,11 +54,11 @@ def sql(
         _list(asked)
         return
     try:
-        note = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout))
+        told = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout))
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
-    if note:
-        print(f"note: {note}", file=sys.stderr)
+    if told:
+        note(told)
 
 
 def _list(asked: "Asked") -> None:

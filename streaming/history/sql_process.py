@@ -16,6 +16,7 @@ from streaming.history.asked import is_terminal
 from streaming.history.limits import too_long, too_much
 from streaming.history.sql_request import FILES_GONE, Request
 from streaming.history.warehouse_error import WarehouseError
+from streaming.output import bytes_out
 
 LOOKS = 3
 """How often the tables are looked at when a compaction takes their files away meanwhile."""
@@ -74,7 +75,7 @@ def _worker() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _talk(process: subprocess.Popen[bytes], request: Request) -> tuple[bytes, int]:
-    """Its last words and its exit code; what it prints is passed on as it comes."""
+    """Its last words and its exit code; what it prints, which is harmless to show, is passed on as it comes."""
     told, printed, words = (cast("IO[bytes]", one) for one in (process.stdin, process.stdout, process.stderr))
     with suppress(BrokenPipeError):  # where it ended at once its words say why
         told.write(json.dumps(asdict(request)).encode())
@@ -86,10 +87,10 @@ def _talk(process: subprocess.Popen[bytes], request: Request) -> tuple[bytes, in
 def _pass_on(printed: IO[bytes]) -> None:
     with suppress(AttributeError, OSError):  # Linux alone has it, and may allow less
         fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    sys.stdout.flush()
+    out = bytes_out()
     while chunk := os.read(printed.fileno(), CHUNK_BYTES):
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        out.write(chunk)
+        out.flush()
 
 
 def _read_words(words: bytes) -> dict[str, str]:
