@@ -143,7 +143,7 @@ def _nearest(path: Path, model: type[BaseModel], sources: Sources, layer: Layer)
     """The key that was meant, as the layer would write it; without one, the keys there are."""
     parent = shape.spot_at(model, path[:-1])
     siblings = shape.names_of(parent.type) if parent is not None and shape.is_section(parent.type) else []
-    near = get_close_matches(str(path[-1]), siblings, 1)
+    near = get_close_matches(str(path[-1]), siblings, 1) if len(path) > 1 else []
     meant = _key((*path[:-1], near[0])) if near else _near_of_all(path, model, sources)
     if meant:
         return f"did you mean {variable_of(meant) if layer.is_variable else meant}?"
@@ -154,7 +154,8 @@ def _nearest(path: Path, model: type[BaseModel], sources: Sources, layer: Layer)
 
 def _near_of_all(path: Path, model: type[BaseModel], sources: Sources) -> str:
     """A key that stands elsewhere, or a section or a variable that is spelt otherwise."""
-    known = [*shape.all_names(model), *(key_of(name) for name in sources.named if name.startswith(PREFIX))]
+    known = [*shape.names_of(model), *shape.all_names(model)]
+    known += [key_of(name) for name in sources.named if name.startswith(PREFIX)]
     elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]
     wanted = ".".join(map(str, path))
     near = get_close_matches(wanted, elsewhere, 1, cutoff=0) or get_close_matches(wanted, known, 1, cutoff=0.7)

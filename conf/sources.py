@@ -5,6 +5,7 @@ Every variable of ours must be a setting's, or be named by one (`..._env`), so t
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ DEFAULTS = Path(__file__).with_name("balancewatch.toml")
 
 PREFIX = "BALANCEWATCH_"
 CONFIG = f"{PREFIX}CONFIG"
+
+_KUBERNETES = re.compile(
+    r"(?P<service>.+?)_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PORT|PROTO|ADDR))?)?)"
+)
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,17 @@ def key_of(variable: str) -> str:
 def _variables() -> Iterator[tuple[str, str]]:
     """Of ours; whole sections before their keys, which win over them."""
     ours = [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != CONFIG]
+    ours = [name for name in ours if not _is_kubernetes_own(name)]
     for name in sorted(ours, key=lambda name: (name.count("__"), name)):
         yield name, os.environ[name]
+
+
+def _is_kubernetes_own(name: str) -> bool:
+    """Of a Service called balancewatch or balancewatch-..., which Kubernetes tells every container beside it."""
+    found = _KUBERNETES.fullmatch(name)
+    if found is None or f"{found['service']}_SERVICE_HOST" not in os.environ:
+        return False
+    return name != f"{found['service']}_PORT" or "://" in os.environ[name]
 
 
 def _layer(model: type[BaseModel], name: str, value: str) -> Layer:

@@ -83,6 +83,16 @@ def test_a_variable_that_a_setting_names_is_no_setting_and_no_slip(site: Site, m
     assert Settings.load().oncall.receivers[0].routing_key_env == "BALANCEWATCH_PD_KEY"
 
 
+def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_BOARD_PORT", "8050")
+    assert "did you mean BALANCEWATCH_BOARD__PORT? (set by BALANCEWATCH_BOARD_PORT)" in error_of()
+    for service in ("BALANCEWATCH", "BALANCEWATCH_BOARD"):
+        monkeypatch.setenv(f"{service}_PORT", "tcp://10.0.0.1:8050")
+        for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8050_TCP", "PORT_8050_TCP_ADDR"):
+            monkeypatch.setenv(f"{service}_{name}", "10.0.0.1")
+    Settings.load()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
