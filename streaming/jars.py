@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from streaming.output import warn
+
 IVY_XML = Path(__file__).parent.parent / "conf" / "ivy.xml"
 PINS = IVY_XML.with_name("jars.sha256")
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -113,7 +115,7 @@ def _run_ivy(name: str, target: Path) -> None:
     command = [java(), "-jar", str(ivy), "-ivy", str(IVY_XML), "-confs", name, "-types", "jar", "bundle"]
     said: list[str] = []
     done = 0
-    print(f"resolving the jars of '{name}' (once; later starts need no network)", file=sys.stderr)
+    warn(f"resolving the jars of '{name}' (once; later starts need no network)")
     with subprocess.Popen(  # noqa: S603  # our own command line
         [*command, "-retrieve", pattern], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -121,7 +123,7 @@ def _run_ivy(name: str, target: Path) -> None:
             said.append(line.rstrip())
             if downloaded := _DOWNLOADED.search(line):
                 done += 1
-                print(f"  {done:3d}  {downloaded[1]}", file=sys.stderr)
+                warn(f"  {done:3d}  {downloaded[1]}")
     if process.returncode or not any(target.iterdir()):
         reason = next((line.strip() for line in said if _SAYS_WHY.search(line)), said[-1])
         raise JarsError(f"Ivy could not resolve the jars of '{name}': {reason}; is Maven Central reachable?")
@@ -152,16 +154,16 @@ def _artifact(path: Path) -> str:
 
 def main() -> None:
     """`python -m streaming.jars spark kafka`: resolve these sets now. `--pin` writes conf/jars.sha256 anew."""
-    from conf.settings import Settings  # noqa: PLC0415  # set-up only
+    from conf.settings import Settings, SettingsError  # noqa: PLC0415  # set-up only
 
-    root = Settings.load().paths.jars
     try:
+        root = Settings.load().paths.jars
         if sys.argv[1:] == ["--pin"]:
             pin(root)
             return
         for name in sys.argv[1:] or SETS:
             resolve_jars(name, root)
-    except JarsError as error:
+    except (JarsError, SettingsError) as error:
         sys.exit(f"error: {error}")
 
 

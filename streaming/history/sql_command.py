@@ -75,10 +75,11 @@ def _read(query: str | None, file: Path | None) -> str | None:
 def _print(history: "History", text: str, asked: "Asked", timeout: float) -> None:
     from streaming.history.found import first_rows
     from streaming.history.printing import print_answer, print_columns
+    from streaming.output import note
     from udfs.prose import count
 
     found = first_rows(history.stream(text, seconds=timeout), asked.limit)
     print_answer(found.rows, asked.format, print_columns, "No row.")
     if found.is_cut:
         rows = count(asked.limit or 0, "row")
-        print(f"note: the first {rows}; there are more, and --limit 0 prints all", file=sys.stderr)
+        note(f"the first {rows}; there are more, and --limit 0 prints all")
