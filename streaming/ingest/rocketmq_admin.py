@@ -49,7 +49,9 @@ class RocketMQAdmin:
         self._name_server = settings.name_server
         self._settings = settings
         self._producer: Any = None
-        self.jvm = RocketMQJvm(jars, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL])
+        self.jvm = RocketMQJvm(
+            jars, heap=settings.jvm_memory, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL]
+        )
         try:
             self._rocketmq = self.jvm.java.org.apache.rocketmq
             self._ext = self._make_ext()

@@ -30,7 +30,7 @@ class Commit:
         return () if self.removes_rows else self.new_files
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """What delta-rs, DuckDB or the system said, without hints and the Rust frames it came through."""
     return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace", str(error))[0].split())[:300]
 
