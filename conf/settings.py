@@ -84,6 +84,7 @@ class Clock(Section):
 class Collector(Section):
     name_server: str
     cluster: str
+    id: Annotated[str, Field(max_length=255)]
     interval_seconds: Annotated[float, Field(gt=0)]
     groups: list[str]
     topics: list[str]

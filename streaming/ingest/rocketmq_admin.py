@@ -98,13 +98,13 @@ class RocketMQAdmin:
             raise
         return parse_consumer_connection(group, answer, self.read_version)
 
-    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]]:
-        """Producer group to its channels with their last heartbeats; empty from a broker that has no code 328."""
+    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
+        """Producer group to its channels with their last heartbeats; None from a broker that has no code 328."""
         try:
             return parse_producers(self._ask(self._ext.getAllProducerInfo, broker.address), self.read_version)
         except RocketMQError as error:
             if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
-                return {}
+                return None
             raise
 
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
