@@ -34,7 +34,10 @@ class Forgotten:
             log.debug("what is forgotten could not be read", error=type(error).__name__)
             return []
         return [
-            name for records in polled.values() for record in records for name in find_brokers(record.value, cluster, known)
+            name
+            for records in polled.values()
+            for record in records
+            for name in find_brokers(record.value, cluster, known)
         ]
 
     def close(self) -> None:

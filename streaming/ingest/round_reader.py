@@ -31,6 +31,7 @@ LEAST_SECONDS = 1.0
 """What clients have to answer, of the interval and at least, however long the brokers took."""
 
 log = structlog.get_logger()
+Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
@@ -58,6 +59,7 @@ class RoundReader:
         self._readers: dict[str, BrokerReader] = {}
         self._has_name_server = True
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector")
+        self._offsets_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-offsets")
         self._clients_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-clients")
         self._running = RunningReader(admin, self._clients_pool)
         self._probe = Probe(admin, self._pool, settings.probe_topic)
@@ -71,9 +73,9 @@ class RoundReader:
         views = {name: view for name, (view, _) in parts.items()}
         probes = self._probe.start(brokers.values()) if self._settings.probe else []
         offsets_asked = self._ask_offsets(views)
-        topics, routes = self._read_routes() if registered is not None else (None, ())
         deadline = self._deadline(began)
-        answers = self._running.read(views, deadline)
+        topics, routes = self._read_routes(deadline) if registered is not None else (None, ())
+        answers = self._running.read(views, self._deadline(began))
         offsets, untold = _gather(offsets_asked, deadline)
         latencies = tuple(latency for probe in probes if (latency := probe.result()))
         return Reading(
@@ -97,7 +99,7 @@ class RoundReader:
 
     def close(self) -> None:
         """Let the threads go; calls under way end with the admin's JVM."""
-        for pool in (self._pool, self._clients_pool):
+        for pool in (self._pool, self._offsets_pool, self._clients_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _deadline(self, began: float) -> float:
@@ -130,7 +132,7 @@ class RoundReader:
         asked = {name: self._pool.submit(self._readers[name].read, broker) for name, broker in brokers.items()}
         return {name: part for name, answer in asked.items() if (part := answer.result())}
 
-    def _read_routes(self) -> tuple[frozenset[str] | None, tuple[TopicRoute, ...]]:
+    def _read_routes(self, deadline: float) -> tuple[frozenset[str] | None, tuple[TopicRoute, ...]]:
         """The topics there are, and the routes that could be read."""
         try:
             names = self._settings.topics or [t for t in self._admin.read_topics() if t != self._settings.probe_topic]
@@ -138,28 +140,21 @@ class RoundReader:
             log.debug("the topics could not be read", error=str(error))
             return None, ()
         asked = {name: self._pool.submit(self._admin.read_route, name) for name in names}
-        topics, routes, are_all_read = set(), [], True
-        for name, answer in asked.items():
-            try:
-                route = answer.result()
-            except RocketMQError as error:
-                are_all_read = False
-                topics.add(name)  # it may be there: nothing is concluded
-                log.debug("the route could not be read", topic=name, error=str(error))
-                continue
-            if route is not None:
-                topics.add(name)
-                routes.append(route)
-        if are_all_read and not self._settings.topics:
+        found, untold = _gather(asked, deadline)
+        topics = untold.keys() | {name for name, route in found.items() if route}  # untold: it may be there
+        routes = tuple(route for route in found.values() if route)
+        if not untold and not self._settings.topics:
             self._brokers.note_routes(routes)
-        return frozenset(topics), tuple(routes)
+        return frozenset(topics), routes
 
     def _ask_offsets(
         self, views: Mapping[str, BrokerReading]
     ) -> dict[tuple[str, str], Future[dict[QueueKey, OffsetWrapper]]]:
         """(broker_name, group) to the answer to come."""
         return {
-            (name, group.consumer_group): self._pool.submit(self._admin.read_offsets, view.broker, group.consumer_group)
+            (name, group.consumer_group): self._offsets_pool.submit(
+                self._admin.read_offsets, view.broker, group.consumer_group
+            )
             for name, view in views.items()
             for group in view.groups
             if group.consumer_group not in view.unread
@@ -178,14 +173,14 @@ def find_blind_groups(
 
 
 def _gather(
-    asked: Mapping[tuple[str, str], Future[Answer]], deadline: float
-) -> tuple[dict[tuple[str, str], Answer], dict[tuple[str, str], str]]:
+    asked: Mapping[Question, Future[Answer]], deadline: float
+) -> tuple[dict[Question, Answer], dict[Question, str]]:
     """The answers that came until `deadline`, and why the others did not."""
     _, rest = wait(asked.values(), timeout=max(0.0, deadline - time.monotonic()))
     for answer in rest:
         answer.cancel()
-    found: dict[tuple[str, str], Answer] = {}
-    untold: dict[tuple[str, str], str] = {}
+    found: dict[Question, Answer] = {}
+    untold: dict[Question, str] = {}
     for question, answer in asked.items():
         if answer in rest:
             untold[question] = "no_time"

@@ -21,7 +21,7 @@ from streaming.ingest.reading import BrokerReading, find_members, find_twins
 from streaming.ingest.rocketmq_answers import Broker, RunningInfo
 from streaming.ingest.rocketmq_jvm import RocketMQError
 
-WAIT_SECONDS = (10.0, 60.0, 120.0, 240.0, 480.0, 600.0)
+WAIT_SECONDS = (5.0, 60.0, 120.0, 240.0, 480.0, 600.0)
 """How long a client is left in peace after so many misses. The first is short, for the next broker's channel to the
 client is tried: a half-open channel at one broker is no reason for peace."""
 

@@ -1,5 +1,6 @@
 """Rounds of a collector without RocketMQ: what brokers and clients told, and an admin whose answers tests take away."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,6 +99,16 @@ def refused(code: int = 16) -> RocketMQError:
 
 def timed_out() -> RocketMQError:
     return RocketMQError("RemotingTimeoutException", is_timeout=True)
+
+
+class Clock:
+    """time.monotonic, moved on by the test, and by real time while something is waited for."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
 
 
 class FakeAdmin:
