@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.ingest.collector import run_collector
 from streaming.ingest.known_brokers import CollectorError
 from streaming.ingest.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency
+from streaming.ingest.rocketmq_admin import RocketMQAdmin
 from streaming.ingest.rocketmq_answers import (
     Broker,
     Connection,
@@ -23,6 +25,7 @@ from streaming.ingest.rocketmq_answers import (
     parse_strategy,
     parse_version,
 )
+from streaming.ingest.rocketmq_jvm import RocketMQError
 from streaming.ingest.round_events import ROUTE_REPEAT_MS, compute_round
 from streaming.ingest.round_memory import Memory
 from tests.ingest.rounds import (
@@ -330,6 +333,25 @@ def test_versions_and_strategies_are_read_as_rocketmq_writes_them() -> None:
     package = "org.apache.rocketmq.client.consumer.rebalance."
     assert parse_strategy(f"{package}AllocateMessageQueueAveragelyByCircle@739d7eca") == "AVG_BY_CIRCLE"
     assert parse_strategy("com.example.OurOwnStrategy@1") is None
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_question_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = object.__new__(RocketMQAdmin)
+    monkeypatch.setattr(admin, "_ext", SimpleNamespace(getAllProducerInfo=None, getAllSubscriptionGroup=None), False)
+    monkeypatch.setattr(admin, "_timeout_ms", 1, raising=False)
+    for answer in ({"data": {"g": [{"clientId": "x"}]}, "subscriptionGroupTable": {"g": None}}, [7]):
+        monkeypatch.setattr(admin, "_ask", lambda *_, answer=answer: answer)
+        monkeypatch.setattr(admin, "_is_system_group", lambda _: False)
+        for read in (admin.read_producers, admin.read_groups):
+            with pytest.raises(RocketMQError, match="could not be read") as caught:
+                read(BROKER_A)
+            assert (caught.value.is_answer, caught.value.reason) == (True, "failed")
+
+
+def test_a_client_exception_without_a_code_is_no_answer() -> None:
+    for code, is_answer, reason in ((None, False, "failed"), (-1, False, "failed"), (16, True, "refused")):
+        error = RocketMQError("MQClientException", code)
+        assert (error.is_answer, error.reason) == (is_answer, reason)
 
 
 def test_json_of_the_jvm_is_read() -> None:

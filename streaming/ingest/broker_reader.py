@@ -77,7 +77,7 @@ class BrokerReader:
         try:
             producers = self._ask(self._source.read_producers, broker)
         except RocketMQError as error:
-            if error.response_code is None:
+            if not error.is_answer:
                 raise
             self._note_refusal("the producers", error)
             return None
@@ -91,7 +91,7 @@ class BrokerReader:
         try:
             found = self._ask(self._source.read_groups, broker)
         except RocketMQError as error:
-            if error.response_code is None:
+            if not error.is_answer:
                 raise
             self._note_refusal("the list of its groups (collector.groups can name them)", error)
             if not (self._settings.groups or self._groups):
@@ -110,12 +110,12 @@ class BrokerReader:
             try:
                 connection = self._ask(self._source.read_consumer_connection, broker, group)
             except RocketMQError as error:
-                if error.response_code is None:
+                if not error.is_answer:
                     lost += 1
                     if lost == LOST_IN_A_ROW:
                         raise
                 self._note_refusal(group, error)
-                unread[group] = reason_of(error)
+                unread[group] = error.reason
                 connection = self._connections.get(group)
             else:
                 lost = 0
@@ -130,7 +130,7 @@ class BrokerReader:
         try:
             return question(*arguments)
         except RocketMQError as error:
-            if error.response_code is not None or self._is_silent:
+            if error.is_answer or self._is_silent:
                 raise
             log.debug("asked again", broker_name=self._name, question=arguments[1:], error=str(error))
         return question(*arguments)
@@ -140,13 +140,6 @@ class BrokerReader:
         if what not in self._refusals:
             log.warning("the broker does not tell", broker_name=self._name, what=what, error=str(error))
         self._refusals.add(what)
-
-
-def reason_of(error: RocketMQError) -> str:
-    """Why something was not heard, as CLOCK's `unheard` says it."""
-    if error.is_timeout:
-        return "timed_out"
-    return "failed" if error.response_code is None else "refused"
 
 
 def join_unheard(parts: Mapping[str, tuple[BrokerReading, tuple[Unheard, ...]]]) -> tuple[Unheard, ...]:

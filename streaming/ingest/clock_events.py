@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.events import CLOCKS
+from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
 from streaming.ingest.machine_skew import pick_told
 from streaming.ingest.reading import Reading, Unheard, find_group_names
 from streaming.ingest.round_memory import Memory, UnheardKey
@@ -40,8 +41,8 @@ def clock_event(
             | {"since_ms": since_ms}
             for *key, reason, since_ms in pick_unheard(reading.unheard, after.unheard)
         ],
-        "skews": pick_told(after.skews),
-        "deleted_groups": sorted(had - has),
+        "skews": [skew for skew in pick_told(after.skews) if is_name(skew["machine"])],
+        "deleted_groups": sorted(name for name in had - has if is_name(name))[:MOST_GROUPS],
     }
     return CLOCKS, {
         "cluster": reading.cluster,
@@ -70,12 +71,21 @@ def pick_unheard(unheard: Iterable[Unheard], since: Mapping[UnheardKey, int], li
     """At most so many rows. Where there are more, the groups with the most members unheard are named as a whole, then
     the brokers with the most groups: what a row leaves out is unheard, so nothing is taken for silent by it.
     """
-    rows: list[Row] = [(*each[:3], each.reason, since[each[:3]]) for each in unheard]
+    rows: list[Row] = [
+        (*each[:3], each.reason, since[each[:3]])
+        for each in unheard
+        if all(name is None or is_name(name) for name in each[:3])
+    ]
     rows = _collapsed(rows, limit, lambda row: (None, row[1], None) if row[2] is not None else None)
     rows = _collapsed(rows, limit, lambda row: (row[0], None, None))
     if len(rows) > limit:
         rows = [_whole((None, None, None), rows)]
     return sorted(rows, key=lambda row: tuple(each or "" for each in row[:3]))
+
+
+def is_name(name: object) -> bool:
+    """Whether the contract takes it: a client chooses its ClientId, and may not make a clock event void by it."""
+    return isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS
 
 
 def _collapsed(rows: list[Row], limit: int, whole_of: Callable[[Row], UnheardKey | None]) -> list[Row]:

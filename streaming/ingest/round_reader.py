@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from conf.settings import Collector
-from streaming.ingest.broker_reader import BrokerReader, BrokerSource, join_unheard, reason_of
+from streaming.ingest.broker_reader import BrokerReader, BrokerSource, join_unheard
 from streaming.ingest.known_brokers import KnownBrokers
 from streaming.ingest.probe import Probe, ProbeSource
 from streaming.ingest.reading import BrokerReading, QueueKey, Reading, Unheard, find_members
@@ -189,5 +189,5 @@ def _gather(
             found[question] = answer.result()
         except RocketMQError as error:
             log.debug("no answer", question=question, error=str(error))
-            untold[question] = reason_of(error)
+            untold[question] = error.reason
     return found, untold

@@ -150,7 +150,7 @@ class RunningReader:
                             last = self._peace.get(addressee)
                             self._peace[addressee] = Peace.after(last, time.monotonic(), is_late=is_late)
                         break
-                    outcomes[question] = "failed" if error.response_code is None else "refused"
+                    outcomes[question] = error.reason
         finally:
             with self._lock:
                 self._in_flight.discard(client_id)

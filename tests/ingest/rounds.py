@@ -65,7 +65,7 @@ def running(*queues: ProcessQueue, strategy: str | None = "AVG") -> RunningInfo:
 def of(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """The events of one topic; each is one the contract accepts."""
     for name, event in events:
-        assert decode(name, msgspec.json.encode(event), NOW)[1] == []
+        assert decode(name, msgspec.json.encode(event), event["event_time_ms"])[1] == []
     return [event for name, event in events if name == topic]
 
 

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from schemas.events import HEARTBEATS
 from streaming.ingest.clock_events import MAX_UNHEARD, Source, pick_unheard
+from streaming.ingest.machine_skew import Machine, Skew
 from streaming.ingest.reading import Unheard
 from streaming.ingest.round_events import compute_round
 from streaming.ingest.round_memory import Memory
@@ -79,6 +82,18 @@ def test_a_clock_names_at_most_2000_unheard() -> None:
     many = tuple(Unheard(None, f"g{number % 3_000}", f"c{number}", "no_time") for number in range(30_000))
     clock = round_clock(reading(view(BROKER_A, SOLO), unheard=many), NOW)
     assert 0 < len(clock["unheard"]) <= MAX_UNHEARD
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "x" * 100_000])
+def test_a_client_cannot_make_the_clock_void_by_its_name(name: str) -> None:
+    broker = replace(view(BROKER_A, (name, *SOLO[1:])), group_names=frozenset("g"))
+    memory = Memory(
+        skews={Machine("client", name): Skew(2 * STEP, 2 * STEP, 9)}, groups={"broker-a": frozenset([name])}
+    )
+    unheard = (Unheard(None, GROUP, name, "no_time"), MEMBER)
+    clock = round_clock(reading(broker, unheard=unheard), NOW, memory)
+    assert [each["client_id"] for each in clock["unheard"]] == [SOLO[0]]
+    assert {"skews", "deleted_groups"} & set(clock) == set()
 
 
 # Groups that were not read
