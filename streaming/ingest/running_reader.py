@@ -110,7 +110,7 @@ class RunningReader:
         for question, addressee in addressees.items():
             client_id = question[2]
             if client_id in in_flight:
-                outcomes[question] = "timed_out"
+                outcomes[question] = "no_time"
             elif addressee in peace and not peace[addressee].is_over(now, is_late=client_id in late):
                 outcomes[question] = "left_in_peace"
             else:
