@@ -118,12 +118,14 @@ class RunningReader:
                 due[client_id][question] = addressee
         suspects = late | {client_id for client_id, _ in peace}
         turns = sorted(due, key=lambda each: (asked_at.get(each, 0.0) + SUSPECT_SECONDS * (each in suspects), each))
-        asked = [self._pool.submit(self._ask, views, due[each], is_late=each in late) for each in turns]
-        done, rest = wait(asked, timeout=max(0.0, deadline - time.monotonic()))
-        for each in rest:
-            each.cancel()
-        for each in done:
-            outcomes.update(each.result())
+        asked = {each: self._pool.submit(self._ask, views, due[each], is_late=each in late) for each in turns}
+        done, _ = wait(asked.values(), timeout=max(0.0, deadline - time.monotonic()))
+        for client_id, answer in asked.items():
+            if answer in done:
+                outcomes.update(answer.result())
+            elif not answer.cancel():  # what it answers now is for nobody: it is still its turn
+                with self._lock:
+                    self._asked_at[client_id] = asked_at.get(client_id, 0.0)
         return _sum_up(outcomes)
 
     def _ask(
