@@ -325,6 +325,12 @@ def test_a_collector_without_name_server_says_which_key_to_set() -> None:
         run_collector(Settings.load(), threading.Event())
 
 
+@pytest.mark.parametrize("groups", [[""], ["x" * 256], [f"g{number}" for number in range(10_001)]])
+def test_groups_that_no_clock_event_may_name_are_refused_at_the_start(groups: list[str]) -> None:
+    with pytest.raises(CollectorError, match=r"collector\.groups: at most 10000"):
+        run_collector(Settings.load(collector={"name_server": "ns:9876", "groups": groups}), threading.Event())
+
+
 # What the JVM answers
 
 

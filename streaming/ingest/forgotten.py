@@ -1,5 +1,6 @@
 """Brokers that a person decided are gone for good (`balancewatch forget --broker`), heard from the clock topic."""
 
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -13,21 +14,27 @@ from schemas.events import CLOCKS
 from streaming.ingest.consumer import open_consumer
 
 MOST_A_ROUND = 5_000
+AGAIN_SECONDS = 60.0
+POSITION_MS = 2_000
 
 log = structlog.get_logger()
 
 
 class Forgotten:
-    """Reads what is published from now on. A Kafka that does not answer is asked again by the next round."""
+    """Reads what is published from now on. A Kafka that does not let us is asked again AGAIN_SECONDS later."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._consumer: KafkaConsumer | None = None
+        self._not_before = 0.0
 
     def read_brokers(self, cluster: str, known: Collection[str]) -> list[str]:
         """Names of the cluster's `known` brokers that were forgotten since the last call."""
         try:
             if self._consumer is None:
+                if time.monotonic() < self._not_before:
+                    return []
+                self._not_before = time.monotonic() + AGAIN_SECONDS
                 self._consumer = self._open()
             polled = self._consumer.poll(timeout_ms=0, max_records=MOST_A_ROUND)
         except KafkaError as error:
@@ -53,7 +60,7 @@ class Forgotten:
             consumer.assign([TopicPartition(CLOCKS, each) for each in partitions])
             consumer.seek_to_end()
             for place in consumer.assignment():
-                consumer.position(place)  # where that end is, is asked now
+                consumer.position(place, timeout_ms=POSITION_MS)  # where that end is, is asked now
         except BaseException:
             consumer.close()
             raise

@@ -220,10 +220,15 @@ def test_a_decision_names_brokers_of_its_cluster(value: bytes | None, found: lis
 
 
 def test_a_kafka_that_does_not_answer_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_consumer(_: object) -> Any:
+    opened = []
+
+    def open_consumer(kafka: object) -> Any:
+        opened.append(kafka)
         raise KafkaConnectionError
 
     monkeypatch.setattr(forgotten, "open_consumer", open_consumer)
     reader = Forgotten(Settings.load().kafka)
-    assert reader.read_brokers("c", KNOWN) == []
+    for _ in range(3):
+        assert reader.read_brokers("c", KNOWN) == []
+    assert len(opened) == 1  # it is tried again a minute later
     reader.close()
