@@ -47,7 +47,7 @@ class VirtualTime:
 
 class Modelled(FakeAdmin):
     """The cluster at a moment. `skews` are seconds by which a broker's or a client's clock is ahead; `stops` says when
-    the clients' "heartbeats", "pulls" and "commits" end, of C1 or of all.
+    a client's "heartbeats", "pulls" and "commits" end, or the producers' "messages".
     """
 
     def __init__(
@@ -90,7 +90,8 @@ class Modelled(FakeAdmin):
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
         name = broker.broker_name
         (owner,) = (client_id for client_id, owned in OWNERS.items() if owned == name)
-        end, commit = 1_000 + int(self._time.seconds), 995 + int(self._until(owner, "commits"))
+        end = 1_000 + int(self._until("producers", "messages"))
+        commit = min(995 + int(self._until(owner, "commits")), end)
         return {(TOPIC, name, each): OffsetWrapper(end, commit, commit) for each in range(QUEUES)}
 
     def _connections(self, broker: Broker, *, tells: bool) -> list[Connection]:
@@ -155,11 +156,13 @@ def lost_at(*seconds: int) -> Answered:
 
 
 @pytest.mark.parametrize("tells_heartbeats", [True, False])
+@pytest.mark.parametrize("idle_s", [RUN_S, 100])
 @pytest.mark.parametrize("missed", [(300,), (300, 320), (300, 360)])
 def test_a_healthy_client_that_misses_questions_pages_nobody(
-    monkeypatch: pytest.MonkeyPatch, missed: tuple[int, ...], tells_heartbeats: bool
+    monkeypatch: pytest.MonkeyPatch, missed: tuple[int, ...], idle_s: int, tells_heartbeats: bool
 ) -> None:
-    assert pages(monkeypatch, lost_at(*missed), tells_heartbeats=tells_heartbeats) == []
+    stops = {("producers", "messages"): idle_s}
+    assert pages(monkeypatch, lost_at(*missed), tells_heartbeats=tells_heartbeats, stops=stops) == []
 
 
 @pytest.mark.parametrize(
