@@ -30,6 +30,9 @@ OUT_OF_MEMORY = 3
 CONSUME_MSG_TIMEOUT = 207
 """ResponseCode: the broker asked a client, and the client did not answer the broker."""
 
+NO_CODE, UNREADABLE = -1, -2
+"""What MQClientException has for want of a ResponseCode; and our own code for an answer that cannot be read."""
+
 OPENED_PACKAGES = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -52,6 +55,18 @@ class RocketMQError(RuntimeError):
         super().__init__(message)
         self.response_code = response_code
         self.is_timeout = is_timeout
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether a server answered: with a refusal, or with what cannot be read."""
+        return self.response_code not in (None, NO_CODE)
+
+    @property
+    def reason(self) -> str:
+        """As `unheard` of a clock event says it."""
+        if self.is_timeout:
+            return "timed_out"
+        return "refused" if self.is_answer and self.response_code != UNREADABLE else "failed"
 
 
 _LOGBACK = """\
