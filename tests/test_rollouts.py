@@ -74,7 +74,7 @@ def collected(events: Events, every: int) -> Iterator[tuple[str, dict[str, Any]]
             if ticks % every == 0:
                 yield from ((HEARTBEATS, beat) for beat in beats.values())
                 yield from ((PULLS, pull) for pull in pulls.values())
-                yield topic, event
+                yield topic, {**event, "interval_ms": every * 5_000}
                 pulls, beats = {}, {}
 
 
