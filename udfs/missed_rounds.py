@@ -12,7 +12,8 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 TWICE = 2
 """A broker that was away once and came back is no seldom one."""
 
-END_SHARE = 0.4
+SELDOM_SHARE, END_SHARE = 0.55, 0.4
+"""Every other round missed is no seldom broker, whichever way the window cuts it: what it holds is judged all the same."""
 
 
 @dataclass
@@ -59,5 +60,6 @@ class MissedRounds:
 
 
 def _is_seldom(rounds: str) -> bool:
-    """Over half of them missed, a round more than chance, and not all at one time."""
-    return len(rounds) >= LEAST_ROUNDS and 2 * rounds.count("1") > len(rounds) + 1 and f"0{rounds}".count("01") >= TWICE
+    """Well over half of them missed, and not all at one time."""
+    is_most = rounds.count("1") > SELDOM_SHARE * len(rounds) + 0.5
+    return len(rounds) >= LEAST_ROUNDS and is_most and f"0{rounds}".count("01") >= TWICE

@@ -152,7 +152,7 @@ class Rounds:
     def forget(self, now_ms: int) -> None:
         """Drop who has stopped long ago and is not missed."""
         for name, source in list(self.sources.items()):
-            is_missed = not source.is_own and (self.lost_groups(name, now_ms) != [] or self._lost_brokers(name, now_ms))
+            is_missed = not source.is_own and (self.lost_groups(name, now_ms) != [] or self.lost_brokers(name, now_ms))
             if now_ms - source.now_ms > FORGET_SOURCE_MS and not is_missed:
                 del self.sources[name]
 
@@ -162,7 +162,8 @@ class Rounds:
             source.asked = [name for name in source.asked if name != broker_name]
             source.answered = [name for name in source.answered if name != broker_name]
 
-    def _lost_brokers(self, name: str, now_ms: int) -> set[str]:
+    def lost_brokers(self, name: str, now_ms: int) -> set[str]:
+        """The brokers that only this source asked."""
         return set(self.sources[name].asked) - {broker for one in self.live(now_ms) for broker in one.asked}
 
 
@@ -184,7 +185,7 @@ def scaled(rules: Rules, interval_ms: int) -> Rules:
     Rounds of 10 s and less change nothing.
     """
     blind_ms = max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms))
-    heartbeat_late_ms = max(rules.heartbeat_late_ms, interval_ms + 30_000)
+    heartbeat_late_ms = max(rules.heartbeat_late_ms, interval_ms + 40_000)
     pull_silence_ms = max(rules.pull_silence_ms, interval_ms + 20_000)
     known = (rules.blind_ms, rules.heartbeat_late_ms, rules.pull_silence_ms)
     if (blind_ms, heartbeat_late_ms, pull_silence_ms) == known:

@@ -118,7 +118,7 @@ def _judge_queues(
         broker_name, _ = queue_order(name)
         heard_since_ms = hearing.heard_since_ms(broker_name)
         if heard_since_ms is None and not pullers[name]:
-            verdicts[name] = UNKNOWN
+            verdicts[name] = watch.verdict if broker_name in hearing.missed else UNKNOWN
             continue
         verdicts[name] = judge(
             watch,

@@ -12,14 +12,15 @@ from typing import Any
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.queries.chunk import Chunk, Reject, Voice, safe_time_ms
 from streaming.queries.rows import Rows
-from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, clocks_wanted, hear
+from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, Heard, clocks_wanted, hear, silent_ms_of
 from streaming.queries.shard_events import VOICES, Event, events_of, pack
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row, quarantine_row
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
+from udfs.cluster_watch import QueueChange
 from udfs.group import close_queues, end_all, tick
-from udfs.hearing import Hearing
 from udfs.life import Reason
 from udfs.membership import CHANGED, JOINED, LEFT, Change
+from udfs.rounds import scaled
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
 from udfs.watch import GroupState
@@ -52,8 +53,8 @@ class Shard:
         for chunk in chunks:
             self._put("quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects))
         if self._number == 0:
-            foreign_ms = {name: entry.foreign_ms for name, entry in self._agenda.clusters.items()}
-            self._put(CLOCK_WANTED, clocks_wanted(chunks, foreign_ms))
+            silent_ms = {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
+            self._put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if chunk.messages or chunk.voices or self._has_news(chunk)]
         if not self._agenda.has_held_ticks and not any(chunk.topic == CLOCKS for chunk in messages):
             self._store.add_pending(messages)
@@ -124,8 +125,12 @@ class Shard:
             return
         if shard_of(clock.cluster, "", self._shards) == self._number:  # all shards conclude it, one writes it
             self._put("alerts", (alert_row(transition) for transition in heard.transitions))
-        for name in sorted(heard.due | self._dirty.pop(clock.cluster, set())):
-            self._look_at(clock.cluster, name, clock.event_time_ms, heard.hearing)
+        dirty = self._dirty.pop(clock.cluster, set())
+        for name in sorted(heard.due | dirty):
+            if heard.is_for(name):
+                self._look_at(clock.cluster, name, clock.event_time_ms, heard)
+            elif name in dirty:
+                self._dirty.setdefault(clock.cluster, set()).add(name)
 
     def _delete_group(self, cluster: str, name: str, now_ms: int) -> None:
         """It was deleted on purpose: what was open ends for that reason, and nothing of it is kept."""
@@ -138,11 +143,12 @@ class Shard:
         self._cluster(cluster).groups.pop(name, None)
         self._dirty.get(cluster, set()).discard(name)
 
-    def _look_at(self, cluster: str, name: str, now_ms: int, hearing: Hearing) -> None:
+    def _look_at(self, cluster: str, name: str, now_ms: int, heard: Heard) -> None:
         group = self._group(cluster, name, now_ms)
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         routes = {topic: route for topic in sorted(topics) if (route := self._route(cluster, topic))}
-        outcome = tick(group, routes, now_ms, hearing, self._rules.of(cluster, name))
+        rules = scaled(self._rules.of(cluster, name), heard.interval_ms)
+        outcome = tick(group, routes, now_ms, heard.hearing, rules)
         self._put_changes(group, outcome.changes)
         rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
         self._put("assignments", rows)
@@ -165,7 +171,8 @@ class Shard:
             return
         key, cluster = _key(event.cluster, event.topic), self._cluster(event.cluster)
         before, brokers = known.broker_names() if known else set(), route.broker_names()
-        cluster.watch.learn_route(before, brokers, set(masterless) & brokers, event.event_time_ms)
+        change = QueueChange(event.topic, known.read_nums() if known else {}, route.read_nums())
+        cluster.watch.learn_route(before, brokers, set(masterless) & brokers, event.event_time_ms, change)
         self._routes[key] = route if queues else None
         self._store.write_route(key, self._routes[key])
         if known == route:

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
 from udfs.cluster import ClusterWatch
+from udfs.hearing import Unasked
 from udfs.route import Route
 from udfs.watch import GroupState
 
@@ -36,7 +37,7 @@ class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
-    `above` is what the groups were last told of the incidents above them.
+    `unasked` and `above` are what the groups were last told of what nobody heard, and of the incidents above them.
     """
 
     now_ms: int = 0
@@ -47,6 +48,7 @@ class ClusterEntry(msgspec.Struct):
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
     watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
+    unasked: list[Unasked] = []
     above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
 
 
