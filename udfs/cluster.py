@@ -76,7 +76,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     interval_ms = watch.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms)
     tick = _without_forgotten(watch, watch.rounds.together(now_ms))
-    late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS)
+    late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
     nothing_ms = watch.nothing_ms
     gap_ms = note_nothing(watch, tick, late_ms)
     if nothing_ms is not None and gap_ms <= now_ms - late_ms + rules.unheard_ms:

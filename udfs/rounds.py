@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from udfs.hearing import NO_COLLECTOR, Unasked
-from udfs.rules import Rules
+from udfs.rules import LONG_POLL_MS, Rules
 
 GAPS = 5
 """Gaps between rounds that their interval is the median of."""
@@ -22,6 +22,12 @@ LIVE_MS = 15_000
 
 BLIND_ROUNDS = 2.5
 """A longer gap is an absence; a shorter one may be a single lost round."""
+
+SLOW_MS = 30_000
+"""MQClientInstance's heartbeat interval: rounds further apart miss what clients say in between."""
+
+READ_MS = 40_000
+"""How long reading a round may take: what was read first is so old when its clock event comes."""
 
 FORGET_SOURCE_MS = 86_400_000
 """A source that has stopped, and whose part others do, is remembered for so long."""
@@ -180,17 +186,21 @@ def _is_heard(one: Unasked, by: Source, live: list[Source]) -> bool:
 
 
 def scaled(rules: Rules, interval_ms: int) -> Rules:
-    """The rules for rounds so far apart: what a round can tell at all is no older than one of them, and a half.
+    """The rules for rounds so far apart: what a round can tell at all may be as old as the one before.
 
-    Rounds of 10 s and less change nothing.
+    Rounds of 24 s and less change nothing. Where they are more than SLOW_MS apart, a look counts for two.
     """
-    blind_ms = max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms))
-    heartbeat_late_ms = max(rules.heartbeat_late_ms, interval_ms + 40_000)
-    pull_silence_ms = max(rules.pull_silence_ms, interval_ms + 20_000)
-    known = (rules.blind_ms, rules.heartbeat_late_ms, rules.pull_silence_ms)
-    if (blind_ms, heartbeat_late_ms, pull_silence_ms) == known:
+    if BLIND_ROUNDS * interval_ms <= rules.blind_ms and interval_ms <= SLOW_MS:
         return rules
-    return replace(rules, blind_ms=blind_ms, heartbeat_late_ms=heartbeat_late_ms, pull_silence_ms=pull_silence_ms)
+    kinds = rules.kinds
+    if interval_ms > SLOW_MS:
+        kinds = {name: replace(kind, pending_looks=-(-kind.pending_looks // 2)) for name, kind in kinds.items()}
+    return replace(
+        rules,
+        blind_ms=max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms)),
+        pull_silence_ms=max(rules.pull_silence_ms, min(interval_ms, READ_MS) + LONG_POLL_MS + 5_000),
+        kinds=kinds,
+    )
 
 
 def missing_ms(rules: Rules, interval_ms: int) -> int:

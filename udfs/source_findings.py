@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from udfs import cluster_prose
 from udfs.alert import Finding
 from udfs.cluster_watch import ClusterWatch
+from udfs.rounds import SLOW_MS
 from udfs.rules import Rules
 
 SLOW_COLLECTOR = "slow_collector"
 UNHEARD_CLUSTER = "unheard_cluster"
 
 SLOW_ROUNDS, COLLECTOR_SILENT = "slow_rounds", "collector_silent"
-
-SLOW_MS = 30_000
-"""MQClientInstance's heartbeat interval: rounds further apart miss what clients say in between."""
 
 SURE_GAPS = 3
 
