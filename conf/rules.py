@@ -76,6 +76,7 @@ class Thresholds(Section):
     broker_isolated_clear_ms: Milliseconds
     broker_evicted_ms: Milliseconds
     offset_regression_messages: Annotated[int, Field(ge=1)]
+    consume_silence_ms: Milliseconds
     completeness_min: Share
     blind_ms: Milliseconds
     unheard_ms: Milliseconds

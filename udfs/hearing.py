@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from udfs.families import Families
+
 NO_COLLECTOR = "no_collector"
 """The reason where nobody asks any more: the one collector that spoke for it has stopped."""
 
@@ -45,6 +47,7 @@ class Hearing:
     cluster_id  the open incident that explains everything
     masterless  broker → the open incident of its missing master, which explains what needs a master
     unasked     what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
+    families    the groups that are born and die with their processes
     """
 
     unheard: frozenset[str] = frozenset()
@@ -58,6 +61,7 @@ class Hearing:
     masterless: Mapping[str, str] = field(default_factory=dict)
     unasked: tuple[Unasked, ...] = ()
     missed: frozenset[str] = frozenset()
+    families: Families = field(default_factory=Families)
 
     @cached_property
     def _unasked_of(self) -> dict[str | None, list[Unasked]]:

@@ -72,6 +72,7 @@ class Rules:
     broker_isolated_clear_ms: int = 60_000
     broker_evicted_ms: int = 60_000
     offset_regression_messages: int = 1_000
+    consume_silence_ms: int = 180_000
     completeness_min: float = 0.7
     blind_ms: int = 60_000
     unheard_ms: int = 30_000

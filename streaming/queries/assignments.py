@@ -20,6 +20,7 @@ from streaming.queries.shard import Shard, shard_of
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
 from streaming.rulebook import rulebook
+from udfs.families import family_of
 from udfs.rulebook import Rulebook
 
 NAME = "assignments"
@@ -93,7 +94,10 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
 
 def _voice(heartbeat: Any) -> Voice:
     is_leaving = bool(heartbeat.leaving)
-    return Voice(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, heartbeat.event_time_ms, is_leaving)
+    names = {consumer.consumer_group for consumer in heartbeat.consumers if not is_leaving}
+    groups = tuple(sorted(name for name in names if family_of(name)))
+    cluster, broker_name, client_id = heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id
+    return Voice(cluster, broker_name, client_id, heartbeat.event_time_ms, is_leaving, groups)
 
 
 def _shards_for(topic: str, event: Any, shards: int) -> set[int]:

@@ -29,13 +29,14 @@ class Reject(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """A client was heard at a broker, or said there that it leaves."""
+    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family."""
 
     cluster: str
     broker_name: str
     client_id: str
     event_time_ms: int
     is_leaving: bool
+    groups: tuple[str, ...] = ()
 
 
 class Chunk(msgspec.Struct, array_like=True, gc=False):

@@ -7,6 +7,7 @@ in the stream, a dictionary in the tests.
 
 import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
@@ -103,7 +104,10 @@ class Shard:
             self._observe(event)
 
     def _listen(self, voice: Voice) -> None:
-        voices = self._cluster(voice.cluster).watch.voices
+        cluster = self._cluster(voice.cluster)
+        voices = cluster.watch.voices
+        for name in voice.groups:
+            cluster.families.note(name, voice.event_time_ms)
         if voice.is_leaving:
             voices.leave(voice.broker_name, voice.client_id)
         else:
@@ -166,6 +170,8 @@ class Shard:
         )
         masterless = tuple(sorted(broker.broker_name for broker in event.brokers if 0 not in broker.broker_ids))
         route = Route(event.topic, queues, event.event_time_ms, masterless, bool(event.order_topic))
+        if event.has_queue_mapping:
+            route = replace(route, has_queue_mapping=True)
         known = self._route(event.cluster, event.topic)
         if known is not None and known.event_time_ms > route.event_time_ms:
             return

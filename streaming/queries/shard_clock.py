@@ -1,6 +1,7 @@
 """What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
@@ -47,6 +48,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         entry.watch.rounds.note(tick)
         return None
     now_ms, before_ms = clock.event_time_ms, entry.now_ms
+    entry.families.forget(now_ms)
     overview = look_over(entry.watch, clock.cluster, tick, rules)
     entry.now_ms = now_ms
     absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.blind_ms else 0
@@ -59,7 +61,9 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
     unasked = entry.watch.rounds.unasked(now_ms, entry.groups)
-    if gap_ms or above != entry.above or set(unasked) != set(entry.unasked):
+    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
+    due |= {group for _, group, _, _ in changed if group in entry.groups}
+    if gap_ms or above != entry.above or any(group is None for _, group, _, _ in changed):
         due = set(entry.groups)
     entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
     hearing = Hearing(
@@ -74,6 +78,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         overview.masterless,
         unasked,
         overview.missed,
+        entry.families,
     )
     return Heard(
         hearing,

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
 from udfs.cluster import ClusterWatch
+from udfs.families import Families
 from udfs.hearing import Unasked
 from udfs.route import Route
 from udfs.watch import GroupState
@@ -50,6 +51,7 @@ class ClusterEntry(msgspec.Struct):
     watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
     unasked: list[Unasked] = []
     above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
+    families: Families = msgspec.field(default_factory=Families)
 
 
 class Agenda(msgspec.Struct):
