@@ -13,7 +13,7 @@ TWICE = 2
 """A broker that was away once and came back is no seldom one."""
 
 SELDOM_SHARE, END_SHARE = 0.55, 0.4
-"""Who misses every other round is no seldom one, whichever way the window cuts it: its queues are judged all the same."""
+"""Who misses every other round is no seldom one, whichever way the window cuts it: its queues are judged still."""
 
 
 @dataclass
