@@ -102,6 +102,10 @@ class Rounds:
             known = self.sources[tick.source] = Source(tick.now_ms - 1, tick.is_own)
         known.take(tick)
 
+    def is_news(self, tick: Tick) -> bool:
+        """Whether it is its source's newest."""
+        return tick.source not in self.sources or tick.now_ms > self.sources[tick.source].now_ms
+
     def live(self, now_ms: int) -> list[Source]:
         return [source for _, source in sorted(self.sources.items()) if source.is_live(now_ms)]
 

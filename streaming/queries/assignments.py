@@ -65,7 +65,7 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
         place = (topic, partition)
         if place not in found:
             newest_ms: dict[str, int] = {}  # one for all shards: the header tells how far the partition was read
-            pulled_ms: dict[str, int] = {}
+            pulled_ms: dict[tuple[str, str], int] = {}
             found[place] = [
                 Chunk(topic, partition, offset, offset, newest_ms, [], [], pulled_ms) for _ in range(shards)
             ]
@@ -79,7 +79,7 @@ def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
         newest_ms = chunks[0].newest_ms
         newest_ms[event.cluster] = max(newest_ms.get(event.cluster, 0), event.event_time_ms)
         if topic == PULLS and event.suggest_broker_id is not None:
-            broker = f"{event.cluster} {event.broker_name}"
+            broker = event.cluster, event.broker_name
             pulled_ms = chunks[0].pulled_ms
             pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):

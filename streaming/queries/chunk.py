@@ -42,7 +42,7 @@ class Voice(NamedTuple):
 class Chunk(msgspec.Struct, array_like=True, gc=False):
     """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
 
-    `pulled_ms` is the oldest pull a "cluster broker" that the broker itself told (it suggests the next broker id),
+    `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them.
     """
@@ -54,7 +54,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
-    pulled_ms: dict[str, int] = {}
+    pulled_ms: dict[tuple[str, str], int] = {}
     voices: list[Voice] = []
 
 

@@ -1,7 +1,7 @@
 """What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
@@ -34,6 +34,7 @@ class Heard(NamedTuple):
     due: set[str]
     transitions: list[Transition]
     interval_ms: int
+    now_ms: int
     speaks_for: frozenset[str] | None = None
 
     def is_for(self, consumer_group: str) -> bool:
@@ -44,10 +45,13 @@ class Heard(NamedTuple):
 def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     """Move the cluster's time to this clock event; None for one that moves nothing."""
     tick = _tick_of(clock, entry)
-    if clock.event_time_ms <= entry.now_ms:
-        entry.watch.rounds.note(tick)
-        return None
-    now_ms, before_ms = clock.event_time_ms, entry.now_ms
+    before_ms = entry.now_ms
+    if tick.now_ms <= before_ms:
+        if not entry.watch.rounds.is_news(tick) or tick.groups is None:
+            entry.watch.rounds.note(tick)
+            return None
+        tick = replace(tick, now_ms=before_ms)  # nobody else will look at its groups
+    now_ms = tick.now_ms
     entry.families.forget(now_ms)
     overview = look_over(entry.watch, clock.cluster, tick, rules)
     entry.now_ms = now_ms
@@ -85,6 +89,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         due,
         overview.transitions,
         entry.watch.rounds.interval_ms(now_ms),
+        now_ms,
         _speaks_for(entry, tick),
     )
 

@@ -37,6 +37,13 @@ def events_of(chunk: Chunk) -> Iterator[Event]:
         yield Event(event.event_time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
 
 
+def is_earlier(event: Event, other: Event) -> bool:
+    """Whether Kafka had the event before the other; of voices it is not known when it had them, but when they were."""
+    if event.topic == VOICES:
+        return event.time_ms <= other.time_ms
+    return event.message.ingest_time_ms <= other.message.ingest_time_ms
+
+
 def pack(events: Iterable[Event]) -> list[Chunk]:
     """The events, undecoded, one pack a Kafka partition."""
     chunks: dict[tuple[str, int], Chunk] = {}
