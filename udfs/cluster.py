@@ -30,6 +30,7 @@ from udfs.cluster_watch import (
 from udfs.life import Look, Reason, end, step
 from udfs.rounds import missing_ms, scaled
 from udfs.rules import Rules
+from udfs.skew_findings import step_skew
 from udfs.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
 
 __all__ = ["MASTERLESS_BROKER", "UNHEARD_BROKER", "UNHEARD_CLUSTER", "ClusterWatch", "Overview", "Tick", "look_over"]
@@ -73,7 +74,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     watch.voices.forget()
     watch.rounds.note(tick)
     watch.rounds.forget(now_ms)
-    interval_ms = watch.rounds.interval_ms(now_ms)
+    interval_ms = watch.interval_ms = watch.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms)
     tick = _without_forgotten(watch, watch.rounds.together(now_ms))
     late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
@@ -85,7 +86,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     resumed = _resumed(watch, tick, unheard, missing_ms(rules, interval_ms))
     note_unheard(watch, tick, unheard)
     watch.missed.note(now_ms, tick.asked, unheard, interval_ms)
-    note_silent(watch, late_ms, unheard)
+    note_silent(watch, tick, late_ms, unheard)
     note_retired(watch, tick, tick.answered - unheard)
     share = len(tick.asked - unheard) / len(tick.asked) if tick.asked else 1.0
     is_one = len(unheard) == 1 < len(tick.asked)
@@ -105,6 +106,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     transitions += _step(watch, MASTERLESS_BROKER, masterless, now_ms, share, rules)
     slow = dict(find_slow_collector(watch, cluster, now_ms))
     transitions += _step(watch, SLOW_COLLECTOR, slow, now_ms, share, rules)
+    transitions += step_skew(watch, cluster, now_ms, rules)
     is_dark = bool(tick.asked) and unheard == tick.asked
     all_unheard = frozenset(unheard | watch.unheard_ms.keys())
     return Overview(

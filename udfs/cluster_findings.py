@@ -14,6 +14,9 @@ NOT_ANSWERING, CLIENTS_SILENT, ANSWERS_SELDOM = "not_answering", "clients_silent
 COLLECTOR_SILENT, NOTHING_ARRIVES = "collector_silent", "nothing_arrives"
 NO_MASTER = "no_master"
 
+FOUND_MS = 40_000
+"""After its last heartbeat a silent broker is found so late: a heartbeat interval, and the next one's delay."""
+
 MASTERLESS_MS = 30_000
 """Until every client has polled the route: a master that restarts is back sooner."""
 
@@ -67,6 +70,9 @@ def find_unheard_brokers(
         elif broker_name in watch.unheard_ms:
             cause = NOT_ANSWERING
         share = watch.missed.share(broker_name)
+        ready_ms = since_ms + rules.unheard_page_ms
+        if cause == CLIENTS_SILENT:  # where heartbeats come late, each of them ends a silence that looks long
+            ready_ms = max(ready_ms, watch.silent_at_ms.get(broker_name, 0) + rules.unheard_page_ms - FOUND_MS)
         evidence: dict[str, Any] = {"topics": watch.topics.get(broker_name, 0)}
         if cause == ANSWERS_SELDOM:
             evidence["missed_rounds_share"] = share
@@ -84,7 +90,7 @@ def find_unheard_brokers(
                 evidence=evidence,
                 suppressed_by=cluster_id,
                 is_missing=True,
-                is_ready=now_ms >= since_ms + rules.unheard_page_ms,
+                is_ready=now_ms >= ready_ms,
             ),
         )
 

@@ -8,6 +8,7 @@ from udfs.alert import Incident
 from udfs.flapping import Window
 from udfs.missed_rounds import MissedRounds
 from udfs.rounds import Rounds, Tick
+from udfs.skew import Skew
 from udfs.voices import Voices
 
 __all__ = [
@@ -50,7 +51,10 @@ class ClusterWatch:
     left_ms        broker → when the last route that named it did not any more
     gone_ms        broker → since when nobody asks an unheard broker
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
+    silent_at_ms   silent broker → the tick at which it was found to be
     nothing_ms     the newest heartbeat of all, where none arrives any more
+    interval_ms    how far apart the rounds come, as of the newest
+    ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
     forgotten_ms   broker → when a person decided that it is gone; until it is heard
     lingering      broker → the incident that explained what is under it, and until when it still does
     """
@@ -63,9 +67,13 @@ class ClusterWatch:
     left_ms: dict[str, int] = field(default_factory=dict)
     gone_ms: dict[str, int] = field(default_factory=dict)
     silent_ms: dict[str, int] = field(default_factory=dict)
+    silent_at_ms: dict[str, int] = field(default_factory=dict)
     nothing_ms: int | None = None
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
+    interval_ms: int = 0
+    ahead: dict[str, tuple[int, int]] = field(default_factory=dict)
+    skew: Skew = field(default_factory=Skew)
     rounds: Rounds = field(default_factory=Rounds)
     missed: MissedRounds = field(default_factory=MissedRounds)
     voices: Voices = field(default_factory=Voices)
@@ -169,7 +177,7 @@ def retired(watch: ClusterWatch) -> Iterator[str]:
             yield broker_name
 
 
-def note_silent(watch: ClusterWatch, late_ms: int, unheard: frozenset[str]) -> None:
+def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> None:
     """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses.
 
     Of a broker that did not answer in this round nobody would have been heard.
@@ -177,6 +185,8 @@ def note_silent(watch: ClusterWatch, late_ms: int, unheard: frozenset[str]) -> N
     for broker_name, since_ms in list(watch.silent_ms.items()):
         if (watch.voices.at(broker_name) or 0) > since_ms or watch.is_retired(broker_name):
             del watch.silent_ms[broker_name]
+            watch.silent_at_ms.pop(broker_name, None)
     for broker_name, since_ms in watch.voices.silent(late_ms).items():
         if watch.topics.get(broker_name) and broker_name not in unheard:
             watch.silent_ms.setdefault(broker_name, since_ms)
+            watch.silent_at_ms.setdefault(broker_name, tick.now_ms)

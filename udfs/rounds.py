@@ -34,6 +34,15 @@ FORGET_SOURCE_MS = 86_400_000
 
 
 @dataclass(frozen=True)
+class MachineSkew:
+    """A machine whose clock a source saw out of step with its own; `role` is broker or client."""
+
+    machine: str
+    role: str
+    ahead_ms: int
+
+
+@dataclass(frozen=True)
 class Tick:
     """One clock event, or what those of several sources say together. `is_own`: `run` sent it, which asks no broker.
 
@@ -41,6 +50,7 @@ class Tick:
     groups       the groups it speaks for; None for all
     interval_ms  how far apart its rounds are meant to be
     unasked      what brokers that answered did not let hear
+    skews        machines whose clock is out of step
     """
 
     now_ms: int
@@ -51,6 +61,7 @@ class Tick:
     groups: frozenset[str] | None = None
     interval_ms: int | None = None
     unasked: tuple[Unasked, ...] = ()
+    skews: tuple[MachineSkew, ...] = ()
 
 
 @dataclass
@@ -65,6 +76,7 @@ class Source:
     told_ms: int | None = None
     gaps_ms: list[int] = field(default_factory=list)
     unasked: list[Unasked] = field(default_factory=list)
+    skews: list[MachineSkew] = field(default_factory=list)
 
     def interval_ms(self) -> int:
         """As it is told, or as far as the rounds really come apart where that is more; 0 before the second round."""
@@ -86,7 +98,7 @@ class Source:
         self.now_ms, self.told_ms = tick.now_ms, tick.interval_ms
         self.asked, self.answered = sorted(tick.asked), sorted(tick.answered)
         self.groups = None if tick.groups is None else sorted(tick.groups)
-        self.unasked = list(tick.unasked)
+        self.unasked, self.skews = list(tick.unasked), list(tick.skews)
 
 
 @dataclass
@@ -121,6 +133,10 @@ class Rounds:
         live = self.live(now_ms)
         of_all = [source.interval_ms() for source in live if source.groups is None and source.interval_ms()]
         return min(of_all) if of_all else max((source.interval_ms() for source in live), default=0)
+
+    def skews(self, now_ms: int) -> list[MachineSkew]:
+        """What the sources that live tell of others' clocks."""
+        return [skew for source in self.live(now_ms) for skew in source.skews]
 
     def stopped(self, now_ms: int) -> dict[str, Source]:
         """Collectors that have stopped while another goes on, by name."""

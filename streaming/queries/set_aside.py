@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from streaming.queries.chunk import Message, Reject
+from streaming.queries.chunk import Reject
 from streaming.queries.shard_events import Event
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_store import GroupEntry
@@ -104,9 +104,8 @@ def describe(error: BaseException) -> Failure:
 
 def _quarantined(event: Event, failure: Failure) -> dict[str, object]:
     """The message at which it was raised; for a look that is the clock event."""
-    message = event.message if isinstance(event.message, Message) else Message(0, 0, b"")
     reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]
-    return quarantine_row(event.topic, event.partition, Reject(*message, [reason]))
+    return quarantine_row(event.topic, event.partition, Reject(*event.message, [reason]))
 
 
 def _topics_of(group: GroupState) -> set[str]:

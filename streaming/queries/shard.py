@@ -8,7 +8,7 @@ in the stream, a dictionary in the tests. A rule that raises ends nothing but wh
 from typing import Any
 
 from schemas.events import CLOCKS
-from streaming.queries.chunk import Chunk, safe_time_ms
+from streaming.queries.chunk import Chunk, has_content, safe_time_ms
 from streaming.queries.rows import Rows
 from streaming.queries.set_aside import (
     as_after_a_gap,
@@ -20,7 +20,7 @@ from streaming.queries.set_aside import (
 )
 from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, Heard, clocks_wanted, hear, silent_ms_of
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster
-from streaming.queries.shard_events import VOICES, Event, events_of, is_earlier, pack
+from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
@@ -30,6 +30,7 @@ from udfs.group import tick
 from udfs.life import Look, Reason, end
 from udfs.rounds import scaled
 from udfs.rulebook import Rulebook
+from udfs.skew_findings import step_skew
 
 __all__ = ["Shard", "shard_of"]
 
@@ -48,6 +49,7 @@ class Shard:
                     group.due_ms = 0
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
+        self._shifts: dict[tuple[str, str, str], int] = {}
 
     @property
     def rows(self) -> Rows:
@@ -62,8 +64,9 @@ class Shard:
         if self._number == 0:
             silent_ms = {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
-        messages = [chunk for chunk in chunks if chunk.messages or chunk.voices or self._has_news(chunk)]
-        if not self._agenda.has_held_ticks and not any(chunk.topic == CLOCKS for chunk in messages):
+        messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
+        has_ahead = any(chunk.ahead for chunk in chunks)
+        if not (has_ahead or self._agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
             self._store.add_pending(messages)
             return
         pending = self._advance([*self._store.take_pending(), *messages], safe_time_ms(chunks, CLOCKS, limit))
@@ -77,10 +80,17 @@ class Shard:
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
         self._learn_who_tells(chunks)
-        events = [event for chunk in chunks for event in events_of(chunk) if not self._is_forgotten(event)]
+        self._learn_lags(chunks)
+        self._tell_ahead(chunks)
+        events = [
+            event
+            for chunk in chunks
+            for event in events_of(chunk, self._shift_ms, self._behind_ms)
+            if not self._is_forgotten(event)
+        ]
         decisions = [event for event in events if event.topic == CLOCKS and event.event.source == FORGET]
         events = [event for event in events if event not in decisions]
-        for decision in sorted(decisions, key=lambda one: (one.message.ingest_time_ms, one.partition, one.offset)):
+        for decision in sorted(decisions, key=lambda one: (one.ingest_time_ms, one.partition, one.offset)):
             earlier = [event for event in events if is_earlier(event, decision)]
             later = [event for event in events if not is_earlier(event, decision)]
             waiting = self._work_through(earlier, safe_ms)
@@ -106,8 +116,7 @@ class Shard:
     def _is_forgotten(self, event: Event) -> bool:
         """Whether it reached Kafka before a person decided that its cluster is gone."""
         forgotten_ms = self._agenda.forgotten_ms.get(event.event.cluster)
-        at_ms = event.time_ms if event.topic == VOICES else event.message.ingest_time_ms
-        return forgotten_ms is not None and at_ms <= forgotten_ms
+        return forgotten_ms is not None and event.ingest_time_ms <= forgotten_ms
 
     def _has_news(self, chunk: Chunk) -> bool:
         """Whether it is the first that shows the pulls of some broker."""
@@ -118,6 +127,33 @@ class Shard:
             for (cluster, broker_name), time_ms in chunk.pulled_ms.items():
                 pulled_ms = self._work.cluster(cluster).pulled_ms
                 pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
+
+    def _learn_lags(self, chunks: list[Chunk]) -> None:
+        lags = [lag for chunk in chunks for lag in chunk.lags]
+        for lag in lags:
+            self._work.cluster(lag.cluster).watch.skew.note(lag)
+        for cluster in {lag.cluster for lag in lags}:
+            self._work.cluster(cluster).watch.skew.settle()
+
+    def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
+        key = cluster, source, machine
+        if key not in self._shifts:
+            watch = self._work.cluster(cluster).watch
+            self._shifts[key] = watch.skew.shift_ms(source, machine, watch.interval_ms)
+        return self._shifts[key]
+
+    def _behind_ms(self, cluster: str) -> int:
+        return self._work.cluster(cluster).watch.skew.behind_ms()
+
+    def _tell_ahead(self, chunks: list[Chunk]) -> None:
+        """Clock events from the future are told as they come: there may be no others to tell them at."""
+        ahead = sorted((one for chunk in chunks for one in chunk.ahead), key=lambda one: one.ingest_time_ms)
+        for one in ahead:
+            cluster = self._work.cluster(one.cluster)
+            cluster.watch.ahead[one.source] = one.ingest_time_ms, one.ahead_ms
+            now_ms = max(cluster.now_ms, one.ingest_time_ms)
+            transitions = list(step_skew(cluster.watch, one.cluster, now_ms, self._rules.of(one.cluster)))
+            self._work.put_alerts(transitions if self._speaks_of(one.cluster) else [])
 
     def _speaks_of(self, cluster: str) -> bool:
         """All shards conclude the same of a cluster, one writes it."""
@@ -162,7 +198,7 @@ class Shard:
         for one in clock.forgotten or ():
             if one.kind == CLUSTER:
                 forget_cluster(self._work, name, now_ms, is_told=is_told)
-                self._agenda.forgotten_ms[name] = decision.message.ingest_time_ms
+                self._agenda.forgotten_ms[name] = decision.ingest_time_ms
             elif one.kind == BROKER:
                 forget_broker(self._work, name, one.name, now_ms, is_told=is_told)
             elif shard_of(name, one.name, self._shards) == self._number:

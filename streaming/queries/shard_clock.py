@@ -10,7 +10,7 @@ from streaming.queries.shard_store import Above, ClusterEntry
 from udfs.alert import Transition
 from udfs.cluster import look_over
 from udfs.hearing import Hearing, Unasked
-from udfs.rounds import Tick
+from udfs.rounds import MachineSkew, Tick
 from udfs.rules import Rules
 
 RUN = "run"
@@ -125,6 +125,7 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
             Unasked(one.broker_name, one.consumer_group, one.client_id, one.reason, one.since_ms)
             for one in clock.unheard or ()
         ),
+        skews=tuple(MachineSkew(one.machine, one.role, one.ahead_ms) for one in clock.skews or ()),
     )
 
 
