@@ -20,9 +20,18 @@ def source_of(topic: str, event: Any) -> tuple[str, str] | None:
     return (SOURCES[topic], event.broker_name) if topic in SOURCES else None
 
 
+SLACK_MS = 10_000
+"""A time no further ahead of Kafka's than this is left as it is: no two clocks agree to the millisecond."""
+
+
+def not_after(time_ms: int, ingest_time_ms: int) -> int:
+    """The time, or when it reached Kafka where it is ahead of that."""
+    return ingest_time_ms if time_ms > ingest_time_ms + SLACK_MS else time_ms
+
+
 def at_most(event: Any, ingest_time_ms: int) -> Any:
     """The event, not later than it reached Kafka."""
-    return at(event, ingest_time_ms) if event.event_time_ms > ingest_time_ms else event
+    return at(event, ingest_time_ms) if event.event_time_ms > ingest_time_ms + SLACK_MS else event
 
 
 def at(event: Any, time_ms: int) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, Message, Voice
-from streaming.queries.event_time import at, source_of
+from streaming.queries.event_time import at, not_after, source_of
 from udfs import skew
 
 VOICES = "voices"
@@ -57,7 +57,7 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         shift_ms = shift(event.cluster, *source) if source else 0
         if chunk.topic == PULLS and event.client_id:
             shift_ms = max(shift_ms, shift(event.cluster, skew.OF_CLIENT, event.client_id))
-        time_ms = min(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
+        time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
         if time_ms != event.event_time_ms:
             event = at(event, time_ms)
         yield Event(time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
