@@ -81,6 +81,8 @@ class ClockKeeper:
 
     def _hear(self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()) -> None:
         if source == FORGET:
+            if self._own.has(cluster) or cluster in self._asking:
+                log.info("a cluster, or a part of it, is forgotten by decision", cluster=cluster)
             self._own.forget(cluster)
             self._asking.pop(cluster, None)
             self._brokers.pop(cluster, None)

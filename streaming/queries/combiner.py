@@ -15,7 +15,7 @@ from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
 from streaming.queries.chunk import Chunk, Reject
-from streaming.queries.event_time import at_most, not_after
+from streaming.queries.event_time import SLACK_MS, at_most, not_after
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
 

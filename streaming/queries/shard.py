@@ -18,7 +18,16 @@ from streaming.queries.set_aside import (
     is_set_aside,
     is_tried_again,
 )
-from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN, Heard, clocks_wanted, hear, silent_ms_of
+from streaming.queries.shard_clock import (
+    CLOCK_HEARD,
+    CLOCK_MISSED_MS,
+    CLOCK_WANTED,
+    RUN,
+    Heard,
+    clocks_wanted,
+    hear,
+    silent_ms_of,
+)
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster
 from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
@@ -30,6 +39,7 @@ from udfs.group import tick
 from udfs.life import Look, Reason, end
 from udfs.rounds import scaled
 from udfs.rulebook import Rulebook
+from udfs.skew import WINDOW_MS
 from udfs.skew_findings import step_skew
 
 __all__ = ["Shard", "shard_of"]
@@ -62,7 +72,8 @@ class Shard:
                 "quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             )
         if self._number == 0:
-            silent_ms = {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
+            silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._agenda.forgotten_ms.items()}
+            silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
         has_ahead = any(chunk.ahead for chunk in chunks)
@@ -120,16 +131,23 @@ class Shard:
 
     def _has_news(self, chunk: Chunk) -> bool:
         """Whether it is the first that shows the pulls of some broker."""
-        return any(broker not in self._work.cluster(cluster).pulled_ms for cluster, broker in chunk.pulled_ms)
+        return any(
+            broker not in self._work.cluster(cluster).pulled_ms
+            for (cluster, broker), time_ms in chunk.pulled_ms.items()
+            if time_ms > self._agenda.forgotten_ms.get(cluster, 0)
+        )
 
     def _learn_who_tells(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
             for (cluster, broker_name), time_ms in chunk.pulled_ms.items():
+                if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
+                    continue
                 pulled_ms = self._work.cluster(cluster).pulled_ms
                 pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
 
     def _learn_lags(self, chunks: list[Chunk]) -> None:
-        lags = [lag for chunk in chunks for lag in chunk.lags]
+        forgotten = {name: at_ms // WINDOW_MS for name, at_ms in self._agenda.forgotten_ms.items()}
+        lags = [lag for chunk in chunks for lag in chunk.lags if lag.window > forgotten.get(lag.cluster, 0)]
         for lag in lags:
             self._work.cluster(lag.cluster).watch.skew.note(lag)
         for cluster in {lag.cluster for lag in lags}:
@@ -194,17 +212,18 @@ class Shard:
         clock = decision.event
         name, is_told = clock.cluster, self._speaks_of(clock.cluster)
         now_ms = max(clock.event_time_ms, self._work.cluster(name).now_ms + 1)
-        self._heard[name] = clock
         for one in clock.forgotten or ():
+            words = f"Forgotten by {one.owner}{f': {one.reason}' if one.reason else ''}."
             if one.kind == CLUSTER:
-                forget_cluster(self._work, name, now_ms, is_told=is_told)
+                forget_cluster(self._work, name, words, now_ms, is_told=is_told)
                 self._agenda.forgotten_ms[name] = decision.ingest_time_ms
             elif one.kind == BROKER:
-                forget_broker(self._work, name, one.name, now_ms, is_told=is_told)
+                forget_broker(self._work, name, one.name, words, now_ms, is_told=is_told)
             elif shard_of(name, one.name, self._shards) == self._number:
-                end_group(self._work, name, one.name, Reason.FORGOTTEN, now_ms)
+                end_group(self._work, name, one.name, Reason.FORGOTTEN, now_ms, words)
         if any(one.kind == CLUSTER for one in clock.forgotten or ()):
             self._agenda.clusters.pop(name, None)
+            self._heard[name] = clock
 
     def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
         work, now_ms, hearing = self._work, heard.now_ms, heard.hearing

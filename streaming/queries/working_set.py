@@ -6,7 +6,7 @@ from typing import Any
 from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
-from udfs.alert import Transition
+from udfs.alert import Transition, with_words
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import close_queues, end_all
 from udfs.life import Reason
@@ -85,11 +85,11 @@ class WorkingSet:
             self.store.write_channel(channel, sorted(others | joined))
             self.put("memberships", [membership_row(group, change)])
 
-    def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> None:
+    def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
         """What was open of the group, or of one topic of it, ends; nobody is meant to own its queues any more."""
         closed = close_queues(group, now_ms, topic)
         self.put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
-        self.put_alerts(end_all(group, reason, now_ms, topic))
+        self.put_alerts(with_words(one, words) for one in end_all(group, reason, now_ms, topic))
 
     @staticmethod
     def concerns(group: GroupState, broker_name: str) -> bool:
