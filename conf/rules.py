@@ -37,6 +37,9 @@ Kind = Literal[
     "unheard_cluster",
     "unheard_broker",
     "masterless_broker",
+    "slow_collector",
+    "clock_skew",
+    "rule_failed",
 ]
 """Every kind of alert that the rules know, and `"*"` for all; tests/conf/test_rules.py holds it against theirs."""
 

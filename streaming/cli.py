@@ -9,6 +9,7 @@ import typer
 
 from streaming.board.board_command import board
 from streaming.command import fail, guard, load, needs_kafka
+from streaming.forget_command import forget
 from streaming.history.alerts_command import alerts
 from streaming.history.assignments_command import assignments
 from streaming.history.check_command import check
@@ -238,6 +239,7 @@ app.command()(whatif)
 app.command()(relay)
 app.command()(canary)
 app.command()(ack)
+app.command()(forget)
 app.add_typer(silence, name="silence")
 app.command()(replay)
 app.command()(check)

@@ -104,6 +104,14 @@ class Transition:
     completeness: float = 1.0
 
 
+def with_words(transition: Transition, words: str) -> Transition:
+    """The same row, with what a person said of it at the end of its summary."""
+    if not words:
+        return transition
+    summary, advice = transition.incident.text
+    return replace(transition, incident=replace(transition.incident, text=(f"{summary} {words}", advice)))
+
+
 def alert_id(kind: str, labels: dict[str, str]) -> str:
     """16 hex digits of SHA-256 over the sorted labels."""
     identity = json.dumps({"kind": kind, **labels}, sort_keys=True, ensure_ascii=False)

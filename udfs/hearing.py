@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from udfs.families import Families
 
@@ -33,13 +34,20 @@ class Unasked:
 
 @dataclass(frozen=True)
 class Hearing:
-    """`answered` brokers were really asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
-    missed is heard again, `pulled_ms` since when a broker tells every pull it gets. `silent` brokers are out of their
-    clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
-    incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
-    → the open incident of its missing master, which explains what needs a master. `unasked` is what nobody asked, or
-    was not told, in the newest rounds: it is not known, and so neither silent nor gone. `families` are the groups that
-    are born and die with their processes.
+    """What of a cluster one tick's rounds let hear.
+
+    unheard     brokers that did not answer, or whose clients are out of reach of all of us
+    missed      those of them that only missed the newest rounds: what was known of them just now still holds
+    since_ms    broker → since when it is heard again, after it was missed for long
+    answered    brokers that were really asked and did answer
+    pulled_ms   broker → since when it tells every pull it gets
+    silent      brokers that are out of their clients' reach
+    gap_ms      how long nothing was heard at all before this tick
+    explained   broker → the open incident that explains what is wrong under it
+    cluster_id  the open incident that explains everything
+    masterless  broker → the open incident of its missing master, which explains what needs a master
+    unasked     what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
+    families    the groups that are born and die with their processes
     """
 
     unheard: frozenset[str] = frozenset()
@@ -52,7 +60,15 @@ class Hearing:
     cluster_id: str | None = None
     masterless: Mapping[str, str] = field(default_factory=dict)
     unasked: tuple[Unasked, ...] = ()
+    missed: frozenset[str] = frozenset()
     families: Families = field(default_factory=Families)
+
+    @cached_property
+    def _unasked_of(self) -> dict[str | None, list[Unasked]]:
+        by_group: dict[str | None, list[Unasked]] = {}
+        for one in self.unasked:
+            by_group.setdefault(one.consumer_group, []).append(one)
+        return by_group
 
     def is_unasked(
         self, consumer_group: str, broker_name: str | None = None, client_id: str | None = None
@@ -61,9 +77,10 @@ class Hearing:
 
         Without a `client_id` the question is for the whole group, and without a `broker_name` for every broker.
         """
-        for one in self.unasked:
-            if one.covers(consumer_group, broker_name, client_id):
-                return one.reason
+        for group in (consumer_group, None):
+            for one in self._unasked_of.get(group, ()):
+                if one.covers(consumer_group, broker_name, client_id):
+                    return one.reason
         return None
 
     def tells_pulls(self, broker_name: str, by_ms: int) -> bool:

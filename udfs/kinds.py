@@ -155,4 +155,23 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         ("unheard_broker",),
         is_of_group=False,
     ),
+    "slow_collector": KindFacts(
+        "a cluster's rounds come, or are meant to come, more than 30 s apart; noted from the third on",
+        (),
+        ("warning",),
+        is_of_group=False,
+    ),
+    "clock_skew": KindFacts(
+        "a clock is more than 10 s off Kafka's and stays so for half a minute; at once where a clock event is a minute "
+        "ahead",
+        (),
+        ("warning",),
+        is_of_group=False,
+    ),
+    "rule_failed": KindFacts(
+        "a rule raised an exception at a group, a broker or a cluster, which is not judged meanwhile",
+        (),
+        ("error",),
+        is_of_group=False,
+    ),
 }

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     HEARD_AGAIN = "heard_again"  # RESOLVED: the data are back
     GROUP_DELETED = "group_deleted"  # RESOLVED: on purpose
     TOPIC_DELETED = "topic_deleted"
+    FORGOTTEN = "forgotten"  # RESOLVED: a person decided that it is gone (`balancewatch forget`)
     GIVEN_UP = "given_up"  # RESOLVED: nothing of what it was about is left
 
 

@@ -96,6 +96,8 @@ def _judge_queue(
     watch, (broker_name, _) = watched.queues[name], queue_order(name)
     heard_since_ms = moment.hearing.heard_since_ms(broker_name)
     if heard_since_ms is None and not pullers:
+        if broker_name in moment.hearing.missed and broker_name not in moment.not_asked.brokers:
+            return Judged(watch.verdict, watch.reason)  # a lost round says nothing new
         return Judged(UNKNOWN, moment.not_asked.why_unheard(broker_name))
     since_ms = max(since_ms, heard_since_ms or 0, state.first_pull_ms.get(broker_name, 0))
     untold = _why_untold(state, watched, watch, broker_name, moment)

@@ -54,6 +54,10 @@ class Route:
     def broker_names(self) -> set[str]:
         return {data.broker_name for data in self.queues}
 
+    def read_nums(self) -> dict[str, int]:
+        """By broker, the queues that consumers share out."""
+        return {data.broker_name: data.read_queue_nums for data in self.queues}
+
     def has_queue(self, broker_name: str, queue_id: int) -> bool:
         """Whether the queue number can exist: write-only and read-only queues count, static topics' ids do not."""
         return self.has_queue_mapping or any(

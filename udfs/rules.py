@@ -37,6 +37,9 @@ class KindRules:
 STRUCTURAL = KindRules(pending_looks=1, recovering_ms=30_000)
 """For what is so, not what was not seen: twins are proven by three heartbeats before they are found at all."""
 
+IN_ROUNDS = KindRules(pending_looks=1)
+"""For what its own rule has counted rounds for."""
+
 OF_ALL = "*"
 """The key in `Rules.kinds` of how all kinds live that have no entry of their own."""
 
@@ -46,6 +49,11 @@ KINDS: Mapping[str, KindRules] = {
     "broker_evicted": STRUCTURAL,
     "broker_isolated": KindRules(recovering_ms=0),  # broker_isolated_clear_ms has passed before it counts as gone
     "no_available_broker": KindRules(recovering_ms=0),
+    "unheard_cluster": IN_ROUNDS,
+    "unheard_broker": IN_ROUNDS,
+    "slow_collector": IN_ROUNDS,
+    "clock_skew": IN_ROUNDS,
+    "rule_failed": KindRules(pending_looks=1, recovering_ms=0),
 }
 
 
