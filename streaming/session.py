@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.jars import spark_jars
 from streaming.jvm_lines import JvmLines
+from streaming.stopping import keep_from_sigterm
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
@@ -78,6 +79,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     interrupt = signal.getsignal(signal.SIGINT)
     with _output_to(jvm_log):
         spark: SparkSession = builder.getOrCreate()
+    keep_from_sigterm(spark._jvm)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
     return spark

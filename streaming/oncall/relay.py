@@ -92,11 +92,11 @@ class Relay:
         finally:
             self.close()
 
-    def finish(self, seconds: float) -> int:
-        """Go on until each notice that is due was tried, or the seconds are over; how many are still due."""
+    def finish(self, seconds: float, stop: threading.Event | None = None) -> int:
+        """Go on until each notice that is due was tried, the seconds are over, or `stop`; how many are still due."""
         deadline = time.monotonic() + seconds
         self.step(LEAST_WAIT_SECONDS)
-        while time.monotonic() < deadline and self._has_news():
+        while time.monotonic() < deadline and not (stop and stop.is_set()) and self._has_news():
             self.step()
         return sum(1 for _ in self.owed())
 
