@@ -127,15 +127,12 @@ def test_run_ends_and_its_next_start_goes_on(loaded_kafka: EmbeddedKafka, tmp_pa
 
 @pytest.mark.real
 @pytest.mark.spark
-@each_way
 @pytest.mark.parametrize("after_seconds", [1.5, 6.0])
-def test_run_ends_while_it_starts(
-    loaded_kafka: EmbeddedKafka, tmp_path: Path, send: Signal, after_seconds: float
-) -> None:
+def test_run_ends_while_it_starts(loaded_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
     settings = settings_for(loaded_kafka, tmp_path)
     with command(tmp_path, environment_for(settings), "run") as run:
         time.sleep(after_seconds)
-        run.end(send)
+        run.end(to_each)
 
 
 @pytest.mark.real
