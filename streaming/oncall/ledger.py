@@ -135,7 +135,10 @@ class Words:
         ]
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
-        """Also one that is known already: its newest row holds."""
+        """Also one that is known already: its newest row holds, and this is the newest, however the clock was set."""
+        self._silences.version()
+        known = self._silences.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
+        newest = pc.max(known["changed_at"]).as_py()
         row = {
             "silence_id": silence.silence_id,
             "matchers": json.dumps({label: list(globs) for label, globs in sorted(silence.matchers.items())}),
@@ -143,7 +146,7 @@ class Words:
             "reason": silence.reason,
             "starts_at": silence.starts_at_ms,
             "ends_at": silence.ends_at_ms,
-            "changed_at": now_ms,
+            "changed_at": now_ms if newest is None else max(now_ms, epoch_ms(newest) + 1),
         }
         self._silences.append([row], 0)
 

@@ -1,4 +1,4 @@
-"""What one receiver is still owed, what is sent to it next, and what becomes of the answer. The clock is the caller's.
+"""What one receiver is still owed, what is sent to it next, and what becomes of the answer. The caller has the clock.
 
 Each incident has a lane of its own, strictly in order; one lane's trouble holds up no other, but that an alert's next
 incident waits for the end of the one before. One call is in flight at a time. Nothing owed is ever dropped but what
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from streaming.oncall.duty import Acknowledgement, Duty, Lane, Send
 from streaming.oncall.notice import Notice
+from streaming.oncall.now import Now
 from streaming.oncall.pace import Pace, Patience, is_about_notice
 from streaming.oncall.receiver import Answer, Receiver
 from streaming.oncall.record import Outcome, Record
@@ -64,15 +65,15 @@ class Outbox:
         """From now on it is due, after what the incident's lane holds already."""
         self._lane(duty.notice).owed.append(duty)
 
-    def owe_acknowledgement(self, word: Acknowledgement, notice: Notice, now_ms: int) -> bool:
+    def owe_acknowledgement(self, word: Acknowledgement, notice: Notice, now: Now) -> bool:
         """False where the receiver has no use for it."""
         if not self.traits.can_acknowledge:
             return False
-        self.owe(Duty(notice, "acknowledgement", now_ms, acknowledgement=word))
+        self.owe(Duty(notice, "acknowledgement", now.pace_ms, acknowledgement=word))
         return True
 
     def remember(self, notice: Notice, delivered_at_ms: int) -> None:
-        """It has this already, from before a restart."""
+        """It has this already, since then by the pace, from before a restart."""
         lane = self._lane(notice)
         lane.delivered, lane.delivered_at_ms = notice, delivered_at_ms
 
@@ -81,16 +82,16 @@ class Outbox:
         self._lanes.pop(notice.incident_id, None)
         self._succession.leave(notice)
 
-    def give_up(self, now_ms: int) -> list[Record]:
+    def give_up(self, now: Now) -> list[Record]:
         """Ends that would end a newer incident of the same alert; to be asked before each `pick`."""
         if not self.traits.is_leased or self._flying is not None:
             return []
         records = []
         for lane in [lane for lane in self._lanes.values() if self._is_superseded(lane)]:
             duty = lane.owed.popleft()
-            self._forget_if_done(duty.notice, lane, now_ms, is_last=True)
+            self._forget_if_done(duty.notice, lane, now.pace_ms, is_last=True)
             answer = Answer("REFUSED", None, "a newer incident of this alert is open there")
-            records.append(self._record(duty, "REFUSED", answer, now_ms, 0))
+            records.append(self._record(duty, "REFUSED", answer, now.wall_ms, 0))
         return records
 
     def owed(self) -> Iterator[Duty]:
@@ -105,19 +106,20 @@ class Outbox:
     def is_flying(self) -> bool:
         return self._flying is not None
 
-    def trouble(self, now_ms: int) -> str | None:
+    def trouble(self, pace_ms: int) -> str | None:
         """Why the other receivers must hear of this one: `bad_key`, `refuses` or `unreachable`."""
-        return self._patience.trouble(now_ms)
+        return self._patience.trouble(pace_ms)
 
-    def pick(self, now_ms: int) -> Send | None:
+    def pick(self, now: Now) -> Send | None:
         """The next call, if one is to be made now: what is owed, then the watchdog, then renewals."""
+        now_ms = now.pace_ms
         if self._flying is not None or now_ms < self._patience.resumes_at_ms:
             return None
-        self._flying = self._pick_owed(now_ms) or self._pick_watchdog(now_ms) or self._pick_renewals(now_ms)
+        self._flying = self._pick_owed(now_ms) or self._pick_watchdog(now) or self._pick_renewals(now_ms)
         return self._flying
 
     def wake_at_ms(self) -> int | None:
-        """When `pick` may have something, as things are; None when only an answer or a new duty can change that."""
+        """When by the pace `pick` may have something; None when only an answer or a new duty can bring that about."""
         if self._flying is not None:
             return None
         lanes = [lane for lane in self._lanes.values() if lane.owed or self._is_renewed(lane)]
@@ -126,9 +128,10 @@ class Outbox:
             times.append(self._watched_at_ms + self._pace.resend_ms)
         return max(self._patience.resumes_at_ms, min(times)) if times else None
 
-    def settle(self, answer: Answer, now_ms: int, latency_ms: int) -> list[Record]:
+    def settle(self, answer: Answer, now: Now, latency_ms: int) -> list[Record]:
         """What came of the call in flight, and the rows that it leaves in the log."""
         send, self._flying = self._flying, None
+        now_ms = now.pace_ms
         assert send is not None, "settle follows pick"  # noqa: S101  # a caller's mistake, not a receiver's
         self._patience.answered(answer, now_ms, self.traits.min_interval_ms)
         if answer.verdict == "DELIVERED":
@@ -139,7 +142,7 @@ class Outbox:
             if answer.verdict in ("DELIVERED", "REFUSED"):
                 self._renewed(send, now_ms)
             return []
-        settled = [self._settle(duty, send, answer, now_ms, latency_ms) for duty in send.duties]
+        settled = [self._settle(duty, send, answer, now, latency_ms) for duty in send.duties]
         records = [record for record in settled if record is not None]
         if answer.verdict == "REFUSED":
             self._patience.refused(sum(1 for record in records if record.outcome == "REFUSED"))
@@ -156,10 +159,10 @@ class Outbox:
         notices = tuple(replace(lane.owed[0].notice, is_first=lane.delivered is None) for lane in lanes)
         return Send(self.name, notices, tuple(lane.owed[0] for lane in lanes))
 
-    def _pick_watchdog(self, now_ms: int) -> Send | None:
-        if self.watchdog is None or now_ms < self._watched_at_ms + self._pace.resend_ms:
+    def _pick_watchdog(self, now: Now) -> Send | None:
+        if self.watchdog is None or now.pace_ms < self._watched_at_ms + self._pace.resend_ms:
             return None
-        return Send(self.name, (replace(self.watchdog, changed_at_ms=now_ms),))
+        return Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
         for lane in list(self._lanes.values()):
@@ -210,8 +213,8 @@ class Outbox:
             elif (lane := self._lanes.get(notice.incident_id)) is not None:
                 lane.renewed_at_ms = now_ms
 
-    def _settle(self, duty: Duty, send: Send, answer: Answer, now_ms: int, latency_ms: int) -> Record | None:
-        lane = self._lanes[duty.notice.incident_id]
+    def _settle(self, duty: Duty, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+        lane, now_ms = self._lanes[duty.notice.incident_id], now.pace_ms
         is_refused = duty.key in answer.refused or (
             answer.verdict == "REFUSED" and (bool(answer.refused) or len(send.duties) == 1)
         )
@@ -232,9 +235,9 @@ class Outbox:
             if outcome == "DELIVERED" and duty.acknowledgement is None:
                 lane.delivered, lane.delivered_at_ms, lane.renewed_at_ms = duty.notice, now_ms, now_ms
             self._forget_if_done(duty.notice, lane, now_ms, is_last=duty.status == "resolved")
-        return self._record(duty, outcome, answer, now_ms, latency_ms)
+        return self._record(duty, outcome, answer, now.wall_ms, latency_ms)
 
-    def _record(self, duty: Duty, outcome: Outcome, answer: Answer, now_ms: int, latency_ms: int) -> Record:
+    def _record(self, duty: Duty, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
         return Record(
             duty.notice.incident_id,
             duty.key,
@@ -242,7 +245,7 @@ class Outbox:
             duty.status,
             outcome,
             duty.notice.changed_at_ms,
-            now_ms,
+            at_ms,
             self.name,
             duty.route,
             answer.reason,

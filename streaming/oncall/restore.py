@@ -6,6 +6,7 @@ from typing import Any
 
 from streaming.oncall.desk import Desk
 from streaming.oncall.duty import Duty
+from streaming.oncall.now import Now
 from streaming.oncall.record import EVERYBODY, Outcome
 from streaming.oncall.story import Hold, Story
 from streaming.oncall.transition import Transition, epoch_ms
@@ -88,7 +89,7 @@ def is_settled(
     return has_end_due and not past.owed(receivers) and not is_renewed
 
 
-def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now_ms: int) -> None:
+def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now: Now) -> None:
     """Fill a new desk. Incidents that were told come first, so that they keep their place under the limit."""
     rest: list[Transition] = []
     for incident_id, transitions in stories.items():
@@ -97,16 +98,16 @@ def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapp
         for (key, receiver), _ in past.answers.items():
             if ":acknowledged:" in key:
                 desk.remember_acknowledged(key, receiver)
-        told = _restore_told(desk, ordered, past)
+        told = _restore_told(desk, ordered, past, now)
         if told is None and past.hold is not None:
             desk.stories[incident_id] = Story(hold=past.hold)
         if told is None or told.state != "RESOLVED":
             rest += [one for one in ordered if told is None or one.position > told.position]
-    desk.observe(rest, now_ms)
-    desk.tell_newcomers(now_ms)
+    desk.observe(rest, now)
+    desk.tell_newcomers(now)
 
 
-def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Transition | None:
+def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past, now: Now) -> Transition | None:
     """The newest transition that was due to anybody; the outboxes know again what of it is still owed."""
     story, told = Story(), None
     for transition in ordered:
@@ -118,7 +119,7 @@ def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Tran
             story.told = transition.notice
         for receiver, (route, due_at_ms) in due.items():
             story.receivers.setdefault(receiver, route)
-            _restore_duty(desk, receiver, Duty(transition.notice, route, due_at_ms), past)
+            _restore_duty(desk, receiver, Duty(transition.notice, route, now.pace_of(due_at_ms)), past, now)
     if told is None:
         return None
     if told.state == "RESOLVED":
@@ -129,13 +130,13 @@ def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Tran
     return told
 
 
-def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past) -> None:
+def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past, now: Now) -> None:
     box = desk.outboxes.get(receiver)
     if box is None:
         return  # it is not configured now; should it be again, the log still says what is due to it
     outcome, at_ms = past.answers.get((duty.key, receiver), (None, 0))
     if outcome == "DELIVERED":
-        box.remember(duty.notice, at_ms)
+        box.remember(duty.notice, now.pace_of(at_ms))
     elif outcome == "REFUSED" and duty.status == "resolved":
         box.forget(duty.notice)
     elif outcome is None:
