@@ -59,6 +59,7 @@ class Outbox:
         self._flying: Send | None = None
         self.watchdog: Notice | None = None
         self._watched_at_ms = 0
+        self._has_renewed = False
         self.has_delivered = False
 
     def owe(self, duty: Duty) -> None:
@@ -115,8 +116,19 @@ class Outbox:
         now_ms = now.pace_ms
         if self._flying is not None or now_ms < self._patience.resumes_at_ms:
             return None
-        self._flying = self._pick_owed(now_ms) or self._pick_watchdog(now) or self._pick_renewals(now_ms)
+        first, then = self._pick_owed, self._pick_renewals
+        if self._is_lease_pressing(now_ms):
+            first, then = then, first
+        self._flying = first(now_ms) or self._pick_watchdog(now) or then(now_ms)
         return self._flying
+
+    def _is_lease_pressing(self, now_ms: int) -> bool:
+        """Whether a renewal is a whole interval late: then each second call is for what is open there."""
+        late_ms = now_ms - self._pace.resend_ms
+        return not self._has_renewed and any(
+            self._is_renewed(lane) and lane.renewed_at_ms and self._ready_at_ms(lane) <= late_ms
+            for lane in self._lanes.values()
+        )
 
     def wake_at_ms(self) -> int | None:
         """When by the pace `pick` may have something; None when only an answer or a new duty can bring that about."""
@@ -138,6 +150,7 @@ class Outbox:
             self.has_delivered = True
             for lane in self._lanes.values():
                 lane.not_before_ms = 0
+        self._has_renewed = send.is_renewal
         if send.is_renewal:
             if answer.verdict in ("DELIVERED", "REFUSED"):
                 self._renewed(send, now_ms)
@@ -169,6 +182,7 @@ class Outbox:
             if lane.delivered is not None:
                 self._forget_if_done(lane.delivered, lane, now_ms)
         lanes = [lane for lane in self._lanes.values() if self._is_renewed(lane) and self._ready_at_ms(lane) <= now_ms]
+        lanes.sort(key=self._ready_at_ms)
         notices = [lane.delivered for lane in lanes[: self.traits.at_most] if lane.delivered is not None]
         return Send(self.name, tuple(replace(one, is_first=False) for one in notices)) if notices else None
 
