@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
+from streaming.oncall.readable import read_rows
 from streaming.oncall.transition import read_transition
 from streaming.queries.delta_log import read_commit
 from streaming.queries.warehouse import table_path
@@ -55,7 +56,7 @@ class NewFiles:
             dataset = self._table.to_pyarrow_dataset()
             fragments = [dataset.format.make_fragment(file, dataset.filesystem) for file in new]
             rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
-            observe([read_transition(row) for row in rows.to_pylist()])
+            observe(read_rows(ALERTS.name, rows, read_transition))
         self.version = self._before = newest
 
     def skip(self) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
+from streaming.oncall.readable import read_rows
 from streaming.oncall.transition import Transition, read_transition
 from streaming.queries.warehouse import table_path
 
@@ -83,7 +84,7 @@ class AlertStream:
         with self._busy:
             if self._is_stopping:
                 raise AlertStreamError(f"batch {batch_id} is left to the next start")
-            self._observe([read_transition(row) for row in batch.toArrow().to_pylist()])
+            self._observe(read_rows(ALERTS.name, batch.toArrow(), read_transition))
 
 
 def checkpoint_of(settings: Settings) -> Path:

@@ -1,12 +1,13 @@
 """The relay's memory after a restart, from the two tables alone: what happened, and what each receiver has of it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.oncall.desk import Desk
 from streaming.oncall.duty import Duty
 from streaming.oncall.now import Now
+from streaming.oncall.readable import UNREADABLE, need
 from streaming.oncall.record import EVERYBODY, Outcome
 from streaming.oncall.story import Hold, Story
 from streaming.oncall.transition import Transition, epoch_ms
@@ -47,20 +48,32 @@ class Past:
         )
 
 
-def read_pasts(rows: Iterable[Mapping[str, Any]]) -> dict[str, Past]:
-    """By incident, from the rows of alert_deliveries in the order in which they were written."""
+def read_pasts(
+    rows: Iterable[Mapping[str, Any]],
+    on_unreadable: Callable[[Mapping[str, Any], Exception], None] | None = None,
+) -> dict[str, Past]:
+    """By incident, from the rows of alert_deliveries in the order in which they were written.
+
+    One that cannot be read is left out, and told to `on_unreadable`.
+    """
     pasts: dict[str, Past] = {}
     for row in rows:
+        try:
+            need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
+            key, receiver, outcome = row["delivery_key"], row["receiver"], row["outcome"]
+            at_ms = epoch_ms(row["delivered_at"])
+        except UNREADABLE as error:
+            if on_unreadable is not None:
+                on_unreadable(row, error)
+            continue
         past = pasts.setdefault(row["incident_id"], Past())
-        key, receiver, outcome = row["delivery_key"], row["receiver"], row["outcome"]
-        at_ms = epoch_ms(row["delivered_at"])
         if outcome == "DUE":
             past.due.setdefault(key, {})[receiver] = (row["route"] or "", at_ms)
         elif outcome in ("DELIVERED", "REFUSED"):
             _, before_ms = past.answers.get((key, receiver), (outcome, at_ms))
             past.answers[key, receiver] = (outcome, max(at_ms, before_ms))  # a clock may be set back in between
         elif outcome == "RETRYING":
-            past.attempts[key, receiver] = max(row["attempt"], past.attempts.get((key, receiver), 0))
+            past.attempts[key, receiver] = max(row["attempt"] or 0, past.attempts.get((key, receiver), 0))
         elif receiver == EVERYBODY:
             past.hold = Hold(outcome, row["reason"] or "", at_ms)
             past.is_closed = row["status"] == "resolved"

@@ -7,10 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from streaming.oncall.notice import Notice
+from streaming.oncall.readable import need
 from udfs.pattern import LABELS
 
 RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
 """The order of steps that one moment made."""
+
+REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
 
 IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
 
@@ -38,7 +41,11 @@ class Transition:
 
 
 def read_transition(row: Mapping[str, Any]) -> Transition:
-    """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null."""
+    """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null.
+
+    Raises ValueError and others for a row that cannot be read (streaming.oncall.readable).
+    """
+    need(row, REQUIRED)
     queues = row.get("queues")
     notice = Notice(
         alert_id=row["alert_id"],
@@ -54,7 +61,7 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         topic=row.get("topic"),
         broker_name=row.get("broker_name"),
         client_id=row.get("client_id"),
-        queues=tuple(queues) if queues is not None else (),
+        queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
         summary=row["summary"],
         advice=row["advice"],
         started_at_ms=epoch_ms(row["started_at"]),
