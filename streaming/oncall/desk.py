@@ -1,8 +1,8 @@
 """Which alerts are told, to whom, and why the others are not. The clock is the caller's; nothing is sent from here.
 
-Told are the first FIRING row that nothing suppresses, silences or holds back, then each FIRING row whose cause, queues
-or severity changed, then the RESOLVED row. What was told once is followed to its end, whatever suppresses or silences
-it later; a silence only keeps the changes quiet.
+Told are the first FIRING row that nothing suppresses, silences or holds back, then each FIRING row whose cause or
+severity changed, or whose queues did and stand still, then the RESOLVED row. What was told once is followed to its end,
+whatever suppresses or silences it later; a silence only keeps the changes quiet.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +24,7 @@ from streaming.oncall.same_trouble import SameTrouble
 from streaming.oncall.silences import Silences
 from streaming.oncall.story import Hold, Story, content, fired_until_ms
 from streaming.oncall.transition import Transition, read_transition
+from streaming.oncall.updates import Updates
 from udfs.routing import Route
 from udfs.silence import Silence
 
@@ -62,6 +63,7 @@ class Desk:
         self._addresses = AddressBook(routes, quiet, outboxes.keys(), self._quota)
         self._same = SameTrouble()
         self._effects = Effects()
+        self._updates = Updates()
         self._own = OwnBook(resend_ms, lost_after_ms)
         self._acknowledged = Acknowledged(outboxes)
 
@@ -96,11 +98,18 @@ class Desk:
         if self._silences.has_changed(now.wall_ms):
             for story in [*self._silenced.values(), *self._quota.waiting()]:
                 self._consider(story, now)
+        for story in [*self._effects.due(now.pace_ms), *self._updates.due(now.pace_ms)]:
+            self._consider(story, now)
         for row in self._own.rows(self._quota.counted(), self.outboxes, now):
             self.own_rows.append(row)
             self._take(read_transition(row), now)
         for box in self.outboxes.values():
             self.records += box.give_up(now)
+
+    def flush(self, now: Now) -> None:
+        """Tell what only waits for time to pass: the relay ends, and nobody knows when the next one comes."""
+        for story in [*self._effects.flush(), *self._updates.flush()]:
+            self._consider(story, now)
 
     def resume(self, story: Story, newest: Transition) -> None:
         """An incident that was told before a restart and is not over."""
@@ -113,7 +122,8 @@ class Desk:
     def settle(self, incident_id: str) -> None:
         """Nothing more will be decided about it."""
         self.stories.pop(incident_id, None)
-        self._acknowledged.forget(incident_id)
+        for part in (self._acknowledged, self._effects, self._updates):
+            part.forget(incident_id)
         self.settled[incident_id] = None
         while len(self.settled) > MOST_SETTLED:
             del self.settled[next(iter(self.settled))]
@@ -161,10 +171,11 @@ class Desk:
         self._unqueue(transition)
         notice = transition.notice
         if transition.state != "FIRING" or (story.told is not None and content(notice) == content(story.told)):
+            self._updates.drop(notice.incident_id)
             return
         receivers = self._addresses.receivers_of(notice)
         cause_id = transition.suppressed_by
-        if cause_id is not None and self._effects.is_explained(receivers, self.stories.get(cause_id)):
+        if cause_id is not None and self._is_explained(notice, receivers, cause_id, now):
             if story.told is None:
                 self._effects.wait(notice.incident_id, story, cause_id)
                 self._hold(story, notice, "SUPPRESSED", cause_id, now)
@@ -185,12 +196,17 @@ class Desk:
             self._silenced[notice.incident_id] = story
             self._hold(story, notice, "SILENCED", silence.silence_id, now)
         elif story.told is not None or notice.kind in OWN_KINDS:
-            self._tell(story, notice, now)
+            if story.told is None or not self._updates.is_held(story, story.told, notice, now.pace_ms):
+                self._tell(story, notice, now)
         else:
             self._quota.wait(notice, story)
             self._admit(notice, now)
             if story.told is None:
                 self._hold(story, notice, "HELD_BACK", self._quota.reason, now)
+
+    def _is_explained(self, notice: Notice, receivers: Mapping[str, str], cause_id: str, now: Now) -> bool:
+        cause = self.stories.get(cause_id)
+        return self._effects.is_explained(notice.incident_id, receivers, cause_id, cause, now.pace_ms)
 
     def _holder_of(self, notice: Notice) -> str | None:
         """Another incident that tells everybody whom this one concerns of the same trouble already."""
@@ -214,9 +230,9 @@ class Desk:
         if not story.is_heard():
             self._free_effects(notice.incident_id, now)
 
-    def _free_effects(self, cause_id: str, now: Now) -> None:
+    def _free_effects(self, cause_id: str, now: Now, *, is_over: bool = False) -> None:
         """Nobody hears of the cause: whoever hears of its effects must."""
-        for effect in self._effects.release(cause_id):
+        for effect in self._effects.release(cause_id, is_over=is_over):
             self._consider(effect, now)
 
     def _end(self, story: Story, transition: Transition, now: Now) -> None:
@@ -229,6 +245,8 @@ class Desk:
         elif story.hold is not None:
             self._record(transition.notice, story.hold.outcome, now, reason=story.hold.reason)
         self.settle(transition.incident_id)
+        if not story.is_decided():
+            self._free_effects(transition.incident_id, now, is_over=True)
         self._quota.free(transition.notice)
         self._admit(transition.notice, now)
         for waiting in self._same.release(transition.incident_id):

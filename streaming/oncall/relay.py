@@ -98,6 +98,7 @@ class Relay:
         """Go on until each notice that is due was tried, the seconds are over, or `stop`; how many are still due."""
         deadline = time.monotonic() + seconds
         self.step(LEAST_WAIT_SECONDS)
+        self.desk.flush(self._clock.now())
         while time.monotonic() < deadline and not (stop and stop.is_set()) and self._has_news():
             self.step()
         return sum(1 for _ in self.owed())
