@@ -17,6 +17,8 @@ from deltalake.exceptions import TableNotFoundError
 from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
+from streaming.oncall.readable import read_rows
+from streaming.oncall.transition import need
 from streaming.queries.warehouse import table_path
 from udfs.kinds import KIND_FACTS
 from udfs.rulebook import CANARY_CLUSTER
@@ -107,14 +109,20 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
         if value is not None:
             condition = condition & (ds.field(name) == value)
-    rows = table.to_pyarrow_dataset().to_table(columns=list(NEEDED), filter=condition).to_pylist()
+    found = table.to_pyarrow_dataset().to_table(columns=list(NEEDED), filter=condition)
     pages = Pages()
+    rows = read_rows(ALERTS.name, found, _in_ms)
     for row in sorted(rows, key=lambda row: (row["changed_at"], row["batch_id"])):
-        times = {name: to_ms(row[name]) for name in ("started_at", "changed_at")}
-        if times["changed_at"] < to_ms_:
-            pages.add({**row, **times})
+        if row["changed_at"] < to_ms_:
+            pages.add(row)
     untold = _read_untold(warehouse)
     return [page for page in pages.paged() if page.incident_id not in untold]
+
+
+def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
+    """With its times in epoch ms. Raises ValueError for a row that breaks its contract."""
+    need(row, (one.name for one in ALERTS.columns if one.is_required and one.name in row))
+    return {**row, **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
 def _read_untold(warehouse: Path) -> set[str]:

@@ -16,25 +16,15 @@ from deltalake import DeltaTable, Transaction
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.oncall.desk import MOST_SETTLED
 from streaming.oncall.duty import Acknowledgement
-from streaming.oncall.readable import (
-    UNREADABLE,
-    Row,
-    each_of,
-    need,
-    read_rows,
-    say_file_left_out,
-    say_left_out,
-    say_nameless,
-    why,
-)
+from streaming.oncall.readable import Row, each_of, read_rows, say_file_left_out, say_left_out, say_nameless
 from streaming.oncall.record import Record
 from streaming.oncall.restore import LOG_COLUMNS as PAST_COLUMNS
 from streaming.oncall.restore import Past, read_pasts
 from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, at, split_settled
-from streaming.oncall.transition import Transition, epoch_ms, read_transition
+from streaming.oncall.silence_rows import UnreadableSilence, read_silences
+from streaming.oncall.transition import Transition, epoch_ms, need, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
-from udfs.pattern import LABELS
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -126,20 +116,6 @@ class Ledger:
         return newest_ms
 
 
-SILENCE_TEXTS = ("silence_id", "matchers", "owner", "reason")
-
-
-@dataclass(frozen=True)
-class UnreadableSilence:
-    """What of a row of the silences can be shown, and why it cannot be read."""
-
-    silence_id: str
-    matchers: str
-    owner: str
-    reason: str
-    why: str
-
-
 class Words:
     """Silences and acknowledgements: appended by people, read again when their tables have changed."""
 
@@ -156,16 +132,7 @@ class Words:
         if not self._silences.has_changed():
             return None
         rows = self._silences.read(list(SILENCES.names)).sort_by("changed_at")
-        silences: list[Silence] = []
-        unreadable: list[UnreadableSilence] = []
-        for row in {row["silence_id"]: row for row in each_of(rows)}.values():
-            try:
-                silences.append(_silence(row))
-            except UNREADABLE as error:
-                say_left_out(SILENCES.name, row, error)
-                silence_id, matchers, owner, reason = (str(row[name]) for name in SILENCE_TEXTS)
-                unreadable.append(UnreadableSilence(silence_id, matchers, owner, reason, why(error)))
-        self.unreadable = tuple(unreadable)
+        silences, self.unreadable = read_silences(each_of(rows))
         return silences
 
     def read_acknowledgements(self) -> list[Acknowledgement] | None:
@@ -290,17 +257,3 @@ def is_table(warehouse: Path | str, contract: Table) -> bool:
 def _acknowledgement(row: Row) -> Acknowledgement:
     need(row, ("incident_id", "owner", "note"))
     return Acknowledgement(row["incident_id"], row["owner"], row["note"], epoch_ms(row["acknowledged_at"]))
-
-
-def _silence(row: Row) -> Silence:
-    need(row, ("silence_id", "owner", "reason", "matchers"))
-    given = json.loads(row["matchers"])
-    if not isinstance(given, dict) or not given:
-        raise ValueError("matchers are no JSON object with a label")
-    for label, globs in given.items():
-        if label not in LABELS or not isinstance(globs, list) or not all(isinstance(one, str) for one in globs):
-            raise ValueError(f"matchers: {str(label)[:50]!r} is no label with a list of patterns")
-    matchers = {label: tuple(globs) for label, globs in given.items()}
-    return Silence(
-        row["silence_id"], matchers, row["owner"], row["reason"], epoch_ms(row["starts_at"]), epoch_ms(row["ends_at"])
-    )

@@ -65,13 +65,6 @@ def _is_new(table: str, what: str) -> bool:
     return is_new
 
 
-def need(row: Row, names: Iterable[str]) -> None:
-    """Raises ValueError for the first of these that the row has no value of."""
-    for name in names:
-        if row[name] is None:
-            raise ValueError(f"{name} is null")
-
-
 def why(error: Exception) -> str:
     """In a few words."""
     return f"{type(error).__name__}: {error}"[:200] if not isinstance(error, ValueError) else str(error)[:200]

@@ -10,7 +10,7 @@ import typer
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
-    from streaming.oncall.ledger import UnreadableSilence
+    from streaming.oncall.silence_rows import UnreadableSilence
     from udfs.pattern import Matchers
     from udfs.silence import Silence
 

@@ -1,13 +1,12 @@
 """One row of the alerts table as the relay reads it: which step of the incident it is, and what there is to tell."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from streaming.oncall.notice import Notice
-from streaming.oncall.readable import need
 from udfs.pattern import LABELS
 
 RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
@@ -69,6 +68,13 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         evidence=parse_object(row.get("evidence")),
     )
     return Transition(row["state"], row.get("suppressed_by"), notice)
+
+
+def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raises ValueError for the first of these that the row has no value of."""
+    for name in names:
+        if row[name] is None:
+            raise ValueError(f"{name} is null")
 
 
 def match_labels(notice: Notice) -> dict[str, str | None]:

@@ -28,7 +28,6 @@ def random_incident(name: str, dice: random.Random, seconds: int) -> list[Row]:
             START_MS + at,
             cause=dice.choice(("frozen_client", "pull_stopped")),
             severity=dice.choice(("critical", "warning")),
-            cause=dice.choice(["frozen_client", "pull_stopped"]),
             suppressed_by=dice.choice((None, None, None, "other-1")),
         )
         for at in times[:-1]
