@@ -39,7 +39,7 @@ def relay(
     """Tell people: every alert to the receivers its route names, until each has it. `run` does this itself.
 
     Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
-    for `run`, or people hear everything twice. Its watchdog attests the relay alone.
+    for `run`, or the second of the two ends at once. Its watchdog attests the relay alone.
 
     Routes, receivers and the limit are taken again when their files change. It ends with 1 when Spark is gone.
 
