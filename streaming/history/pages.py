@@ -17,9 +17,8 @@ from deltalake.exceptions import TableNotFoundError
 from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
-from streaming.oncall.readable import read_rows
-from streaming.oncall.transition import need
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows, whole
 from udfs.kinds import KIND_FACTS
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -121,8 +120,7 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
 
 def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
     """With its times in epoch ms. Raises ValueError for a row that breaks its contract."""
-    need(row, (one.name for one in ALERTS.columns if one.is_required and one.name in row))
-    return {**row, **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
+    return {**whole(ALERTS)(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
 def _read_untold(warehouse: Path) -> set[str]:

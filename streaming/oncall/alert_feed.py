@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
-from streaming.oncall.readable import read_rows
 from streaming.oncall.transition import read_transition
 from streaming.queries.delta_log import read_commit
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows
 
 log = structlog.get_logger()
 

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
-from streaming.oncall.readable import read_rows
 from streaming.oncall.transition import Transition, read_transition
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows
 
 NAME = "relay"
 

@@ -16,7 +16,6 @@ from deltalake import DeltaTable, Transaction
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.oncall.desk import MOST_SETTLED
 from streaming.oncall.duty import Acknowledgement
-from streaming.oncall.readable import Row, each_of, read_rows, say_file_left_out, say_left_out, say_nameless
 from streaming.oncall.record import Record
 from streaming.oncall.restore import LOG_COLUMNS as PAST_COLUMNS
 from streaming.oncall.restore import Past, read_pasts
@@ -25,6 +24,7 @@ from streaming.oncall.silence_rows import UnreadableSilence, read_silences
 from streaming.oncall.transition import Transition, epoch_ms, need, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
+from streaming.readable_rows import Row, each_of, read_rows, say_file_left_out, say_left_out, say_nameless
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"

@@ -7,10 +7,10 @@ from typing import Any
 from streaming.oncall.desk import Desk
 from streaming.oncall.duty import Duty
 from streaming.oncall.now import Now
-from streaming.oncall.readable import UNREADABLE
 from streaming.oncall.record import EVERYBODY, Outcome
 from streaming.oncall.story import Hold, Story
 from streaming.oncall.transition import Transition, epoch_ms, need
+from streaming.readable_rows import UNREADABLE
 
 LOG_COLUMNS = (
     "incident_id",

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.tables import SILENCES
-from streaming.oncall.readable import UNREADABLE, Row, say_left_out, why
 from streaming.oncall.transition import epoch_ms, need
+from streaming.readable_rows import UNREADABLE, Row, say_left_out, why
 from udfs.pattern import LABELS
 from udfs.silence import Silence
 

@@ -42,7 +42,7 @@ class Transition:
 def read_transition(row: Mapping[str, Any]) -> Transition:
     """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null.
 
-    Raises ValueError and others for a row that cannot be read (streaming.oncall.readable).
+    Raises ValueError and others for a row that cannot be read (streaming.readable_rows).
     """
     need(row, REQUIRED)
     queues = row.get("queues")

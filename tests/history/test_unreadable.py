@@ -10,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from schemas.tables import ALERTS, TABLES
+from streaming import data_loss
 from streaming.board.tables import Tables
 from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
 from streaming.history.store import History
+from streaming.quality.quality_alert import read_open
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
 from tests.oncall.stage import START_MS, alert_row
 from tests.oncall.test_unreadable_rows import ENDLESS_MS, add, blank
@@ -93,3 +95,12 @@ def test_the_command_prints_the_others_and_says_on_stderr_what_is_left_out(
         app, ["alerts", "--current", "--format", "json", "--warehouse", str(warehouse)], catch_exceptions=False
     )
     assert [row["alert_id"] for row in json.loads(printed.stdout)] == ["m"]
+
+
+@pytest.mark.parametrize("name", ["incident_id", "labels", "changed_at"])
+def test_run_starts_though_a_row_of_its_own_cannot_be_read(warehouse: Path, name: str) -> None:
+    """Losses and quality alerts that are open are read before the queries begin."""
+    for kind in ("data_loss", "data_quality"):
+        blank(warehouse, ALERTS, ALERT | {"kind": kind}, name)
+    assert data_loss._read_open(warehouse) == []
+    assert len(read_open(warehouse)) == (1 if name == "labels" else 0)

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
+from streaming import readable_rows as readable
 from streaming.cli import app
-from streaming.oncall import readable
 from streaming.oncall.duty import Acknowledgement
 from streaming.oncall.ledger import Words
 from streaming.oncall.record import record_of

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import structlog
 
+from schemas.tables import ColumnType, Table
 from streaming.history.found import records_of
 
 log = structlog.get_logger()
@@ -23,6 +24,23 @@ _said: dict[tuple[str, str], None] = {}
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
     """What `read` makes of each row that it can read."""
     return list(take_readable(table, each_of(rows), read))
+
+
+def whole(table: Table) -> Callable[[Row], Row]:
+    """Reads a row that keeps its table's contract, as far as its columns were asked for."""
+    required = [one.name for one in table.columns if one.is_required]
+    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
+
+    def read(row: Row) -> Row:
+        for name in required:
+            if name in row and row[name] is None:
+                raise ValueError(f"{name} is null")
+        for name in times:
+            if isinstance(row.get(name), str):
+                raise ValueError(f"{name} is {row[name]}")
+        return row
+
+    return read
 
 
 def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
