@@ -42,10 +42,8 @@ class Sink:
         self._app_id = ""
         self._written: int | None = None
 
-    def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
+    def drain(self) -> None:
         """Return when the batch under way is written and Spark has noted it as done; no other is begun.
-
-        A query that is not active any more notes nothing.
 
         One that is written but not noted would be run again, by the rules of the next start: its rows are skipped as
         known, and would not be those of its state.
@@ -53,7 +51,7 @@ class Sink:
         with self._busy:
             self._is_stopping = True
         deadline = time.monotonic() + COMMIT_SECONDS
-        while not self._is_noted() and is_active() and time.monotonic() < deadline:
+        while not self._is_noted() and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _is_noted(self) -> bool:
@@ -88,7 +86,7 @@ class RunningQuery:
 
     def stop(self) -> None:
         """End it between two batches: one that is cut off in the middle of Python ends in a long Java stack trace."""
-        self.sink.drain(lambda: bool(self.query.isActive))
+        self.sink.drain()
         self.query.stop()
 
 
