@@ -18,6 +18,9 @@ from typing import Literal
 
 import structlog
 
+from conf.settings import Settings
+from streaming.private_folder import make_checkpoints, make_private
+
 log = structlog.get_logger()
 
 Part = Literal["run", "relay"]
@@ -35,6 +38,14 @@ ADVICE: Mapping[Part, str] = {
 
 class OccupiedError(RuntimeError):
     """Somebody else does this with the same folder. The message says who, where, and what to do."""
+
+
+def work_folders(settings: Settings) -> dict[str, Path]:
+    """Those that one works in alone, made as private as they may be."""
+    return {
+        "paths.warehouse": make_private(settings.paths.warehouse.expanduser().resolve()),
+        "paths.checkpoints": make_checkpoints(settings),
+    }
 
 
 @contextlib.contextmanager
@@ -73,7 +84,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         try:
-            self.number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self.number = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except PermissionError:
             self.number = os.open(path, os.O_RDONLY)
 

@@ -80,8 +80,8 @@ def only_run(settings: "Settings") -> Iterator[None]:
 
     Raises OccupiedError.
     """
-    from streaming.occupancy import occupying
+    from streaming.occupancy import occupying, work_folders
 
-    folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
+    folders = work_folders(settings)
     with occupying("run", "run", folders), occupying("relay", "run", folders if settings.oncall.enabled else {}):
         yield

@@ -71,13 +71,12 @@ def relay(
 def _run(settings: "Settings", seconds: float | None, stop: threading.Event) -> None:
     from streaming.jvm_lines import JvmLines
     from streaming.metrics.instruments import relay_instruments
-    from streaming.occupancy import occupying
+    from streaming.occupancy import occupying, work_folders
     from streaming.oncall.relay_thread import RelayLostError, RelayThread
     from streaming.session import start_spark
 
     sessions: list[Any] = []
-    folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
-    with occupying("relay", "relay", folders), relay_instruments(settings) as instruments:
+    with occupying("relay", "relay", work_folders(settings)), relay_instruments(settings) as instruments:
         ears = None if instruments is None else instruments.deliveries
         thread = RelayThread(settings, lambda: sessions[0], expects_canary=True, ears=ears)
         small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
@@ -113,9 +112,10 @@ def _wait(thread: "RelayThread", settings: "Settings", stop: threading.Event, se
 
 
 def _deliver_once(settings: "Settings", stop: threading.Event) -> None:
-    from streaming.occupancy import occupying
+    from streaming.occupancy import occupying, work_folders
 
-    with occupying("relay", "relay --once", {"paths.warehouse": settings.paths.warehouse}):
+    warehouse = work_folders(settings)["paths.warehouse"]
+    with occupying("relay", "relay --once", {"paths.warehouse": warehouse}):
         _deliver(settings, stop)
 
 
@@ -154,9 +154,10 @@ def _show(settings: "Settings", format_: str) -> None:
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     """Whom and why beside what: eight columns fit no terminal."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from streaming.console import VisibleConsole
 
     table = Table(show_lines=True)
     table.add_column("to whom, and why", overflow="fold", max_width=36)
@@ -165,4 +166,4 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         whom = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
         what = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
         table.add_row(Text(whom), Text(what))
-    Console().print(table)
+    VisibleConsole().print(table)
