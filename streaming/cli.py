@@ -80,6 +80,7 @@ def demo(
     from streaming.demo_folder import DemoFolder, DemoFolderError
     from streaming.ingest.simulator import ScenarioError, load_scenario
 
+    stop = stop_on_signals()
     settings = load()
     try:
         load_scenario(scenario)
@@ -92,12 +93,13 @@ def demo(
     guard(
         run_demo,
         settings,
-        stop_on_signals(),
+        stop,
         folder=folder,
         scenario=scenario,
         speed=speed,
         seconds=seconds,
         with_board=with_board,
+        ending=stop,
     )
 
 
@@ -117,11 +119,11 @@ def kafka(
 
     Example: balancewatch kafka --port 9092 --data-dir /var/lib/balancewatch/kafka
     """
-    from streaming.ingest.embedded_kafka import EmbeddedKafka
+    stop = stop_on_signals()
+    from streaming.ingest.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
     from streaming.ingest.topics import create_topics
 
     settings = load()
-    stop = stop_on_signals()
 
     def work() -> None:
         broker = EmbeddedKafka(settings.paths.jars, data_dir, port)
@@ -133,11 +135,11 @@ def kafka(
             while broker.is_alive() and not stop.wait(0.5):
                 pass
             if not stop.is_set():
-                raise RuntimeError(f"Kafka ended by itself; see {broker.log}")
+                raise EmbeddedKafkaError(f"Kafka ended by itself; see {broker.log}")
         finally:
             broker.stop()
 
-    guard(work)
+    guard(work, ending=stop)
 
 
 @app.command()
@@ -165,6 +167,7 @@ def collect(
 
     Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing --probe
     """
+    stop = stop_on_signals()
     from streaming.ingest.collector import run_collector
 
     settings = load(
@@ -181,7 +184,7 @@ def collect(
     needs_kafka(settings)
     if not settings.collector.name_server:
         fail("collector.name_server is empty; give --name-server HOST:PORT", code=2)
-    guard(run_collector, settings, stop_on_signals(), rounds=rounds)
+    guard(run_collector, settings, stop, rounds=rounds, ending=stop)
 
 
 @app.command()
@@ -212,16 +215,18 @@ def simulate(
         return
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
+    stop = stop_on_signals()
     try:
         guard(
             run_simulation,
             settings,
-            stop_on_signals(),
+            stop,
             scenario=scenario,
             seed=seed,
             speed=speed,
             seconds=seconds,
             start=start,
+            ending=stop,
         )
     except SimulateError as error:
         fail(str(error), code=2)

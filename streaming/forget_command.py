@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from streaming.command import fail, load, needs_kafka
+from streaming.output import say
 
 MOST_CHARACTERS = 255
 
@@ -34,7 +35,6 @@ def forget(
     Example: balancewatch forget --cluster main --broker broker-c --owner ada --reason "decommissioned"
     """
     from streaming.forgetting import Decision, UnknownNameError, publish, read_effects, say_effects
-    from streaming.history.printing import visible
     from streaming.history.warehouse_error import WarehouseError
     from streaming.ingest.publisher import PublishError
 
@@ -54,8 +54,8 @@ def forget(
         if not dry_run:
             publish(settings.kafka, decision, effects)
     except UnknownNameError as error:
-        fail(visible(str(error)), code=2)
+        fail(str(error), code=2)
     except (WarehouseError, PublishError) as error:
-        fail(visible(str(error)))
+        fail(str(error))
     for line in say_effects(decision, effects, is_done=not dry_run):
-        print(visible(line))
+        say(line)
