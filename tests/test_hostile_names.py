@@ -135,8 +135,10 @@ PLAIN: list[list[str]] = [
     ["quarantine", "replay", "--topic", "*", "--dry-run"],
     ["relay", "--once"],
     ["check"],
+    ["forget", "--cluster", f"c{EVIL}", "--group", GROUP, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
 ]
 WRONG: list[list[str]] = [
+    ["forget", "--cluster", EVIL, "--broker", TOPIC, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
     ["quarantine", "repair", EVIL, "0", "0", "--set", "a=1", "--owner", OWNER],
     [EVIL],
     ["alerts", f"--{EVIL}"],
