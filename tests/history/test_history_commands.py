@@ -143,6 +143,7 @@ def test_machines_get_every_column_with_times_in_iso_8601(warehouse: Path) -> No
     assert row == assignment(0, "DOUBLED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"]) | {
         "since": "2025-06-15T15:07:40.000Z",
         "changed_at": "2025-06-15T15:07:40.000Z",
+        "verdict_reason": None,
         "batch_id": 1,
     }
     assert rows_of(warehouse, "deliveries", "--limit", "1")[0]["consumer_group"] == "billing"
