@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from streaming.queries.planned import Planned
 from udfs.skew import Lag
 
 
@@ -98,13 +99,16 @@ def decode_chunks(packed: bytes) -> list[Chunk]:
     return _list_decoder.decode(packed)
 
 
-def safe_time_ms(chunks: Sequence[Chunk], clock_topic: str, limit: int) -> dict[str, int] | None:
+def safe_time_ms(
+    chunks: Sequence[Chunk], clock_topic: str, limit: int, planned: Planned | None = None
+) -> dict[str, int] | None:
     """Up to where each cluster's events are known to be complete; None when no partition has any left to read.
 
-    A batch that reached `limit` (maxOffsetsPerTrigger; 0 is none) was cut: each partition that gave messages may
-    hold more. Its events are in order, so what is older than its newest is complete; a partition that showed no
-    event of a cluster may hold any of it. A partition that gave nothing has nothing left, for Spark gives every
-    partition with a backlog at least one offset.
+    `planned` says whether the batch was cut. Where nobody told it, the offsets seen do: a batch that reached `limit`
+    (maxOffsetsPerTrigger; 0 is none) was. Each partition that gave messages may then hold more. Its events are in
+    order, so what is older than its newest is complete; a partition that showed no event of a cluster may hold any of
+    it. A partition that gave nothing has nothing left, for Spark gives every partition with a backlog at least one
+    offset.
     """
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     newest: dict[tuple[str, int], dict[str, int]] = {}
@@ -116,8 +120,11 @@ def safe_time_ms(chunks: Sequence[Chunk], clock_topic: str, limit: int) -> dict[
         for cluster, time_ms in chunk.newest_ms.items():
             of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
     read = sum(last - first + 1 for first, last in spans.values())
-    if not limit or read < limit - len(spans):
+    is_cut = bool(limit) and read >= limit - len(spans) if planned is None else planned.is_cut
+    if not is_cut:
         return None
+    for place in planned.places if planned is not None else ():
+        newest.setdefault(place, {})  # all of its planned offsets were holes: what comes next may be of any time
     data = [of_place for (topic, _), of_place in newest.items() if topic != clock_topic]
     if not data:
         return None
