@@ -42,6 +42,18 @@ class Voice(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
+class Pulling(NamedTuple):
+    """A group was seen to pull at a broker; once in PULLING_MS."""
+
+    cluster: str
+    broker_name: str
+    consumer_group: str
+    event_time_ms: int
+
+
+PULLING_MS = 5_000
+
+
 class Ahead(NamedTuple):
     """A clock event from the future, which was refused: who told it, when it reached Kafka, and how far ahead it is."""
 
@@ -57,7 +69,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock,
-    `ahead` its clock events from the future.
+    `ahead` its clock events from the future, `pullings` which of its groups pulled, by a sample.
     """
 
     topic: str
@@ -71,11 +83,12 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     voices: list[Voice] = []
     lags: list[Lag] = []
     ahead: list[Ahead] = []
+    pullings: list[Pulling] = []
 
 
 def has_content(chunk: Chunk) -> bool:
     """Whether it holds more than how far its partition was read."""
-    return bool(chunk.messages or chunk.voices or chunk.lags or chunk.ahead)
+    return bool(chunk.messages or chunk.voices or chunk.pullings or chunk.lags or chunk.ahead)
 
 
 _encoder = msgspec.msgpack.Encoder()
