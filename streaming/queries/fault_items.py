@@ -21,6 +21,7 @@ from streaming.queries.chunk import safe_time_ms
 from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
 from streaming.queries.output import OUTPUT, pack_rows
 from streaming.queries.planned import Planned, told_plan
+from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
 from streaming.queries.shard_rows import alert_row, quarantine_row
@@ -75,17 +76,27 @@ class FaultItemsProcessor(StatefulProcessor):
         value = self._state.get()
         if value is None and not any(pack.attempts or pack.fleet for pack in packs):
             return  # a tick for what nobody has sent to
+        rules, planned = self._rules.of(cluster), told_plan()
+        now_ms = max(pack.newest_ms() for pack in packs)
         state: Board | Fleet
-        rules = self._rules.of(cluster)
         if broker_name is None:
-            state = _decode_fleet(value[0]) if value else Fleet()
-            yield from pack_rows(advance_fleet(state, packs, cluster, rules, self._limit, told_plan()))
-        else:
-            state = _decode_board(value[0]) if value else Board()
-            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
-            yield from pack_rows(
-                advance_board(state, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut)
+            state, found = advance_or_set_aside(
+                lambda: _decode_fleet(value[0]) if value else Fleet(),
+                lambda fleet: advance_fleet(fleet, packs, cluster, rules, self._limit, planned),
+                {"cluster": cluster},
+                now_ms,
+                rules,
             )
+        else:
+            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
+            state, found = advance_or_set_aside(
+                lambda: _decode_board(value[0]) if value else Board(),
+                lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),
+                {"cluster": cluster, "broker_name": broker_name},
+                now_ms,
+                rules,
+            )
+        yield from pack_rows(found)
         self._state.update((_encode(state).decode(),))
 
     def close(self) -> None:
