@@ -48,6 +48,16 @@ def read_beginning(checkpoint: Path) -> Offsets:
     return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)
 
 
+def read_batch(checkpoint: Path, batch_id: int) -> dict[tuple[str, int], int]:
+    """How many offsets of each partition a batch was told to read, some of which may hold no message.
+
+    Raises OSError or ValueError for a checkpoint that cannot be read.
+    """
+    until = _offsets_in((checkpoint / "offsets" / str(batch_id)).read_bytes(), HEADER_LINES)
+    since = _before(checkpoint, batch_id)
+    return {place: offset - since.get(place, 0) for place, offset in until.items()}
+
+
 def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> None:
     """Let the next batch read these partitions from the offsets given; the others go on as they were.
 

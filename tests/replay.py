@@ -9,6 +9,7 @@ from typing import Any
 from streaming.history import stream
 from streaming.history.stream import Enveloper, Event, chunks_for
 from streaming.queries.assignments import TOPICS
+from streaming.queries.planned import Planned
 from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
 from udfs.rulebook import Rulebook
@@ -30,16 +31,22 @@ def cut(messages: Sequence[dict[str, Any]], batches: int) -> Iterator[list[dict[
 
 
 def replay(
-    batches: Iterable[Sequence[dict[str, Any]]], *, limit: int = 0, rules: Rules | None = None
+    batches: Iterable[Sequence[dict[str, Any]]],
+    *,
+    limit: int = 0,
+    rules: Rules | None = None,
+    plans: Iterable[Planned] = (),
 ) -> dict[str, list[dict[str, Any]]]:
-    """All rows the shards put out, by table, in the order of the batches."""
+    """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each."""
     rulebook = Rulebook(rules or Rules())
     stores = [DictShardStore() for _ in range(SHARDS)]
     rows: dict[str, list[dict[str, Any]]] = {}
+    told = iter(plans)
     for batch in batches:
+        planned = next(told, None)
         for number, store in enumerate(stores):
             shard = Shard(number, SHARDS, store, rulebook)
-            shard.process(list(chunks_for(batch, number, SHARDS)), limit)
+            shard.process(list(chunks_for(batch, number, SHARDS)), limit, planned)
             for table, of_table in shard.rows.items():
                 rows.setdefault(table, []).extend(of_table)
     return rows

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from udfs.alert import Incident
 from udfs.attempts import Attempts, Step
 from udfs.item import Item, Turn
 
@@ -43,10 +44,11 @@ class Health:
 
 @dataclass
 class Board:
-    """The state kept a broker: client_id → Item."""
+    """The state kept a broker: client_id → Item. `incidents` has at most one, that a rule raised at it."""
 
     items: dict[str, Item] = field(default_factory=dict)
     evicted_ms: int = 0
+    incidents: dict[str, Incident] = field(default_factory=dict)
 
     def advance(
         self, attempts: Iterable[Attempts], now_ms: int | None, idle_ms: int

@@ -28,6 +28,7 @@ from udfs.cluster_watch import (
     retired,
 )
 from udfs.life import Look, Reason, end, step
+from udfs.mute_brokers import find_mute, note_mute
 from udfs.rounds import missing_ms, scaled
 from udfs.rules import Rules
 from udfs.skew_findings import step_skew
@@ -87,6 +88,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     note_unheard(watch, tick, unheard)
     watch.missed.note(now_ms, tick.asked, unheard, interval_ms)
     note_silent(watch, tick, late_ms, unheard)
+    resumed |= note_mute(watch, tick, late_ms, rules)
     note_retired(watch, tick, tick.answered - unheard)
     share = len(tick.asked - unheard) / len(tick.asked) if tick.asked else 1.0
     is_one = len(unheard) == 1 < len(tick.asked)
@@ -95,12 +97,15 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     elif watch.below_ms is None:
         watch.below_ms = now_ms if watch.nothing_ms is None else watch.nothing_ms
     of_cluster = dict(find_unheard_cluster(watch, cluster, tick, unheard, rules))
+    mute = dict(find_mute(watch, cluster, now_ms, rules))
+    of_cluster |= {key: one for key, one in mute.items() if one.kind == UNHEARD_CLUSTER}
     of_cluster |= find_stopped_collectors(watch, cluster, now_ms, rules)
     transitions = list(_step(watch, UNHEARD_CLUSTER, of_cluster, now_ms, share, rules))
     transitions += _give_up(watch, now_ms)
     cluster_id = open_id(watch, UNHEARD_CLUSTER, now_ms, rules)
     before = _by_broker(watch, UNHEARD_BROKER, now_ms, rules)
     of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules))
+    of_brokers |= {key: one for key, one in mute.items() if one.kind == UNHEARD_BROKER}
     transitions += _step(watch, UNHEARD_BROKER, of_brokers, now_ms, share, rules)
     masterless = dict(find_masterless(watch, cluster, now_ms, rules))
     transitions += _step(watch, MASTERLESS_BROKER, masterless, now_ms, share, rules)

@@ -52,6 +52,7 @@ class ClusterWatch:
     gone_ms        broker → since when nobody asks an unheard broker
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
     silent_at_ms   silent broker → the tick at which it was found to be
+    mute_ms        broker → its newest pull, where pulls have stopped for all groups at once
     nothing_ms     the newest heartbeat of all, where none arrives any more
     interval_ms    how far apart the rounds come, as of the newest
     ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
@@ -68,6 +69,7 @@ class ClusterWatch:
     gone_ms: dict[str, int] = field(default_factory=dict)
     silent_ms: dict[str, int] = field(default_factory=dict)
     silent_at_ms: dict[str, int] = field(default_factory=dict)
+    mute_ms: dict[str, int] = field(default_factory=dict)
     nothing_ms: int | None = None
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class ClusterWatch:
     rounds: Rounds = field(default_factory=Rounds)
     missed: MissedRounds = field(default_factory=MissedRounds)
     voices: Voices = field(default_factory=Voices)
+    pulls: Voices = field(default_factory=Voices)  # by group, not by client
     incidents: dict[str, Incident] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     below_ms: int | None = None
@@ -89,6 +92,7 @@ class ClusterWatch:
             self._note_lost(before - brokers, change)
         for broker_name in before - brokers:
             self.voices.drop(broker_name)
+            self.pulls.drop(broker_name)
             self.topics[broker_name] = self.topics.get(broker_name, 1) - 1
             if self.topics[broker_name] <= 0:
                 del self.topics[broker_name]
@@ -133,6 +137,8 @@ class ClusterWatch:
         self.missed.drop(broker_name)
         self.rounds.drop_broker(broker_name)
         self.voices.drop(broker_name)
+        self.pulls.drop(broker_name)
+        self.mute_ms.pop(broker_name, None)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
         return [self.incidents.pop(key) for key in about]
 

@@ -16,6 +16,7 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, decode_chunk, encode_chunk
 from streaming.queries.output import OUTPUT, pack_rows
 from streaming.queries.partition_pack import PartitionPack
+from streaming.queries.planned import told_plan
 from streaming.queries.shard import Shard
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
@@ -79,7 +80,7 @@ class AssignmentsProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
         shard = Shard(key[0], self._shards, self._store, self._rules)
-        shard.process([decode_chunk(row.chunk) for row in rows], self._limit)
+        shard.process([decode_chunk(row.chunk) for row in rows], self._limit, told_plan())
         yield from pack_rows(shard.rows)
 
     def close(self) -> None:

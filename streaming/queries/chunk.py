@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from streaming.queries.planned import Planned
 from udfs.skew import Lag
 
 
@@ -41,6 +42,18 @@ class Voice(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
+class Pulling(NamedTuple):
+    """A group was seen to pull at a broker; once in PULLING_MS."""
+
+    cluster: str
+    broker_name: str
+    consumer_group: str
+    event_time_ms: int
+
+
+PULLING_MS = 5_000
+
+
 class Ahead(NamedTuple):
     """A clock event from the future, which was refused: who told it, when it reached Kafka, and how far ahead it is."""
 
@@ -56,7 +69,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock,
-    `ahead` its clock events from the future.
+    `ahead` its clock events from the future, `pullings` which of its groups pulled, by a sample.
     """
 
     topic: str
@@ -70,11 +83,12 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     voices: list[Voice] = []
     lags: list[Lag] = []
     ahead: list[Ahead] = []
+    pullings: list[Pulling] = []
 
 
 def has_content(chunk: Chunk) -> bool:
     """Whether it holds more than how far its partition was read."""
-    return bool(chunk.messages or chunk.voices or chunk.lags or chunk.ahead)
+    return bool(chunk.messages or chunk.voices or chunk.pullings or chunk.lags or chunk.ahead)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -98,13 +112,16 @@ def decode_chunks(packed: bytes) -> list[Chunk]:
     return _list_decoder.decode(packed)
 
 
-def safe_time_ms(chunks: Sequence[Chunk], clock_topic: str, limit: int) -> dict[str, int] | None:
+def safe_time_ms(
+    chunks: Sequence[Chunk], clock_topic: str, limit: int, planned: Planned | None = None
+) -> dict[str, int] | None:
     """Up to where each cluster's events are known to be complete; None when no partition has any left to read.
 
-    A batch that reached `limit` (maxOffsetsPerTrigger; 0 is none) was cut: each partition that gave messages may
-    hold more. Its events are in order, so what is older than its newest is complete; a partition that showed no
-    event of a cluster may hold any of it. A partition that gave nothing has nothing left, for Spark gives every
-    partition with a backlog at least one offset.
+    `planned` says whether the batch was cut. Where nobody told it, the offsets seen do: a batch that reached `limit`
+    (maxOffsetsPerTrigger; 0 is none) was. Each partition that gave messages may then hold more. Its events are in
+    order, so what is older than its newest is complete; a partition that showed no event of a cluster may hold any of
+    it. A partition that gave nothing has nothing left, for Spark gives every partition with a backlog at least one
+    offset.
     """
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     newest: dict[tuple[str, int], dict[str, int]] = {}
@@ -116,8 +133,11 @@ def safe_time_ms(chunks: Sequence[Chunk], clock_topic: str, limit: int) -> dict[
         for cluster, time_ms in chunk.newest_ms.items():
             of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
     read = sum(last - first + 1 for first, last in spans.values())
-    if not limit or read < limit - len(spans):
+    is_cut = bool(limit) and read >= limit - len(spans) if planned is None else planned.is_cut
+    if not is_cut:
         return None
+    for place in planned.places if planned is not None else ():
+        newest.setdefault(place, {})  # all of its planned offsets were holes: what comes next may be of any time
     data = [of_place for (topic, _), of_place in newest.items() if topic != clock_topic]
     if not data:
         return None

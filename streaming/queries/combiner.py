@@ -54,6 +54,11 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     read: list[Chunk] = []
     forgotten: list[tuple[str, str, int]] = []
 
+    def newest_ms(self) -> int:
+        """The newest time in it."""
+        attempts = [*self.attempts, *(one for of_broker in self.fleet.values() for one in of_broker)]
+        return max((self.tick_ms or 0, *(of.steps[-1].to_ms for of in attempts if of.steps)))
+
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_pack = msgspec.msgpack.Decoder(Pack).decode

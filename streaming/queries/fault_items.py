@@ -20,6 +20,8 @@ from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.chunk import safe_time_ms
 from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
 from streaming.queries.output import OUTPUT, pack_rows
+from streaming.queries.planned import Planned, told_plan
+from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
 from streaming.queries.shard_rows import alert_row, quarantine_row
@@ -74,17 +76,27 @@ class FaultItemsProcessor(StatefulProcessor):
         value = self._state.get()
         if value is None and not any(pack.attempts or pack.fleet for pack in packs):
             return  # a tick for what nobody has sent to
+        rules, planned = self._rules.of(cluster), told_plan()
+        now_ms = max(pack.newest_ms() for pack in packs)
         state: Board | Fleet
-        rules = self._rules.of(cluster)
         if broker_name is None:
-            state = _decode_fleet(value[0]) if value else Fleet()
-            yield from pack_rows(advance_fleet(state, packs, cluster, rules, self._limit))
-        else:
-            state = _decode_board(value[0]) if value else Board()
-            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
-            yield from pack_rows(
-                advance_board(state, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut)
+            state, found = advance_or_set_aside(
+                lambda: _decode_fleet(value[0]) if value else Fleet(),
+                lambda fleet: advance_fleet(fleet, packs, cluster, rules, self._limit, planned),
+                {"cluster": cluster},
+                now_ms,
+                rules,
             )
+        else:
+            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
+            state, found = advance_or_set_aside(
+                lambda: _decode_board(value[0]) if value else Board(),
+                lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),
+                {"cluster": cluster, "broker_name": broker_name},
+                now_ms,
+                rules,
+            )
+        yield from pack_rows(found)
         self._state.update((_encode(state).decode(),))
 
     def close(self) -> None:
@@ -113,7 +125,9 @@ def advance_board(
     }
 
 
-def advance_fleet(fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rules, limit: int) -> Rows:
+def advance_fleet(
+    fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rules, limit: int, planned: Planned | None = None
+) -> Rows:
     """Alert rows of one cluster's batch. `limit` is maxOffsetsPerTrigger, 0 for none.
 
     A batch that reached the limit was cut: its ticks count only as far as all its partitions were read.
@@ -127,7 +141,7 @@ def advance_fleet(fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rule
                 if attempts.steps[-1].to_ms > forgotten_ms:
                     fleet.add(broker_name, attempts)
         fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
-    safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit)
+    safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit, planned)
     to_ms = fleet.tick_ms if safe_ms is None else min(fleet.tick_ms, safe_ms.get(cluster, 0))
     transitions = [
         transition

@@ -1,13 +1,18 @@
 """One Kafka partition's part of an Arrow batch, sorted into a chunk a shard; the header is the same for all of them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.chunk import Chunk, Message, Reject, Voice
+from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Voice
 from streaming.queries.event_time import Lags, ahead_of, at_most
 from streaming.queries.shard_intake import shard_of
 from udfs.families import family_of
+from udfs.voices import rank
+
+MOST_GROUPS = 4
+"""That one partition tells of a broker."""
 
 
 class PartitionPack:
@@ -18,6 +23,7 @@ class PartitionPack:
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
         self._lags = Lags()
+        self._pullings: dict[tuple[str, str, str, int], int] = {}
 
     def add(self, offset: int, ingest_time_ms: int, value: bytes | None) -> None:
         topic, header = self._topic, self._header
@@ -34,6 +40,9 @@ class PartitionPack:
         if topic == PULLS and event.suggest_broker_id is not None:
             broker = event.cluster, event.broker_name
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
+        if topic == PULLS and not event.offsets_only:
+            key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
+            self._pullings[key] = max(event.event_time_ms, self._pullings.get(key, 0))
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             header.voices.append(_voice(event))
         message = Message(offset, ingest_time_ms, value or b"")
@@ -42,7 +51,7 @@ class PartitionPack:
 
     def chunks(self) -> list[Chunk]:
         """Of the bad messages the first shard tells."""
-        header = self._header
+        header, pullings = self._header, sorted(self._sample())
         return [
             Chunk(
                 header.topic,
@@ -56,9 +65,20 @@ class PartitionPack:
                 header.voices,
                 self._lags.all(),
                 header.ahead,
+                pullings,
             )
             for number, messages in enumerate(self._messages)
         ]
+
+    def _sample(self) -> Iterator[Pulling]:
+        """Of each broker's groups the MOST_GROUPS of the smallest hash, as every partition picks them."""
+        by_broker: dict[tuple[str, str], set[str]] = {}
+        for cluster, broker_name, group, _ in self._pullings:
+            by_broker.setdefault((cluster, broker_name), set()).add(group)
+        picked = {place: set(sorted(groups, key=rank)[:MOST_GROUPS]) for place, groups in by_broker.items()}
+        for (cluster, broker_name, group, _), time_ms in self._pullings.items():
+            if group in picked[cluster, broker_name]:
+                yield Pulling(cluster, broker_name, group, time_ms)
 
 
 def _voice(heartbeat: Any) -> Voice:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from streaming.private_folder import make_checkpoints
+from streaming.queries.planned import tell_workers
 from streaming.queries.rows import Rows, unpack_rows
 from streaming.queries.warehouse import Writer, append_rows
 
@@ -38,9 +39,9 @@ class Sink:
     puts out the same rows.
     """
 
-    def __init__(self, name: str, checkpoint: Path, writer: Writer, on_rows: OnRows | None) -> None:
+    def __init__(self, name: str, checkpoint: Path, writer: Writer, on_rows: OnRows | None, limit: int = 0) -> None:
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
-        self._on_rows = on_rows
+        self._on_rows, self._limit = on_rows, limit
         self._busy = threading.Lock()
         self._is_stopping = False
         self._app_id = ""
@@ -84,6 +85,7 @@ class Sink:
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         self._app_id = self._app_id or self._read_app_id()
+        tell_workers(batch.sparkSession.sparkContext, self._checkpoint, batch_id, self._limit)
         rows = unpack_rows(batch.toArrow())
         append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_rows is not None:
@@ -119,7 +121,7 @@ def start_query(
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
-    sink = Sink(name, checkpoint, writer, on_rows)
+    sink = Sink(name, checkpoint, writer, on_rows, settings.queries.max_offsets_per_trigger)
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk, has_content, safe_time_ms
+from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows
 from streaming.queries.set_aside import (
     as_after_a_gap,
@@ -65,8 +66,8 @@ class Shard:
     def rows(self) -> Rows:
         return self._work.rows
 
-    def process(self, chunks: list[Chunk], limit: int) -> None:
-        """Take in a batch. `limit` is maxOffsetsPerTrigger, 0 for none."""
+    def process(self, chunks: list[Chunk], limit: int, planned: Planned | None = None) -> None:
+        """Take in a batch. `limit` is maxOffsetsPerTrigger, 0 for none; `planned` what Spark was to read, if known."""
         for chunk in chunks:
             self._work.put(
                 "quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
@@ -80,7 +81,7 @@ class Shard:
         if not (has_ahead or self._agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
             self._store.add_pending(messages)
             return
-        pending = self._advance([*self._store.take_pending(), *messages], safe_time_ms(chunks, CLOCKS, limit))
+        pending = self._advance([*self._store.take_pending(), *messages], safe_time_ms(chunks, CLOCKS, limit, planned))
         self._agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         self._store.add_pending(pending)
         self._write()
@@ -156,12 +157,13 @@ class Shard:
     def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
         key = cluster, source, machine
         if key not in self._shifts:
-            watch = self._work.cluster(cluster).watch
-            self._shifts[key] = watch.skew.shift_ms(source, machine, watch.interval_ms)
+            entry = self._agenda.clusters.get(cluster)
+            self._shifts[key] = entry.watch.skew.shift_ms(source, machine, entry.watch.interval_ms) if entry else 0
         return self._shifts[key]
 
     def _behind_ms(self, cluster: str) -> int:
-        return self._work.cluster(cluster).watch.skew.behind_ms()
+        entry = self._agenda.clusters.get(cluster)
+        return entry.watch.skew.behind_ms() if entry else 0
 
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""

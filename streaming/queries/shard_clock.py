@@ -10,6 +10,7 @@ from streaming.queries.shard_store import Above, ClusterEntry
 from udfs.alert import Transition
 from udfs.cluster import look_over
 from udfs.hearing import Hearing, Unasked
+from udfs.mute_brokers import unasked_of
 from udfs.rounds import MachineSkew, Tick
 from udfs.rules import Rules
 
@@ -64,7 +65,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     } | {name: entry.heard_since_ms[name] for name in sorted(overview.missed & entry.heard_since_ms.keys())}
     due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
-    unasked = entry.watch.rounds.unasked(now_ms, entry.groups)
+    unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
     changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
     due |= {group for _, group, _, _ in changed if group in entry.groups}
     if gap_ms or above != entry.above or any(group is None for _, group, _, _ in changed):

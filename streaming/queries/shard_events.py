@@ -5,14 +5,17 @@ from typing import Any, NamedTuple
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Voice
+from streaming.queries.chunk import Chunk, Message, Pulling, Voice
 from streaming.queries.event_time import at, not_after, source_of
 from udfs import skew
 
 VOICES = "voices"
 """Not a Kafka topic: which client was heard where (chunk.Voice)."""
 
-_RANK = {ROUTES: 0, VOICES: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
+PULLINGS = "pullings"
+"""Not a Kafka topic: which group was seen to pull where (chunk.Pulling)."""
+
+_RANK = {ROUTES: 0, VOICES: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 
 
 class Event(NamedTuple):
@@ -23,7 +26,7 @@ class Event(NamedTuple):
     partition: int
     offset: int
     topic: str
-    raw: Message | Voice
+    raw: Message | Voice | Pulling
     event: Any
 
     @property
@@ -51,6 +54,10 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         time_ms = voice.event_time_ms + shift(voice.cluster, skew.HEARTBEATS, voice.broker_name)
         counted = voice._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[VOICES], chunk.partition, 0, VOICES, voice, counted)
+    for pulling in chunk.pullings:
+        time_ms = pulling.event_time_ms + shift(pulling.cluster, skew.PULLS, pulling.broker_name)
+        counted_pull = pulling._replace(event_time_ms=time_ms)
+        yield Event(time_ms, _RANK[PULLINGS], chunk.partition, 0, PULLINGS, pulling, counted_pull)
     for message in chunk.messages:
         event = decoder.decode(message.value)
         source = source_of(chunk.topic, event)
@@ -72,12 +79,14 @@ def pack(events: Iterable[Event]) -> list[Chunk]:
     """The events, undecoded, one pack a Kafka partition."""
     chunks: dict[tuple[str, int], Chunk] = {}
     for event in events:
-        place = (HEARTBEATS if event.topic == VOICES else event.topic, event.partition)
+        place = ({VOICES: HEARTBEATS, PULLINGS: PULLS}.get(event.topic, event.topic), event.partition)
         chunk = chunks.setdefault(
             place, Chunk(*place, first_offset=0, last_offset=0, newest_ms={}, messages=[], rejects=[])
         )
         if isinstance(event.raw, Voice):
             chunk.voices.append(event.raw)
+        elif isinstance(event.raw, Pulling):
+            chunk.pullings.append(event.raw)
         else:
             chunk.messages.append(event.raw)
     return list(chunks.values())

@@ -11,7 +11,7 @@ from typing import Any
 from schemas.events import HEARTBEATS, ROUTES
 from streaming.queries.chunk import Reject, Voice
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
-from streaming.queries.shard_events import VOICES, Event
+from streaming.queries.shard_events import PULLINGS, VOICES, Event
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.cluster_watch import QueueChange
@@ -35,7 +35,7 @@ class Intake:
         if event.topic == HEARTBEATS:
             self._hear(event)
             return
-        if event.topic not in (VOICES, ROUTES):
+        if event.topic not in (VOICES, PULLINGS, ROUTES):
             self._observe(event)
             return
         cluster = event.event.cluster
@@ -43,6 +43,10 @@ class Intake:
         with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), is_told=is_told):
             if event.topic == VOICES:
                 self._listen(event.event)
+            elif event.topic == PULLINGS:
+                pulling = event.event
+                pulls = self._work.cluster(cluster).watch.pulls
+                pulls.note(pulling.broker_name, pulling.consumer_group, pulling.event_time_ms)
             else:
                 self._learn_route(event.event)
 

@@ -15,6 +15,7 @@ from streaming.queries.chunk import (
     encode_chunks,
     safe_time_ms,
 )
+from streaming.queries.planned import Planned, plan_of
 from streaming.queries.shard import shard_of
 from tests.queries.logs import log_of, renumbered
 
@@ -50,6 +51,19 @@ def test_a_pack_is_read_as_it_was_written() -> None:
 )  # fmt: skip
 def test_time_is_safe_up_to(reason: str, limit: int, chunks: list[Chunk], safe: dict[str, int] | None) -> None:
     assert safe_time_ms(chunks, CLOCKS, limit) == safe, reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "planned", "safe"),
+    [
+        ("Spark took all that there was", plan_of({(PULLS, 0): 900, (HEARTBEATS, 0): 50}, 1000), None),
+        ("cut, though few offsets held a message", plan_of({(PULLS, 0): 1000}, 1000), {"c": 5}),
+        ("cut, and a partition showed holes alone", plan_of({(PULLS, 0): 900, (HEARTBEATS, 0): 100}, 1000), {"c": 0}),
+        ("cut, and a partition has no backlog", plan_of({(PULLS, 0): 1000, (HEARTBEATS, 0): 0}, 1000), {"c": 5}),
+    ],
+)
+def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, safe: dict[str, int] | None) -> None:
+    assert safe_time_ms([seen(PULLS, 0, 10, c=5)], CLOCKS, 1000, planned) == safe, reason
 
 
 def test_offsets_that_hold_no_row_count_towards_the_limit() -> None:

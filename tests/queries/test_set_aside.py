@@ -1,6 +1,7 @@
 """A rule that raises: its group is set aside, quarantined and told once, and everything else goes on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.queries import shard
 from streaming.queries.assignments import pack_batch
+from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import batch_of, beat, clock, groups_of_two
 from tests.replay import Stream
+from udfs.broker_board import Board
 from udfs.membership import Membership
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
@@ -156,3 +159,21 @@ def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch
         work.process([chunk for chunks in pack_batch(batch_of(batch), 1) for chunk in chunks], 0)
         rows += [(number, row["state"]) for row in work.rows.get("alerts", []) if row["kind"] == "rule_failed"]
     assert rows == [(0, "FIRING"), (2, "RESOLVED")]
+
+
+def test_a_rule_that_raises_at_producers_is_told_once_and_their_state_is_as_before() -> None:
+    labels, state = {"cluster": "c", "broker_name": "broker-b"}, Board(evicted_ms=7)
+
+    def fail(board: Board) -> Rows:
+        board.evicted_ms = 8
+        raise IndexError("no step")
+
+    def work(advance: Callable[[Board], Rows], now_ms: int) -> tuple[Board, Rows]:
+        return advance_or_set_aside(lambda: replace(state), advance, labels, now_ms, Rules())
+
+    state, rows = work(fail, START)
+    assert (state.evicted_ms, [row["state"] for row in rows["alerts"]], len(rows["quarantine"])) == (7, ["FIRING"], 1)
+    state, rows = work(fail, START + SECOND)
+    assert (rows["alerts"], rows.get("quarantine")) == ([], None)
+    state, rows = work(lambda _: {}, START + 2 * SECOND)
+    assert ([row["state"] for row in rows["alerts"]], state.incidents) == (["RESOLVED"], {})

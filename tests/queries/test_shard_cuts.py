@@ -1,5 +1,6 @@
 """The shards, without Spark: a log gives the same rows however it is cut, and whatever comes late or twice."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.queries.planned import plan_of
 from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
@@ -68,6 +70,28 @@ def test_cuts_at_any_place_give_the_same_rows(dice: int, batches: int) -> None:
     places = sorted(Random(dice).sample(range(1, len(messages)), batches))
     pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
     assert comparable(replay(pieces)) == expected("twins", 1)
+
+
+@pytest.mark.parametrize("limit", [300, 1000])
+def test_a_backlog_whose_routes_were_compacted_is_known_to_be_cut(limit: int) -> None:
+    """The offsets of overwritten routes count towards Spark's limit, and show nothing."""
+    messages = log_of("healthy", 1)[0]
+    dense = [one for one in messages if one["topic"] != ROUTES or one["offset"] % 7 == 0]
+    kept = {(one["topic"], one["offset"]) for one in dense}
+    whole = [*cut_as_spark_does(padded(messages), limit)]
+    batches = [[one for one in batch if (one["topic"], one["offset"]) in kept] for batch in whole]
+    plans = [plan_of(Counter((one["topic"], one["partition"]) for one in batch), limit) for batch in whole]
+    rows = replay(batches, limit=limit, plans=plans)
+    assert alerts(rows) == []
+    assert comparable(rows)["assignments"] == comparable(replay([dense]))["assignments"]
+
+
+def padded(messages: Messages) -> list[dict[str, Any]]:
+    """The log as its offsets were given: ten routes that were overwritten since for each one that is there."""
+    out: list[dict[str, Any]] = []
+    for one in messages:
+        out += [{**one, "offset": -1}] * 10 * (one["topic"] == ROUTES) + [one]
+    return out
 
 
 def of_cluster(messages: Messages, cluster: str) -> list[dict[str, Any]]:

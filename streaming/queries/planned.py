@@ -1,0 +1,47 @@
+"""Whether a batch was cut, by what Spark planned it to read; the driver tells the Python workers by a local property.
+
+The offsets that a batch shows do not say it: a compacted topic has holes, and transactions leave markers.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark import SparkContext, TaskContext
+
+from streaming.checkpoint_offsets import read_batch
+
+PROPERTY = "balancewatch.planned"
+
+
+class Planned(NamedTuple):
+    """`is_cut`: the batch may have left messages behind, in any of `places`, the partitions that it reads."""
+
+    is_cut: bool
+    places: frozenset[tuple[str, int]] = frozenset()
+
+
+def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
+    """A batch that reads so many offsets of each partition under maxOffsetsPerTrigger, 0 for none.
+
+    Spark rounds each partition's share down, and gives every partition with a backlog one offset at least.
+    """
+    places = frozenset(place for place, count in offsets.items() if count > 0)
+    is_cut = limit > 0 and sum(offsets[place] for place in places) >= limit - len(places)
+    return Planned(is_cut, places if is_cut else frozenset())
+
+
+def tell_workers(context: SparkContext, checkpoint: Path, batch_id: int, limit: int) -> None:
+    """Before the batch's action. Raises OSError or ValueError for a checkpoint that cannot be read."""
+    planned = plan_of(read_batch(checkpoint, batch_id), limit)
+    context.setLocalProperty(PROPERTY, json.dumps([planned.is_cut, sorted(planned.places)]))
+
+
+def told_plan() -> Planned | None:
+    """In a worker: the plan of the batch under way; None where nobody told it."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(PROPERTY) if context is not None else None
+    if not text:
+        return None
+    is_cut, places = json.loads(text)
+    return Planned(is_cut, frozenset((topic, partition) for topic, partition in places))

@@ -1,0 +1,44 @@
+"""What a rule raised at is set aside in the fault_items query too: a broker's items or a cluster's fleet, told once.
+
+They stay as they were before the batch, whose attempts are lost to them, and are tried again with the next batch.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from schemas.events import SEND_LATENCIES
+from streaming.queries.chunk import Reject
+from streaming.queries.rows import Rows
+from streaming.queries.set_aside import describe
+from streaming.queries.shard_rows import alert_row, quarantine_row
+from udfs.broker_board import Board
+from udfs.failed_rule import RULE_FAILED, find_failure
+from udfs.fleet import Fleet
+from udfs.life import Look, Reason, end, step
+from udfs.rules import Rules
+
+Kept = TypeVar("Kept", Board, Fleet)
+
+
+def advance_or_set_aside(
+    read: Callable[[], Kept], advance: Callable[[Kept], Rows], labels: dict[str, str], now_ms: int, rules: Rules
+) -> tuple[Kept, Rows]:
+    """The state after the batch, and its rows. `read` gives the state as it was before, anew each time."""
+    state = read()
+    try:
+        rows = advance(state)
+    except Exception as error:  # whatever a rule raises must not end the query
+        failure = describe(error)
+        state = read()
+        is_new = RULE_FAILED not in state.incidents
+        findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
+        told = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
+        rows = {"alerts": [alert_row(transition) for transition in told]}
+        if is_new:
+            reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:1_000]
+            rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, [reason]))]
+        return state, rows
+    failed = state.incidents.pop(RULE_FAILED, None)
+    if failed is not None:
+        rows.setdefault("alerts", []).append(alert_row(end(failed, Reason.RECOVERED, Look(now_ms))))
+    return state, rows

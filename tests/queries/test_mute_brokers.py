@@ -1,0 +1,35 @@
+"""The feed of pulls breaks while heartbeats go on: one thing is told, and no group is blamed."""
+
+import pytest
+
+from schemas.events import PULLS
+from tests.queries.logs import SECOND, START
+from tests.queries.test_small_logs import groups_of_two
+from tests.replay import Stream
+
+
+@pytest.mark.parametrize(
+    ("brokers", "kind"), [({"broker-b"}, "unheard_broker"), ({"broker-a", "broker-b"}, "unheard_cluster")]
+)
+def test_pulls_that_stop_for_all_groups_at_once_are_one_page(brokers: set[str], kind: str) -> None:
+    events = [
+        (topic, event)
+        for topic, event in groups_of_two(900, 900)
+        if topic != PULLS
+        or event["broker_name"] not in brokers
+        or not START + 300 * SECOND < event["event_time_ms"] < START + 700 * SECOND
+    ]
+    rows = Stream().feed(events)["alerts"]
+    assert {(row["kind"], row["cause"]) for row in rows} == {(kind, "pulls_missing")}
+    assert [row["state"] for row in rows] == ["UNKNOWN", "FIRING", "RECOVERING", "RESOLVED"]
+
+
+def test_the_pulls_of_one_group_that_stop_are_that_groups_trouble() -> None:
+    events = [
+        (topic, event)
+        for topic, event in groups_of_two(600, 600)
+        if topic != PULLS or event["consumer_group"] != "g1" or event["event_time_ms"] < START + 300 * SECOND
+    ]
+    rows = Stream().feed(events)["alerts"]
+    assert {row["consumer_group"] for row in rows} == {"g1"}
+    assert "starved_queue" in {row["kind"] for row in rows}

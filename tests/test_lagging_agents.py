@@ -1,0 +1,67 @@
+"""Clusters that agents alone feed, with events that come late: `run` keeps their time, and the rules tell the same."""
+
+from typing import Any
+
+import pytest
+
+from conf.settings import Settings
+from schemas.events import CLOCKS
+from streaming.clock_keeper import ClockKeeper
+from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.own_clocks import OwnClocks
+from tests.queries.logs import MINUTE, SECOND, START
+from tests.replay import Stream
+
+STEP_MS = 5 * SECOND
+
+
+def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Ten minutes of agents' events, each in Kafka so many seconds after it happened; batches and ticks every 5 s."""
+    events = Simulation(load_scenario(scenario), 1, START).events(10 * MINUTE)
+    sent = [(topic, event) for topic, event in events if topic != CLOCKS]
+    keeper, stream, rows, place = ClockKeeper(Settings.load()), Stream(), [], 0
+    for now_ms in range(START + lag_s * SECOND, START + lag_s * SECOND + 10 * MINUTE, STEP_MS):
+        monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda now_ms=now_ms: now_ms)
+        monkeypatch.setattr("streaming.clock_keeper.time.monotonic", lambda now_ms=now_ms: (now_ms - START) / 1000)
+        arrived = []
+        while place < len(sent) and sent[place][1]["event_time_ms"] + lag_s * SECOND <= now_ms:
+            arrived.append(sent[place])
+            place += 1
+        arrived += [(CLOCKS, tick) for tick in keeper.ticks((now_ms - START) / 1000, now_ms)]
+        told = stream.feed(arrived, lambda _, now_ms=now_ms: now_ms)
+        keeper.listen(told)
+        rows += told.get("alerts", [])
+    return rows
+
+
+@pytest.mark.parametrize("lag_s", [0, 15, 35, 55, 90, 150, 600])
+def test_what_starves_is_told_however_late_the_agents_events_come(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = run("pull_stopped", lag_s, monkeypatch)
+    told = {(row["kind"], row["cause"]) for row in rows if row["fired_at"]}
+    assert ("starved_queue", "pull_stopped") in told
+    assert {kind for kind, _ in told} <= {"starved_queue", "silent_queue", "clock_skew"}
+
+
+@pytest.mark.parametrize("lag_s", [0, 25, 45, 150, 600])
+def test_nothing_is_told_of_a_healthy_cluster_but_its_lag(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {row["kind"] for row in run("healthy", lag_s, monkeypatch) if row["fired_at"]}
+    assert kinds == ({"clock_skew"} if lag_s > 10 else set())
+
+
+def test_a_clock_that_lags_and_keeps_pace_is_missed_when_it_stops() -> None:
+    clocks = OwnClocks(0)
+    for second in range(0, 100, 10):
+        clocks.hear("c", START + second * SECOND, START + (second + 3600) * SECOND)
+    assert clocks.has("c")
+    assert clocks.lag_ms("c") == 3_600_000
+    silent_at = START + (90 + 3600) * SECOND + 60_000
+    assert clocks.silent(silent_at - 1, 60_000) == {}
+    assert clocks.silent(silent_at, 60_000) == {"c": []}
+
+
+def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
+    clocks = OwnClocks(0)
+    for second in range(0, 400, 75):
+        clocks.hear("c", START + second * SECOND, START + second * SECOND)
+    assert clocks.silent(START + (375 + 224) * SECOND, 60_000) == {}
+    assert clocks.silent(START + (375 + 225) * SECOND, 60_000) == {"c": []}
