@@ -5,8 +5,10 @@ One that is there stays as it is, so who wants others to read the tables makes t
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from conf.settings import Settings
+if TYPE_CHECKING:
+    from conf.settings import Settings  # the worker of `sql` makes no folder, and does without
 
 PRIVATE = 0o700
 
@@ -19,7 +21,7 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
-def make_checkpoints(settings: Settings) -> Path:
+def make_checkpoints(settings: "Settings") -> Path:
     """The folder of the checkpoints. Left to the umask on a cluster, whose executors may be other users."""
     folder = settings.paths.checkpoints.expanduser().resolve()
     return make_private(folder) if settings.spark.master.startswith("local") else folder

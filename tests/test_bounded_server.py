@@ -18,6 +18,8 @@ from streaming.board.server import BoardServer
 from streaming.bounded_server import BoundedServer, Bounds
 from streaming.metrics.server import Endpoint, Server
 
+pytestmark = pytest.mark.real
+
 SHORT = Bounds(12, 6, head_seconds=1, request_seconds=2, idle_seconds=2, answer_seconds=1)
 HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n"
 LARGE = b"x" * 40_000_000

@@ -16,6 +16,8 @@ from streaming.ingest.topics import KafkaUnreachableError
 from streaming.jars import JarsError
 from streaming.service import ServiceError
 
+pytestmark = pytest.mark.real
+
 SENTENCE = "paths.warehouse = /tables: no space left on its disk"
 
 

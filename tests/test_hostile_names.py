@@ -20,6 +20,8 @@ from tests.history.stage import START_MS, alert, assignment, delivery, fault, me
 from tests.offenders import assert_none
 from tests.row_writer import RowWriter
 
+pytestmark = pytest.mark.real
+
 EVIL = "\x1b[2J\x1b]0;t\x07\x9b1A\u202egnp\u2066\u200b\u200d\u2028\ufeff\U000e0041\x7f\r[red]<b>"
 """Clears the screen, names the window, rings, goes up; turns the direction; is not seen; ends a line."""
 

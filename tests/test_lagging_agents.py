@@ -12,6 +12,8 @@ from streaming.own_clocks import OwnClocks
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 STEP_MS = 5 * SECOND
 
 

@@ -14,6 +14,8 @@ from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario
 from tests.ingest.modelled import START, Events, run
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 
 @lru_cache(maxsize=1)
 def rolled(pods: int, queues: int, apart: float, down: float, is_surge: bool) -> Events:

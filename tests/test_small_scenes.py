@@ -8,6 +8,8 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from tests.replay import cut, messages_of, replay
 
+pytestmark = pytest.mark.replay
+
 START = 1_700_000_000_000
 Event = tuple[str, dict[str, Any]]
 Tell = Callable[[int], Iterator[Event]]

@@ -28,6 +28,8 @@ from tests.ingest.rounds import BROKER_A, BROKER_B, GROUP, NOW, ORDERS, SOURCE, 
 from tests.replay import Stream
 from udfs.route import QueueData
 
+pytestmark = pytest.mark.replay
+
 BROKERS = {"broker-a": BROKER_A, "broker-b": BROKER_B}
 OWNERS = {"C1": "broker-a", "C2": "broker-b"}
 QUEUES, STEP_S, RUN_S = 4, 10, 700

@@ -11,6 +11,8 @@ from streaming.ingest.simulator import Simulation, load_scenario
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 Event = tuple[str, dict[str, Any]]
 SLICE_MS = 2 * SECOND
 

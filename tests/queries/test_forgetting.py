@@ -12,6 +12,8 @@ from tests.queries.logs import MINUTE, SECOND, START
 from tests.queries.test_small_logs import groups_of_two
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 Event = tuple[str, dict[str, Any]]
 
 

@@ -7,6 +7,8 @@ from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import groups_of_two
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 
 @pytest.mark.parametrize(
     ("brokers", "kind"), [({"broker-b"}, "unheard_broker"), ({"broker-a", "broker-b"}, "unheard_cluster")]

@@ -11,6 +11,8 @@ from tests.queries.logs import MINUTE, SECOND, START
 from tests.queries.test_small_logs import groups_of_two
 from tests.replay import Stream
 
+pytestmark = pytest.mark.replay
+
 Events = list[tuple[str, dict[str, Any]]]
 Rows = list[dict[str, Any]]
 

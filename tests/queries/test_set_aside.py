@@ -21,6 +21,8 @@ from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 from udfs.watch import GroupState
 
+pytestmark = pytest.mark.replay
+
 Rows = dict[str, list[dict[str, Any]]]
 Fault = Callable[[GroupState], bool]
 

@@ -19,6 +19,8 @@ from tests.replay import cut, messages_of, replay
 from udfs.rulebook import Rulebook
 from udfs.rules import KINDS, KindRules, Rules
 
+pytestmark = pytest.mark.replay
+
 
 def route(second: float, queues: int = 8, topic: str = "orders", *others: str) -> tuple[str, dict[str, Any]]:
     """Of broker-a, and of `others`; no queues at all is the route of a deleted topic."""
