@@ -61,11 +61,12 @@ class PartitionPack:
                 header.newest_ms,
                 messages,
                 header.rejects if number == 0 else [],
-                header.pulled_ms,
+                {},
                 header.voices,
                 self._lags.all(),
                 header.ahead,
                 pullings,
+                header.pulled_ms,
             )
             for number, messages in enumerate(self._messages)
         ]
