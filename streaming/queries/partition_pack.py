@@ -11,7 +11,7 @@ from streaming.queries.shard_intake import shard_of
 from udfs.families import family_of
 from udfs.voices import rank
 
-MOST_GROUPS = 4
+MOST_GROUPS = 16
 """That one partition tells of a broker."""
 
 
