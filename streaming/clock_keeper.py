@@ -33,6 +33,9 @@ from streaming.queries.shard_endings import FORGET
 PATIENCE_SECONDS = 15.0
 """How long a cluster must have asked before we speak for it: its own clock may only be late."""
 
+NOTICED_OFF_MS = 3_000
+"""A message that takes so long to Kafka is late, or the clocks differ."""
+
 log = structlog.get_logger()
 
 
@@ -42,6 +45,7 @@ class ClockKeeper:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._asking: dict[str, Asking] = {}
+        self._off_ms = 0  # by how much Kafka's clock is ahead of this machine's
         self._own = OwnClocks(_now_ms())
         self._tail = ClockTail(settings.kafka)
         self._brokers: dict[str, set[str]] = {}
@@ -65,7 +69,7 @@ class ClockKeeper:
             for row in rows.get(CLOCK_WANTED, ()):
                 self._note(row)
             for row in rows.get(CLOCK_HEARD, ()):
-                self._hear(row["cluster"], row["source"], row["newest_ms"], _now_ms())
+                self._hear(row["cluster"], row["source"], row["newest_ms"], self.now_ms())
             for table in ("broker_health", "memberships"):
                 for row in rows.get(table, ()):
                     self._brokers.setdefault(row["cluster"], set()).add(row["broker_name"])
@@ -77,7 +81,7 @@ class ClockKeeper:
         if not row["is_wanted"]:
             self._asking.pop(cluster, None)
         else:
-            self._asking.setdefault(cluster, Asking()).note(time.monotonic(), row["newest_ms"], _now_ms())
+            self._asking.setdefault(cluster, Asking()).note(time.monotonic(), row["newest_ms"], self.now_ms())
 
     def _hear(self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()) -> None:
         if source == FORGET:
@@ -95,7 +99,7 @@ class ClockKeeper:
         Where there was a collector, what it published before it died may ask once or twice; agents go on asking. Where
         there is one, its rounds are only slow.
         """
-        now_ms = _now_ms() if now_ms is None else now_ms
+        now_ms = self.now_ms() if now_ms is None else now_ms
         silent_ms = int(self._settings.clock.silent_seconds * 1000)
         with self._lock:
             return [
@@ -113,25 +117,39 @@ class ClockKeeper:
             return [(cluster, brokers or sorted(self._brokers.get(cluster, ()))) for cluster, brokers in silent.items()]
 
     def _read_tail(self) -> None:
-        seen = self._tail.read(_now_ms())
+        seen = self._tail.read(self.now_ms())
         with self._lock:
             for clock in seen:
                 self._hear(clock.cluster, clock.source, clock.event_time_ms, clock.at_ms, clock.brokers)
+
+    def now_ms(self) -> int:
+        """The time by Kafka's clock, as far as it is known; that of this machine may be off."""
+        return _now_ms() + self._off_ms
+
+    def note_stamp(self, stamped_ms: int, sent_ms: int) -> None:
+        """Kafka stamped with `stamped_ms` what was sent when this machine had `sent_ms`."""
+        off_ms = stamped_ms - sent_ms
+        if abs(off_ms - self._off_ms) > NOTICED_OFF_MS:
+            log.warning("the clock of this machine is not Kafka's", seconds_behind=round(off_ms / 1000))
+            self._off_ms = off_ms if abs(off_ms) > NOTICED_OFF_MS else 0
 
     def _keep(self) -> None:
         publisher: Publisher | None = None
         has_read = False
         while not self._stop.wait(self._settings.clock.interval_seconds):
             try:
-                if not has_read or self.unheard(_now_ms()):
+                if not has_read or self.unheard(self.now_ms()):
                     self._read_tail()
                     has_read = True
-                ticks = self.ticks(time.monotonic(), _now_ms())
+                ticks = self.ticks(time.monotonic(), self.now_ms())
                 if ticks:
                     publisher = publisher or Publisher(self._settings.kafka)
-                    for tick in ticks:
-                        publisher.publish(CLOCKS, tick)
+                    sent_ms = _now_ms()
+                    answers = [publisher.publish(CLOCKS, tick) for tick in ticks]
                     publisher.flush()
+                    metadata = answers[-1].value
+                    if metadata is not None:
+                        self.note_stamp(metadata.timestamp, sent_ms)
             except (PublishError, KafkaError) as error:
                 log.warning("no clock event sent", reason=str(error))
             except Exception:  # without this thread no time passes: the next tick is tried whatever this one met

@@ -67,3 +67,13 @@ def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
         clocks.hear("c", START + second * SECOND, START + second * SECOND)
     assert clocks.silent(START + (375 + 224) * SECOND, 60_000) == {}
     assert clocks.silent(START + (375 + 225) * SECOND, 60_000) == {"c": []}
+
+
+@pytest.mark.parametrize("off_s", [-3600, -150, -10, 10, 150, 3600])
+def test_run_gives_kafkas_time_whatever_its_own_machine_says(off_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = ClockKeeper(Settings.load())
+    monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda: START + off_s * SECOND)
+    keeper.note_stamp(START + 40, keeper.now_ms())
+    assert keeper.now_ms() == START + 40
+    keeper.note_stamp(START + 900, START + off_s * SECOND)
+    assert keeper.now_ms() == START + 40, "a late answer is no other clock"

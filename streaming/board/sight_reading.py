@@ -81,7 +81,7 @@ def read_clusters(history: History) -> list[ClusterSight]:
             ) GROUP BY cluster
         ), unheard AS (
             SELECT cluster, list_sort(list(DISTINCT broker_name) FILTER (kind = 'unheard_broker')) AS unheard,
-                bool_or(kind = 'unheard_cluster') AS is_unheard
+                bool_or(kind = 'unheard_cluster' AND NOT coalesce(labels, '') LIKE '%"collector":%') AS is_unheard
             FROM alerts_now WHERE kind IN ('unheard_broker', 'unheard_cluster') AND state <> 'RESOLVED' GROUP BY cluster
         ), newest AS (
             SELECT cluster, max(changed_at) AS newest, arg_max(completeness, changed_at) AS completeness FROM (

@@ -41,7 +41,8 @@ def _read_silent(history: History) -> dict[str, int]:
     return _by_cluster(
         history,
         "SELECT cluster, epoch_ms(min(started_at)) AS ms FROM alerts_now "
-        "WHERE kind = 'unheard_cluster' AND state IN ('PENDING', 'UNKNOWN', 'FIRING') GROUP BY cluster",
+        "WHERE kind = 'unheard_cluster' AND state IN ('PENDING', 'UNKNOWN', 'FIRING') "
+        "AND NOT coalesce(labels, '') LIKE '%\"collector\":%' GROUP BY cluster",  # one of several is a part
     )
 
 

@@ -43,11 +43,14 @@ class Publisher:
                 f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: {type(error).__name__}"
             ) from None
 
-    def publish(self, topic: str, event: Mapping[str, Any]) -> None:
-        """Hand over one event of `topic`. Raises PublishError once Kafka has refused an earlier one."""
-        self.publish_raw(topic, key_of(topic, event), _encode(event))
+    def publish(self, topic: str, event: Mapping[str, Any]) -> Any:
+        """Hand over one event of `topic`. Raises PublishError once Kafka has refused an earlier one.
 
-    def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        The answer is a future of the record's metadata, done after `flush`.
+        """
+        return self.publish_raw(topic, key_of(topic, event), _encode(event))
+
+    def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
         """Hand over bytes as they are."""
         try:
             future = self._producer.send(topic, key=key, value=value)
@@ -57,6 +60,7 @@ class Publisher:
         self._unconfirmed += 1
         if self._unconfirmed >= self._max_unconfirmed:
             self.flush()
+        return future
 
     def flush(self) -> None:
         """Return when every event handed over is in Kafka. Raises PublishError when one is not."""

@@ -69,7 +69,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock,
-    `ahead` its clock events from the future, `pullings` which of its groups pulled, by a sample.
+    `ahead` its clock events from the future, `pullings` which of its groups pulled, by a sample. `pulled_by_name` is
+    `pulled_ms` as earlier releases kept it. Chunks wait in the state: a field is added at the end, and has a default.
     """
 
     topic: str
@@ -79,11 +80,19 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
-    pulled_ms: dict[tuple[str, str], int] = {}
+    pulled_by_name: dict[str, int] = {}
     voices: list[Voice] = []
     lags: list[Lag] = []
     ahead: list[Ahead] = []
     pullings: list[Pulling] = []
+    pulled_ms: dict[tuple[str, str], int] = {}
+
+    def all_pulled_ms(self) -> dict[tuple[str, str], int]:
+        """Those too that an earlier release has left waiting."""
+        if not self.pulled_by_name:
+            return self.pulled_ms
+        named = ((name.rpartition(" "), time_ms) for name, time_ms in self.pulled_by_name.items())
+        return {(cluster, broker_name): time_ms for (cluster, _, broker_name), time_ms in named} | self.pulled_ms
 
 
 def has_content(chunk: Chunk) -> bool:

@@ -11,7 +11,7 @@ from streaming.queries.shard_intake import shard_of
 from udfs.families import family_of
 from udfs.voices import rank
 
-MOST_GROUPS = 4
+MOST_GROUPS = 16
 """That one partition tells of a broker."""
 
 
@@ -61,11 +61,12 @@ class PartitionPack:
                 header.newest_ms,
                 messages,
                 header.rejects if number == 0 else [],
-                header.pulled_ms,
+                {},
                 header.voices,
                 self._lags.all(),
                 header.ahead,
                 pullings,
+                header.pulled_ms,
             )
             for number, messages in enumerate(self._messages)
         ]

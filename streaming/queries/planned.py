@@ -7,9 +7,12 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
 from pyspark import SparkContext, TaskContext
 
 from streaming.checkpoint_offsets import read_batch
+
+log = structlog.get_logger()
 
 PROPERTY = "balancewatch.planned"
 
@@ -32,9 +35,14 @@ def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
 
 
 def tell_workers(context: SparkContext, checkpoint: Path, batch_id: int, limit: int) -> None:
-    """Before the batch's action. Raises OSError or ValueError for a checkpoint that cannot be read."""
-    planned = plan_of(read_batch(checkpoint, batch_id), limit)
-    context.setLocalProperty(PROPERTY, json.dumps([planned.is_cut, sorted(planned.places)]))
+    """Before the batch's action. Of a checkpoint that cannot be read nothing is told; the offsets seen decide then."""
+    try:
+        planned = plan_of(read_batch(checkpoint, batch_id), limit)
+        text = json.dumps([planned.is_cut, sorted(planned.places)])
+    except (OSError, ValueError) as error:
+        log.warning("the plan of a batch cannot be read", batch_id=batch_id, reason=str(error))
+        text = ""
+    context.setLocalProperty(PROPERTY, text)
 
 
 def told_plan() -> Planned | None:

@@ -134,13 +134,13 @@ class Shard:
         """Whether it is the first that shows the pulls of some broker."""
         return any(
             broker not in self._work.cluster(cluster).pulled_ms
-            for (cluster, broker), time_ms in chunk.pulled_ms.items()
+            for (cluster, broker), time_ms in chunk.all_pulled_ms().items()
             if time_ms > self._agenda.forgotten_ms.get(cluster, 0)
         )
 
     def _learn_who_tells(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
-            for (cluster, broker_name), time_ms in chunk.pulled_ms.items():
+            for (cluster, broker_name), time_ms in chunk.all_pulled_ms().items():
                 if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
                     continue
                 pulled_ms = self._work.cluster(cluster).pulled_ms

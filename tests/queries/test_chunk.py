@@ -1,5 +1,6 @@
 """Packs keep every byte, and tell how far it is safe to move time on when a batch was cut."""
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -104,3 +105,10 @@ def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_a
     (chunks,) = pack_batch(pa.RecordBatch.from_pylist([odd]), 1)
     assert [reject.reasons for reject in chunks[0].rejects] == [["missing_field: cluster"]]
     assert chunks[0].messages == []
+
+
+def test_what_an_earlier_release_left_waiting_is_read() -> None:
+    """Its chunks had nine fields, and one text for a cluster and a broker."""
+    old = msgspec.msgpack.encode([[PULLS, 0, 0, 0, {"c": 5}, [[0, 1, b"x"]], [], {"c broker-a": 4}, []]])
+    (chunk,) = decode_chunks(old)
+    assert (chunk.messages, chunk.all_pulled_ms(), chunk.lags) == ([Message(0, 1, b"x")], {("c", "broker-a"): 4}, [])
