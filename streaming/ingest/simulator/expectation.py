@@ -10,6 +10,7 @@ from streaming.ingest.simulator.parts import Part, Seconds
 Cause = Literal[
     "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route", "frozen_client",
     "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline", "strategy_gap",
+    "consume_stopped",
 ]  # fmt: skip
 """Why a queue starves, where somebody should be paged for it."""
 
@@ -19,7 +20,7 @@ Kind = Literal[
     "starved_queue", "silent_queue", "doubled_queue", "duplicate_client_id", "split_view",
     "inconsistent_subscription", "group_offline", "client_id_at_risk", "order_at_risk", "slave_read",
     "offset_regression", "broker_isolated", "no_available_broker", "broker_evicted", "unheard_cluster",
-    "unheard_broker", "masterless_broker",
+    "unheard_broker", "masterless_broker", "clock_skew", "slow_collector",
 ]  # fmt: skip
 """What is said."""
 

@@ -1,10 +1,12 @@
 """The modelled cluster run: a scenario, a seed and a start give one sequence of events, the same each time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from schemas.events import CLOCKS
+from streaming.ingest.simulator.broker import Broker
 from streaming.ingest.simulator.cluster import Cluster
+from streaming.ingest.simulator.consumer import Consumer
 from streaming.ingest.simulator.expectation import Expected, resolve
 from streaming.ingest.simulator.happening import Happening
 from streaming.ingest.simulator.judgement import Judgement
@@ -24,7 +26,7 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, seed: int, start_ms: int) -> None:
         self.truth = Truth()
-        self._scenario = scenario
+        self.scenario = scenario
         self._start_ms = start_ms
         self._world = World(scenario.cluster, seed, start_ms)
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
@@ -48,20 +50,31 @@ class Simulation:
         return self._world.now_ms
 
     @property
+    def brokers(self) -> Mapping[str, Broker]:
+        """The brokers as they are now, by name."""
+        return self._cluster.brokers
+
+    def consumers(self) -> Iterator[Consumer]:
+        """The members of all groups whose process runs now, frozen or not."""
+        if self._processes is not None:
+            for name in self._groups:
+                yield from self._processes.running(name)
+
+    @property
     def expected(self) -> list[Expected]:
         """What should be said of this run, in its own time."""
-        return [resolve(one, self._start_ms + self._shift_ms) for one in self._scenario.expects]
+        return [resolve(one, self._start_ms + self._shift_ms) for one in self.scenario.expects]
 
     def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
         """(topic, event), by event_time_ms; a clock event after everything of its time and before.
 
         None plays as long as the scenario says. Nothing is kept: memory does not grow with the events.
         """
-        if duration_ms is None and self._scenario.duration_seconds is not None:
-            duration_ms = int(self._scenario.duration_seconds * 1000)
+        if duration_ms is None and self.scenario.duration_seconds is not None:
+            duration_ms = int(self.scenario.duration_seconds * 1000)
         env, world = self._world.env, self._world
         end_ms = None if duration_ms is None else self._start_ms + duration_ms
-        clock_ms = self._start_ms + self._scenario.clock_interval_ms
+        clock_ms = self._start_ms + self.scenario.clock_interval_ms
         while True:
             until_ms = clock_ms if end_ms is None else min(clock_ms, end_ms)
             while env.peek() <= until_ms:
@@ -72,7 +85,7 @@ class Simulation:
             self.truth.known_ms = until_ms
             if until_ms == clock_ms:
                 yield CLOCKS, self._clock(clock_ms)
-                clock_ms += self._scenario.clock_interval_ms
+                clock_ms += self.scenario.clock_interval_ms
             if until_ms == end_ms:
                 return
 
@@ -83,7 +96,7 @@ class Simulation:
     def _clock(self, now_ms: int) -> Event:
         brokers = self._cluster.brokers
         return {
-            "cluster": self._scenario.cluster,
+            "cluster": self.scenario.cluster,
             "source": "simulator",
             "brokers_asked": list(brokers),
             "brokers_answered": [name for name, broker in brokers.items() if broker.answers],

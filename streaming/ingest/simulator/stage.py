@@ -56,6 +56,13 @@ class Stage:
                 return _each(
                     client.consumers, lambda one: one.hang_listener(True), lambda one: one.hang_listener(False)
                 )
+            case "suspend":
+                return _each(client.consumers, lambda one: one.suspend(True), lambda one: one.suspend(False))
+            case "slow_listener":
+                consume_ms = happening.consume_ms or 0
+                return _each(
+                    client.consumers, lambda one: one.slow_listener(consume_ms), lambda one: one.slow_listener(0)
+                )
             case "subscribe":
                 _each(client.consumers, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
             case _:
