@@ -21,6 +21,8 @@ SLICE_MS = 600_000
 LIVE_SLICE_MS = 10_000
 """Of a batch where Kafka's time matters: as long a span as a live query's, or a little longer."""
 DAY_MS = 86_400_000
+ROLLOUT_MS = 3_600_000
+"""Of a healthy stretch with a roll-out beside it, which is dear to play."""
 CHURN = "churn"
 """The scenario of healthy days."""
 
@@ -135,5 +137,6 @@ def _healthy_days(seeds: range, days: float, samples: int, *, is_plain: bool) ->
         stretches = 4 * samples
         for number in range(stretches):
             conditions, beside = draw(f"{CHURN} {seed} {number}", is_plain=is_plain, most_pods=40)
-            beside = "" if beside in ("hung", "suspended") else beside
-            yield Run(CHURN, seed * 1000 + number, of_seed_ms // 2 // stretches, conditions, beside)
+            yield Run(CHURN, seed * 1000 + number, of_seed_ms // 2 // stretches, conditions)
+            if beside.startswith("rollout"):
+                yield Run(CHURN, seed * 1000 + number, ROLLOUT_MS, conditions, beside)

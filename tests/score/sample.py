@@ -1,4 +1,4 @@
-"""Conditions drawn by a seed: who watches, how often, what is lost on the way, whose clock is wrong, what goes on beside."""
+"""Conditions drawn by a seed: who watches, how often, what is lost, whose clock is wrong, what goes on beside."""
 
 from random import Random
 
@@ -32,7 +32,7 @@ SHARE = 0.25
 
 def draw(seed: str, *, is_plain: bool = False, most_pods: int = 200) -> tuple[Conditions, str]:
     """(conditions, what goes on beside); the same for the same seed. `is_plain`: of a collector that clamps nothing."""
-    random = Random(f"draw {seed}")  # noqa: S311  # the same each time
+    random = Random(f"draw {seed}")  # the same each time
     view = random.choice(VIEWS)
     interval_ms = random.choice(INTERVALS_S[view]) * 1000
     lag_ms = random.choice(LAGS_S) * 1000 if view == "agents" else 0

@@ -89,7 +89,7 @@ class Conditions:
 
     def labels(self) -> dict[str, str]:
         """What differs from the defaults, for people: dimension to value."""
-        told = {"view": self.view}
+        told: dict[str, str] = {"view": self.view}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name != "view" and value != field.default:

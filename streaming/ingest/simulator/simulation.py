@@ -19,6 +19,8 @@ from udfs.model import MessageQueue
 
 START_WITHIN_MS = 3_000
 """Processes that run from the start come up within this time."""
+LARGE_GROUP, JUDGE_LARGE_MS = 16, 500
+"""Of a group with more members than this the truth is known to half a second."""
 
 
 class Simulation:
@@ -31,6 +33,7 @@ class Simulation:
         self._world = World(scenario.cluster, seed, start_ms)
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
         self._groups = {group.consumer_group: group for group in scenario.groups}
+        self._due: set[str] = set()
         self._processes: Processes | None = None
         self._cluster = Cluster(self._world, scenario, self._judge)
         self._processes = Processes(self._cluster, scenario)
@@ -127,6 +130,17 @@ class Simulation:
         if self._processes is None:
             return
         for name, group in self._groups.items():
-            if consumer_group in (None, name) and name in self._processes.started:
-                starved, doubled = Judgement(self._cluster, group, list(self._processes.running(name))).find()
-                self.truth.update(name, starved, doubled, self._world.now_ms)
+            if consumer_group not in (None, name) or name not in self._processes.started:
+                continue
+            if len(group.consumers) <= LARGE_GROUP:
+                self._judge_now(name)
+            elif name not in self._due:
+                self._due.add(name)
+                self._world.later(JUDGE_LARGE_MS, partial(self._judge_now, name))
+
+    def _judge_now(self, consumer_group: str) -> None:
+        if self._processes is not None:
+            self._due.discard(consumer_group)
+            consumers = list(self._processes.running(consumer_group))
+            starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
+            self.truth.update(consumer_group, starved, doubled, self._world.now_ms)
