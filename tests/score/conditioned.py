@@ -70,7 +70,7 @@ def _is_hidden(fact: Fact, watched: Watched) -> bool:
     """Nobody can know it under these conditions; whoever says it all the same must be right."""
     conditions, scenario = watched.conditions, watched.simulation.scenario
     suspects = watched.suspects
-    if conditions.ahead_ms("collector") > QUARANTINED_MS:
+    if max(conditions.ahead_ms("collector"), conditions.ahead_ms("run")) > QUARANTINED_MS:
         return True
     if scenario.clock_interval_ms > SLOW_MS and fact.kind == "doubled_queue":
         return True
@@ -78,7 +78,7 @@ def _is_hidden(fact: Fact, watched: Watched) -> bool:
         return True
     if conditions.view != "collector":
         return False
-    if fact.kind == "doubled_queue" and fact.cause == "duplicate_client_id":
+    if fact.kind == "doubled_queue" and fact.cause in (None, "duplicate_client_id"):
         return True  # running infos carry no address
     if conditions.missed_rounds >= SURELY_UNHEARD and fact.broker_name in (None, suspects.broker_name):
         return True
@@ -120,7 +120,7 @@ def _must_tell_skew(conditions: Conditions, interval_ms: int) -> bool:
             return abs(ahead_ms) > SKEW_MS and not conditions.is_plain
         case "broker":
             return conditions.lag_ms == 0 and -ahead_ms > max(SKEW_MS, interval_ms + 5_000) + 10_000
-        case "collector":
+        case "collector" | "run":
             return ahead_ms > QUARANTINED_MS
     return False
 

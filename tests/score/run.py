@@ -1,7 +1,7 @@
 """One run of the score: a scenario played through the rules under conditions, and what they got right of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -11,13 +11,15 @@ from streaming.ingest.simulator import Conditions, Watched, load_scenario, scena
 from streaming.ingest.simulator.observer import Said
 from tests.ingest.modelled import START
 from tests.replay import Stream
-from tests.score.claims import claims_of, pages_of
+from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.conditioned import facts_under
 from tests.score.match import Key, Tally, compare
 from tests.score.runs_clock import runs_clock
 from tests.score.sample import draw
 
 SLICE_MS = 600_000
+SPAN_MS = 300_000
+"""An alert dated further outside of its run is dated by a clock that is wrong."""
 LIVE_SLICE_MS = 10_000
 """Of a batch where Kafka's time matters: as long a span as a live query's, or a little longer."""
 DAY_MS = 86_400_000
@@ -68,12 +70,29 @@ def score(run: Run) -> Score:
     alerts = play(watched, run.duration_ms)
     paged = pages_of(alerts)
     facts = list(facts_under(watched))
-    tallies = compare(claims_of(alerts), facts, str(run), START)
+    tallies = compare(_by_true_time(claims_of(alerts), watched), facts, str(run), START)
     if not watched.simulation.scenario.healthy:
         return Score(tallies, len(paged), [], 0)
     reasons = {fact.kind for fact in facts}
     false_pages = [f"{row['kind']} {row['cause']}" for row in paged.values() if row["kind"] not in reasons]
     return Score(tallies, len(paged), false_pages, watched.simulation.now_ms - START)
+
+
+def _by_true_time(claims: list[Claim], watched: Watched) -> list[Claim]:
+    """Alerts are dated by the cluster's own clock; where that is far off, their times are moved to the true ones."""
+    conditions = watched.conditions
+    ahead_ms = conditions.ahead_ms("collector") or conditions.ahead_ms("run")
+    from_ms, to_ms = START - SPAN_MS, watched.simulation.now_ms + SPAN_MS
+    if not ahead_ms or all(from_ms <= claim.start_ms <= to_ms for claim in claims):
+        return claims
+    return [
+        replace(
+            claim,
+            start_ms=claim.start_ms - ahead_ms,
+            end_ms=None if claim.end_ms is None else claim.end_ms - ahead_ms,
+        )
+        for claim in claims
+    ]
 
 
 def play(watched: Watched, duration_ms: int | None = None) -> list[dict[str, Any]]:

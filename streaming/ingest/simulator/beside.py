@@ -7,6 +7,7 @@ rollout     a deployment of some size is replaced, in a way of `Rollout`
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ SPARE_SECONDS = 240.0
 """How long a run goes on after what happens beside it, so that what it leaves behind shows."""
 MOST_QUEUES = 64
 """Of the topic on each broker."""
+OF_BROKERS = ("slave_read", "order_at_risk", "offset_regression")
+"""Kinds of a group that come of its brokers."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,17 @@ def with_beside(scenario: Scenario, beside: str) -> Scenario:
         fields[name] = [*fields[name], *parts]
     fields["topics"] = [*fields["topics"], {"topic": TOPIC, "queue_nums": added.queues}]
     fields["producers"] = [*fields["producers"], _producer(added.sends_per_second)]
+    fields["expects"] = [*fields["expects"], *_for_others(fields["expects"])]
     fields["healthy"] = scenario.healthy and added.is_healthy
     if scenario.duration_seconds is not None:
         fields["duration_seconds"] = max(scenario.duration_seconds, added.seconds)
     return parse_scenario(fields)
+
+
+def _for_others(expects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What brokers do to the scenario's group they may do to the one beside it."""
+    anybody = {"consumer_group": None, "topic": None, "required": False}
+    return [expected | anybody for expected in expects if expected["kind"] in OF_BROKERS]
 
 
 def _troubled(beside: str, brokers: int) -> _Beside:
