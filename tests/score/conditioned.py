@@ -33,13 +33,20 @@ BY_CHANNELS = {"duplicate_client_id", "split_view"}
 def facts_under(watched: Watched) -> Iterator[Fact]:
     """Every fact, `required` as the conditions let it be known."""
     conditions = watched.conditions
-    for fact in facts_of(watched.simulation, _patience_ms(watched) if conditions != Conditions() else SLACK_MS):
-        if conditions.view == "collector" and fact.kind == "starved_queue":
-            fact = replace(fact, also=fact.also | {"consume_stopped"})  # by its commits, which stand still
-        if fact.required and (_is_hidden(fact, watched) or _is_short(fact, watched)):
-            fact = replace(fact, required=False)
-        yield fact
+    slack_ms = SLACK_MS if conditions == Conditions() else _patience_ms(watched)
+    for fact in facts_of(watched.simulation, slack_ms):
+        yield replace(
+            fact,
+            required=fact.required and not _is_hidden(fact, watched) and not _is_short(fact, watched),
+            also=fact.also | _also(fact, conditions),
+        )
     yield from _made_by(watched)
+
+
+def _also(fact: Fact, conditions: Conditions) -> frozenset[str]:
+    """To a collector every starved queue is one whose commits stand still."""
+    is_by_commits = conditions.view == "collector" and fact.kind == "starved_queue"
+    return frozenset({"consume_stopped"}) if is_by_commits else frozenset()
 
 
 def _patience_ms(watched: Watched) -> int:
@@ -68,23 +75,24 @@ def _is_short(fact: Fact, watched: Watched) -> bool:
 
 def _is_hidden(fact: Fact, watched: Watched) -> bool:
     """Nobody can know it under these conditions; whoever says it all the same must be right."""
-    conditions, scenario = watched.conditions, watched.simulation.scenario
-    suspects = watched.suspects
-    if max(conditions.ahead_ms("collector"), conditions.ahead_ms("run")) > QUARANTINED_MS:
-        return True
-    if scenario.clock_interval_ms > SLOW_MS and fact.kind == "doubled_queue":
-        return True
-    if conditions.view == "agents" and fact.kind in ("unheard_broker", "unheard_cluster"):
-        return True
-    if conditions.view != "collector":
-        return False
-    if fact.kind == "doubled_queue" and fact.cause in (None, "duplicate_client_id"):
-        return True  # running infos carry no address
-    if conditions.missed_rounds >= SURELY_UNHEARD and fact.broker_name in (None, suspects.broker_name):
-        return True
-    if conditions.listed_only and "frozen_client" in (fact.kind, fact.cause):
-        return True
-    return _has_mute(fact, watched) and fact.cause != "group_offline" and fact.kind != "group_offline"
+    conditions = watched.conditions
+    is_blind = max(conditions.ahead_ms("collector"), conditions.ahead_ms("run")) > QUARANTINED_MS
+    is_slow = watched.simulation.scenario.clock_interval_ms > SLOW_MS
+    return (
+        is_blind
+        or (is_slow and fact.kind == "doubled_queue")
+        or (conditions.view == "agents" and fact.kind in ("unheard_broker", "unheard_cluster"))
+        or (conditions.view == "collector" and _is_hidden_from_rounds(fact, watched))
+    )
+
+
+def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
+    conditions = watched.conditions
+    is_lost = conditions.missed_rounds >= SURELY_UNHEARD and fact.broker_name in (None, watched.suspects.broker_name)
+    is_untold = bool(conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
+    is_of_twins = fact.kind == "doubled_queue" and fact.cause in (None, "duplicate_client_id")  # infos have no address
+    is_mute = _has_mute(fact, watched) and "group_offline" not in (fact.kind, fact.cause)
+    return is_lost or is_untold or is_of_twins or is_mute
 
 
 def _has_mute(fact: Fact, watched: Watched) -> bool:

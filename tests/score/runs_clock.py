@@ -1,4 +1,4 @@
-"""The clock events that `run` itself sends where agents alone report, by its own code, in the modelled cluster's time."""
+"""The clock events that `run` itself sends where agents alone report: its own code, in the modelled cluster's time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

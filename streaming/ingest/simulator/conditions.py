@@ -20,7 +20,7 @@ class ConditionsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """One machine's clock is `ahead_ms` ahead of true time; below 0 it is behind. Which broker or client: the seed's."""
+    """One machine's clock is `ahead_ms` ahead; below 0 it is behind. Which broker or client it is, the seed says."""
 
     role: Role
     ahead_ms: int

@@ -57,8 +57,7 @@ class Puller:
                 return
             process_queue.last_pull_ms = env.now
             pull_offset = process_queue.next_offset
-            if consumer.consume_ms:
-                consumed = self._consume_slowly(consumed)
+            consumed = self._consume_slowly(consumed) if consumer.consume_ms else consumed
             if consumer.may_hold_back and self._is_held_back(consumed):
                 yield env.timeout(FLOW_CONTROL_MS)
                 continue
@@ -67,13 +66,13 @@ class Puller:
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
                 continue
             if consumed != pull_offset and not consumer.is_hung and not consumer.consume_ms:
-                consumer.offsets.consumed(self._mq, consumed)
+                self._note(consumed)
                 consumed = pull_offset
             if queue.max_offset <= pull_offset:
                 if self.alarm not in queue.held:
                     queue.held.append(self.alarm)
                 yield self.alarm.set(LONG_POLL_MS)
-                consumer.offsets.consumed(self._mq, consumed)
+                self._note(consumed)
             if self._is_unanswered(node):
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
             elif queue.max_offset > pull_offset:
@@ -99,8 +98,13 @@ class Puller:
         if done and not self._consumer.is_hung:
             self._slow_since_ms += done * consume_ms
             consumed += done
-            self._consumer.offsets.consumed(self._mq, consumed)
+            self._note(consumed)
         return consumed
+
+    def _note(self, consumed: int) -> None:
+        """Everything before this offset is consumed. A dropped queue's results count no more: another may hold it."""
+        if not self._process_queue.dropped:
+            self._consumer.offsets.consumed(self._mq, consumed)
 
     def _find_node(self) -> Node | None:
         """PullAPIWrapper.pullKernelImpl: the suggested node, or who else is in the route; None: nobody answers."""
