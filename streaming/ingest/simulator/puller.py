@@ -71,8 +71,8 @@ class Puller:
             if queue.max_offset <= pull_offset:
                 if self.alarm not in queue.held:
                     queue.held.append(self.alarm)
-                yield self.alarm.set(LONG_POLL_MS)
                 self._note(consumed)
+                yield self.alarm.set(LONG_POLL_MS)
             if self._is_unanswered(node):
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
             elif queue.max_offset > pull_offset:

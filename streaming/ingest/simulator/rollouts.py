@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from streaming.ingest.simulator.parts import Name, Part, Seconds
 
 SHARES_OF_QUARTERS = 4
+POD_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Rollout(Part):
@@ -60,7 +61,13 @@ class Rollout(Part):
     def _groups(self, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if self.ids != "groups":
             return [self._group(self.consumer_group, [*old, *new])]
-        return [self._group(one["name"], [one]) | {"lives_with_its_members": True} for one in (*old, *new)]
+        generations = enumerate((old, new))
+        return [
+            self._group(f"{self.consumer_group}-{_pod_name(generation, number)}", [one])
+            | {"lives_with_its_members": True}
+            for generation, ones in generations
+            for number, one in enumerate(ones)
+        ]
 
     def _group(self, consumer_group: str, consumers: list[dict[str, Any]]) -> dict[str, Any]:
         return {"consumer_group": consumer_group, "subscriptions": self.subscriptions, "consumers": consumers}
@@ -89,6 +96,16 @@ class Rollout(Part):
     def seconds(self) -> float:
         """How long it takes."""
         return max(self._turns()) * self.apart + self.down
+
+
+def _pod_name(generation: int, number: int) -> str:
+    """As Kubernetes names a Deployment's pods: the hash of their template, and five letters of each pod's own."""
+    drawn = ""
+    rest = 7_919 * (number + 1) + 104_729 * (generation + 1)
+    for _ in range(5):
+        rest, letter = divmod(rest * 31 + 17, len(POD_LETTERS))
+        drawn += POD_LETTERS[letter]
+    return f"{('6d8f9c7b54', '5b7c94d8f6')[generation]}-{drawn}"
 
 
 def _at(at: float, action: str, consumer: dict[str, Any]) -> dict[str, Any]:
