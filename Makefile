@@ -7,6 +7,12 @@ BIN := $(VENV)/bin
 # Tests that share a server stay together: three processes, for RocketMQ's clocks are mostly waited for.
 PYTEST = $(BIN)/python -m pytest --dist loadgroup
 .DEFAULT_GOAL := help
+# What pip installs is what requirements.lock names, by version and SHA-256; LOCKED=no takes what the index has, for one
+# that builds packages of its own.
+LOCKED := yes
+PIP = $(BIN)/pip install --disable-pip-version-check --progress-bar on
+SHOWN := awk '/^(Collecting|Installing|Successfully)/ { print substr($$0, 1, 100); fflush() }'
+UV := uv==0.13.9
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests rewrites every assertion anew
 
 # Their tests ask Delta tables, a browser or a server, nearly all of them.
@@ -15,12 +21,19 @@ ROOMS_LEFT_OUT := board chaos history maintenance manual oracle quality
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; give another with make PYTHON=..."; exit 1; }
 	@command -v java >/dev/null || { echo "error: no java on the PATH; install a JDK 17"; exit 1; }
 	@echo "setting up: the virtual environment and its packages (once, 1 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --disable-pip-version-check --progress-bar on -e '.[dev]' | grep -E '^(Collecting|Installing|Successfully)' | cut -c1-100
+ifeq ($(LOCKED),no)
+	@$(PIP) -e '.[dev]' | $(SHOWN)
+else
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock
+	@$(PIP) --require-hashes -r $(VENV)/build.lock | $(SHOWN)
+	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock | $(SHOWN)
+	@$(PIP) --no-deps --no-build-isolation -e . | $(SHOWN)
+endif
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment, packages, and the jars of the demo
@@ -31,6 +44,14 @@ demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it
 
 jars: setup
 	@$(BIN)/python -m streaming.jars rocketmq client-4.7.1 client-4.9.8
+
+lock: ## requirements.lock anew, from pyproject.toml: every package for Python 3.11 on, with the SHA-256 of its files
+	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q $(UV)
+	@.lock/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra dev --no-header --no-annotate \
+	    $(ARGS) -o requirements.lock pyproject.toml; rm -rf .lock
+
+pins: $(VENV)/.ready ## conf/jars.sha256 anew, after conf/ivy.xml was changed
+	@$(BIN)/python -m streaming.jars --pin
 
 test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (about 10 minutes)
 	@$(PYTEST) -n 3 $(ARGS)
@@ -74,4 +95,4 @@ pictures: $(VENV)/.ready ## a picture of every page of the board, light, dark an
 clean: ## drop what demo and bench left behind
 	@rm -rf .demo .bench .kafka .score .oracle
 
-.PHONY: help setup jars demo test test-fast proof oracle lint format bench score chaos docs pictures clean
+.PHONY: help setup jars lock pins demo test test-fast proof oracle lint format bench score chaos docs pictures clean

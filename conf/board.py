@@ -24,7 +24,7 @@ class Board(Section):
     token_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(max_length=50)
     trusted_proxy: Annotated[str, Field(max_length=255)]
-    session_hours: Annotated[float, Field(gt=0, le=720)]
+    session_hours: Annotated[float, Field(ge=0.01, le=720)]
 
     @field_validator("allowed_hosts")
     @classmethod

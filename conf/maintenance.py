@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Section
+from conf.section import NO_BOOL, Section
 
 TableName = Literal[
     "alerts",
@@ -30,7 +30,7 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 class Maintain(Section):
     """All of `[maintain]`. A table that `keep_days` does not name, or names with 0, keeps its rows for ever."""
 
-    keep_days: dict[TableName, Days]
+    keep_days: dict[TableName, Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     reader_hours: Hours

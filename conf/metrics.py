@@ -19,6 +19,8 @@ class Metrics(Section):
     host: Annotated[str, Field(min_length=1, max_length=255)]
     port: Port
     relay_port: Port
+    health_port: Port
+    relay_health_port: Port
     token_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
     max_groups: Annotated[int, Field(ge=1, le=100_000)]
     late_seconds: Annotated[float, Field(ge=15, le=86_400)]

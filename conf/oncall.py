@@ -13,9 +13,10 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Section, SettingsError
+from conf.section import Seconds, Section, SettingsError
 
-Seconds = Annotated[float, Field(gt=0, le=604_800)]
+Pause = Annotated[float, Field(ge=0.01, le=604_800)]
+TimeOut = Annotated[float, Field(ge=0.1, le=120)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][\w.\-]*$")]
 
 CANARY = "canary"
@@ -56,7 +57,7 @@ class Receiver(Section):
     routing_key_env: Variable | None = None
     token_env: Variable | None = None
     secret_env: Variable | None = None
-    timeout_seconds: Annotated[float, Field(gt=0, le=120)] | None = None
+    timeout_seconds: TimeOut | None = None
 
 
 class Route(Section):
@@ -74,21 +75,28 @@ class Canary(Section):
     interval_seconds: Annotated[float, Field(ge=0, le=86_400)]
     slo_seconds: Seconds
 
+    @field_validator("interval_seconds")
+    @classmethod
+    def _is_none_or_a_pause(cls, seconds: float) -> float:
+        if 0 < seconds < 1:
+            raise _error("give 0, which injects none, or a number from 1 to 86400")
+        return seconds
+
 
 class OnCall(Section):
     """All of `[oncall]`."""
 
     enabled: bool
-    resend_seconds: Seconds
-    resolved_resend_seconds: Seconds
-    backoff_min_seconds: Seconds
-    backoff_max_seconds: Seconds
-    bad_key_seconds: Seconds
-    unreachable_seconds: Seconds
+    resend_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    resolved_resend_seconds: Annotated[float, Field(ge=1, le=604_800)]
+    backoff_min_seconds: Pause
+    backoff_max_seconds: Pause
+    bad_key_seconds: Pause
+    unreachable_seconds: Pause
     digest_seconds: Annotated[float, Field(ge=0, le=600)]
-    poll_seconds: Seconds
-    watchdog_seconds: Seconds
-    timeout_seconds: Annotated[float, Field(gt=0, le=120)]
+    poll_seconds: Annotated[float, Field(ge=0.01, le=3_600)]
+    watchdog_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    timeout_seconds: TimeOut
     limit: Annotated[int, Field(ge=1, le=100_000)]
     board_url: Annotated[str, Field(max_length=500)]
     receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)

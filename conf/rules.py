@@ -4,8 +4,6 @@ balancewatch.toml says what each key mirrors and costs. An override may set any 
 bounds are made from those of `Rules`, so they cannot differ.
 """
 
-import tomllib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,12 +11,9 @@ from pydantic import BaseModel, Field, create_model, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Section, SettingsError
+from conf.section import Milliseconds, Section, SettingsError
+from conf.toml_file import read_toml
 
-MOST_BYTES = 1 << 20
-"""Of a rules file."""
-
-Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Pattern = Annotated[str, Field(min_length=1, max_length=255)]
@@ -72,7 +67,7 @@ class Thresholds(Section):
     broker_isolated_hold_ms: Milliseconds
     broker_isolated_clear_ms: Milliseconds
     broker_evicted_ms: Milliseconds
-    offset_regression_messages: Annotated[int, Field(ge=1)]
+    offset_regression_messages: Annotated[int, Field(ge=1, le=1_000_000_000_000)]
     completeness_min: Share
     blind_ms: Milliseconds
     unheard_ms: Milliseconds
@@ -145,36 +140,10 @@ class Rules(Thresholds):
 
 def read_rules_file(path: Path) -> dict[str, Any]:
     """The keys of a rules file. Raises SettingsError when it is not one."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise SettingsError(f"rules.file = {str(path)!r}: it is over {MOST_BYTES >> 20} MiB; shorten it")
-        keys = tomllib.loads(text.decode())
-    except OSError as error:
-        raise SettingsError(f"rules.file = {str(path)!r}: {error.strerror}; name a TOML file") from None
-    except ValueError as error:
-        if isinstance(error, SettingsError):
-            raise
-        raise SettingsError(f"rules.file = {str(path)!r}: it is no TOML: {error}") from None
+    name = f"rules.file = {str(path)!r}"
+    keys = read_toml(path, name)
     if "rules" in keys:
-        raise SettingsError(f"rules.file = {str(path)!r}: rules is not a key of it; write its keys without [rules]")
+        raise SettingsError(f"{name}: rules is not a key of it; write its keys without [rules]")
     if "file" in keys:
-        raise SettingsError(f"rules.file = {str(path)!r}: file = {keys['file']!r} cannot be set in it; take it out")
+        raise SettingsError(f"{name}: file = {keys['file']!r:.200} cannot be set in it; take it out")
     return keys
-
-
-def merge_rules(known: Mapping[str, Any], more: Mapping[str, Any], overrides: Sequence[Any]) -> dict[str, Any]:
-    """`more` over `known`, key by key; its overrides come after `overrides`."""
-    merged = _merge(known, more)
-    if isinstance(more.get("overrides", []), list):
-        merged["overrides"] = [*overrides, *more.get("overrides", [])]
-    return merged
-
-
-def _merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(known)
-    for key, value in more.items():
-        before = merged.get(key)
-        merged[key] = _merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-    return merged

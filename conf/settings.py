@@ -4,41 +4,62 @@ Every key and its default stands in balancewatch.toml; the classes here only giv
 so a default cannot exist twice.
 """
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
 
 from conf.board import Board
 from conf.maintenance import Maintain
 from conf.metrics import Metrics
 from conf.oncall import Canary, OnCall
 from conf.quality import Quality
-from conf.rules import Rules, merge_rules, read_rules_file
-from conf.section import Milliseconds, Section, SettingsError
+from conf.refusal import sentences
+from conf.rules import Rules, read_rules_file
+from conf.section import NO_BOOL, Section, SettingsError
+from conf.sources import DEFAULTS, Sources, read_sources, settings_files
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
-DEFAULTS = Path(__file__).with_name("balancewatch.toml")
+TOPICS = ("rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock")
+"""The topics of events; tests/conf/test_bounds.py holds it against schemas.events.EVENTS."""
 
-_HIDDEN = re.compile(r"secret|access_key|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
-"""Keys whose values may be a secret: no message shows them."""
+Count = Annotated[int, Field(ge=1, le=10_000)]
+RocketMQName = Annotated[str, Field(min_length=1, max_length=255)]
+Text = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _is_memory_of(least: str, most: str) -> AfterValidator:
+    """A JVM's memory, such as "512m"."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(r"\d{1,12}[kmgKMG]", value) or not _bytes(least) <= _bytes(value) <= _bytes(most):
+            said = "give a number and its unit, k, m or g, from {least} to {most}"
+            raise PydanticCustomError("memory", said, {"least": least, "most": most})
+        return value
+
+    return AfterValidator(check)
+
+
+def _bytes(memory: str) -> int:
+    return int(memory[:-1]) * _UNITS[memory[-1].lower()]
+
+
+def _is_a_topic(name: str) -> str:
+    if name not in TOPICS:
+        raise PydanticCustomError("topic", "give one of {topics}", {"topics": ", ".join(TOPICS)})
+    return name
 
 
 class Kafka(Section):
-    bootstrap_servers: str
-    partitions: dict[str, Annotated[int, Field(ge=1)]]
-    replication_factor: Annotated[int, Field(ge=1)]
-    retention_hours: Annotated[int, Field(ge=1)]
+    bootstrap_servers: Annotated[str, Field(max_length=10_000)]
+    partitions: dict[Annotated[str, AfterValidator(_is_a_topic)], Annotated[Count, NO_BOOL]]
+    replication_factor: Annotated[int, Field(ge=1, le=100)]
+    retention_hours: Annotated[int, Field(ge=1, le=87_600)]
     options: dict[str, str] = Field(repr=False)  # may hold a password
 
 
@@ -46,6 +67,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def _is_no_address(value: object) -> object:
+    if not str(value):
+        raise PydanticCustomError("path", "is empty; give a folder")
     if _ADDRESS.match(str(value)):
         raise PydanticCustomError("path", "is an address; give a folder, on a cluster one that all its machines share")
     return value
@@ -61,35 +84,37 @@ class Paths(Section):
 
 
 class Spark(Section):
-    master: str
-    driver_memory: Annotated[str, Field(pattern=r"^\d+[kmgKMG]$")]
-    shuffle_partitions: Annotated[int, Field(ge=1)]
+    master: Text
+    driver_memory: Annotated[str, _is_memory_of("450m", "1024g")]
+    shuffle_partitions: Count
     options: dict[str, str] = Field(repr=False)  # may hold the keys of an object store
 
 
 class Queries(Section):
-    shards: Annotated[int, Field(ge=1)]
-    trigger_ms: Annotated[int, Field(ge=0)]
-    max_offsets_per_trigger: Annotated[int, Field(ge=0)]
+    shards: Count
+    trigger_ms: Annotated[int, Field(ge=0, le=3_600_000)]
+    max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool
     delta_writer: Literal["deltalake", "spark"]
 
 
 class Clock(Section):
-    interval_seconds: Annotated[float, Field(gt=0)]
-    silent_seconds: Annotated[float, Field(gt=0)]
+    interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
+    silent_seconds: Annotated[float, Field(ge=1, le=86_400)]
 
 
 class Collector(Section):
-    name_server: str
-    cluster: str
-    interval_seconds: Annotated[float, Field(gt=0)]
-    groups: list[str]
-    topics: list[str]
+    name_server: Annotated[str, Field(max_length=10_000)]
+    cluster: Annotated[str, Field(max_length=255)]
+    id: Annotated[str, Field(max_length=255)]
+    interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
+    groups: Annotated[list[RocketMQName], Field(max_length=100_000)]
+    topics: Annotated[list[RocketMQName], Field(max_length=100_000)]
     probe: bool
-    probe_topic: str
-    timeout_ms: Milliseconds
+    probe_topic: RocketMQName
+    timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
+    jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
     tls: bool
@@ -100,12 +125,8 @@ class Log(Section):
     format: Literal["auto", "console", "json"]
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """All settings of one process. `Settings.load(...)` is the way to one."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="BALANCEWATCH_", env_nested_delimiter="__", extra="forbid", frozen=True
-    )
 
     kafka: Kafka
     paths: Paths
@@ -124,43 +145,30 @@ class Settings(BaseSettings):
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=_toml_files(), deep_merge=True)
-        return init_settings, env_settings, toml
-
-    @classmethod
     def load(cls, **flags: Any) -> "Settings":
         """Read every source. `flags` are sections of keys (`kafka={"bootstrap_servers": ...}`) and win.
 
         The rules file, where `rules.file` names one, wins over `[rules]` from everywhere else. Raises SettingsError
-        with the key and the value of every setting that cannot be used.
+        with the key, the value and the place of every setting that cannot be used.
         """
-        try:
-            settings = cls(**flags)
-        except ValidationError as error:
-            raise SettingsError(_sentences(error)) from None
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"the settings cannot be read: {error}") from None
+        sources = read_sources(cls, flags)
+        settings = cls._of(sources)
         if settings.rules.file:
-            settings = cls._with_rules_file(settings.rules, flags)
+            file = Path(settings.rules.file).expanduser()
+            keys = read_rules_file(file)
+            try:
+                settings = cls._of(sources.with_rules(keys))
+            except SettingsError as error:
+                raise SettingsError(f"rules.file = {str(file)!r}: {error}") from None
         settings._flags = flags
         return settings
 
     @classmethod
-    def _with_rules_file(cls, rules: Rules, flags: dict[str, Any]) -> "Settings":
-        keys = read_rules_file(Path(rules.file).expanduser())
-        overrides = [scope.model_dump(exclude_unset=True) for scope, _ in rules.scopes()]
+    def _of(cls, sources: Sources) -> "Settings":
         try:
-            return cls(**{**flags, "rules": merge_rules(flags.get("rules", {}), keys, overrides)})
+            return cls.model_validate(sources.merged())
         except ValidationError as error:
-            raise SettingsError(f"rules.file = {rules.file!r}: {_sentences(error)}") from None
+            raise SettingsError(sentences(error, cls, sources)) from None
 
     def load_again(self) -> "Settings":
         """Every source read anew, with the flags of the first time. Raises SettingsError."""
@@ -168,33 +176,4 @@ class Settings(BaseSettings):
 
     def files(self) -> list[Path]:
         """The files that they come from, whether they are there or not."""
-        named = os.environ.get("BALANCEWATCH_CONFIG")
-        more = [Path(named)] if named else []
-        return [DEFAULTS, *_beside(), *more, *([Path(self.rules.file).expanduser()] if self.rules.file else [])]
-
-
-def _beside() -> list[Path]:
-    return sorted(path for path in DEFAULTS.parent.glob("*.toml") if path != DEFAULTS)
-
-
-def _toml_files() -> list[Path]:
-    """The defaults, then conf/*.toml of this folder, then the file the environment names."""
-    named = os.environ.get("BALANCEWATCH_CONFIG")
-    if named and not Path(named).is_file():
-        raise OSError(f"BALANCEWATCH_CONFIG names {named}, which is not a file")
-    return [DEFAULTS, *_beside(), *([Path(named)] if named else [])]
-
-
-def _sentences(error: ValidationError) -> str:
-    return "; ".join(_sentence(dict(e)) for e in error.errors())
-
-
-def _sentence(error: dict[str, Any]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"] if part != "[key]")
-    key = "".join(parts).removeprefix(".")
-    if error["type"] == "extra_forbidden":
-        return f"{key} is not a setting"
-    is_shown = not _HIDDEN.search(key) and error["type"] not in ("missing", "model_type", "model_attributes_type")
-    value = f" = {error['input']!r:.200}" if is_shown else ""
-    message: str = error["msg"]
-    return f"{key}{value}: {message[0].lower()}{message[1:]}"
+        return [*settings_files(), *([Path(self.rules.file).expanduser()] if self.rules.file else [])]

@@ -10,20 +10,31 @@ Reasons are `code` or `code: field`; the codes are an interface:
     missing_field   a required field is absent or null
     wrong_type      a field of another type, or a number outside its type's range
     negative_value  below the field's minimum
+    over_maximum    above the field's maximum, or above what a list's numbers may be in sum
+    empty_name      a name without a character
+    too_long        a text of more characters than its field may have
+    too_many        a list of more elements than its field may have; a message of more than 50,000 braces and brackets
     unknown_queue   a queue number that cannot be: below 0, or one the topic's route does not have
-    time_ahead      event_time_ms more than a day after the message reached Kafka
+    time_ahead      event_time_ms more than a day after the message reached Kafka, of a clock event a minute
+    time_before     event_time_ms before 2012: a clock that was never set
+    more_reasons    there are more than 20; how many are left out
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from pyspark.sql import types as T
 
+from schemas.fields import NAME_CHARACTERS
+
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
-MAX_AHEAD_MS = 86_400_000
+MAX_REASONS = 20
+MAX_NODES = 50_000
+"""Braces and brackets in a message."""
 
 CODES = (
     "not_json",
@@ -31,13 +42,19 @@ CODES = (
     "missing_field",
     "wrong_type",
     "negative_value",
+    "over_maximum",
+    "empty_name",
+    "too_long",
+    "too_many",
     "unknown_queue",
     "time_ahead",
+    "time_before",
+    "more_reasons",
 )
 
 
 def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int) -> list[str]:
-    """Every reason why `value` is not an event of `schema`; empty for a good one.
+    """Why `value` is not an event of `schema`, the first MAX_REASONS and how many more; empty for a good one.
 
     `ingest_time_ms` is the Kafka record's timestamp: a replay then judges as the first run did.
     """
@@ -45,20 +62,33 @@ def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int)
         return ["not_json"]
     if len(value) > MAX_BYTES:
         return ["too_large"]
+    if has_many_nodes(value):
+        return ["too_many: braces and brackets"]
     try:
         event = parse_object(value)
     except ValueError:
         return ["not_json"]
-    reasons = list(_faults_of_struct(event, schema, ""))
-    event_time_ms = event.get("event_time_ms")
-    if isinstance(event_time_ms, int) and is_time_ahead(event_time_ms, ingest_time_ms):
-        reasons.append("time_ahead: event_time_ms")
-    return reasons
+    reasons = _faults_of_event(event, schema, ingest_time_ms)
+    first = list(islice(reasons, MAX_REASONS))
+    left_out = sum(1 for _ in reasons)
+    return [*first, f"more_reasons: {left_out}"] if left_out else first
 
 
-def is_time_ahead(event_time_ms: int, ingest_time_ms: int) -> bool:
-    """More than a day after the message reached Kafka: a broken clock, not an early event."""
-    return event_time_ms > ingest_time_ms + MAX_AHEAD_MS
+def has_many_nodes(value: bytes) -> bool:
+    """More braces and brackets than any event has; what stands in texts counts too."""
+    return len(value) > MAX_NODES and value.count(b"{") + value.count(b"[") > MAX_NODES
+
+
+def max_ahead_ms(schema: T.StructType) -> int:
+    """By how much an event may be later than Kafka's time of it."""
+    return int(schema["event_time_ms"].metadata["max_ahead_ms"])
+
+
+def totals_of(schema: T.StructType) -> list[tuple[str, str, int]]:
+    """(list of objects, number field of them, what its sum may be at most)."""
+    return [
+        (field.name, name, most) for field in schema.fields for name, most in field.metadata.get("totals", {}).items()
+    ]
 
 
 def parse_object(value: bytes) -> "_Object":
@@ -106,26 +136,42 @@ def _check_strings_and_depth(node: Any, levels: int) -> None:
             _check_strings_and_depth(child, levels - 1)
 
 
+def _faults_of_event(event: _Object, schema: T.StructType, ingest_time_ms: int) -> Iterator[str]:
+    yield from _faults_of_struct(event, schema, "")
+    event_time_ms = event.get("event_time_ms")
+    if isinstance(event_time_ms, int) and event_time_ms > ingest_time_ms + max_ahead_ms(schema):
+        yield "time_ahead: event_time_ms"
+    for list_name, name, most in totals_of(schema):
+        if any(_sum_of(value, name) > most for value in event.values_of(list_name)):
+            yield f"over_maximum: {list_name}[].{name}"
+
+
+def _sum_of(value: Any, name: str) -> int:
+    """Of the good numbers of that name in a list of objects."""
+    objects = [one for one in value if isinstance(one, _Object)] if isinstance(value, list) else []
+    numbers = [one.get(name) for one in objects]
+    return sum(number for number in numbers if isinstance(number, int) and _is_integer(number, 32))
+
+
 def _faults_of_struct(event: _Object, schema: T.StructType, path: str) -> Iterator[str]:
     for field in schema.fields:
         name = path + field.name
         for value in event.values_of(field.name):
             if value is not None:
-                yield from _faults_of_value(value, field.dataType, name)
-                minimum = field.metadata.get("minimum")
-                if minimum is not None and _is_integer(value, 64) and value < minimum:
-                    yield f"{'unknown_queue' if field.name == 'queue_id' else 'negative_value'}: {name}"
+                yield from _faults_of_value(value, field.dataType, field.metadata, name)
             elif not field.nullable:
                 yield f"missing_field: {name}"
 
 
-def _faults_of_value(value: Any, type_: T.DataType, name: str) -> Iterator[str]:
+def _faults_of_value(value: Any, type_: T.DataType, bounds: Mapping[str, Any], name: str) -> Iterator[str]:
     if isinstance(type_, T.ArrayType):
         if not isinstance(value, list):
             yield f"wrong_type: {name}"
-            return
-        for index, element in enumerate(value):
-            yield from _faults_of_value(element, type_.elementType, f"{name}[{index}]")
+        elif len(value) > bounds.get("max_items", len(value)):
+            yield f"too_many: {name}"
+        else:
+            for index, element in enumerate(value):
+                yield from _faults_of_value(element, type_.elementType, {}, f"{name}[{index}]")
     elif isinstance(type_, T.StructType):
         if isinstance(value, _Object):
             yield from _faults_of_struct(value, type_, name + ".")
@@ -133,6 +179,32 @@ def _faults_of_value(value: Any, type_: T.DataType, name: str) -> Iterator[str]:
             yield f"wrong_type: {name}"
     elif not _has_type(value, type_):
         yield f"wrong_type: {name}"
+        if _is_integer(value, 64):
+            yield from _faults_of_number(value, bounds, name)
+    elif isinstance(value, str):
+        yield from _faults_of_text(value, bounds, name)
+    elif not isinstance(value, bool):
+        yield from _faults_of_number(value, bounds, name)
+
+
+def _faults_of_text(value: str, bounds: Mapping[str, Any], name: str) -> Iterator[str]:
+    if len(value) > bounds.get("max_length", NAME_CHARACTERS):
+        yield f"too_long: {name}"
+    elif not value and bounds.get("is_name"):
+        yield f"empty_name: {name}"
+
+
+def _faults_of_number(value: int, bounds: Mapping[str, Any], name: str) -> Iterator[str]:
+    field = name.rpartition(".")[2]
+    if value < bounds.get("minimum", value):
+        yield f"{_BELOW.get(field, 'negative_value')}: {name}"
+    elif value > bounds.get("maximum", value):
+        yield f"{_ABOVE.get(field, 'over_maximum')}: {name}"
+
+
+_BELOW = {"queue_id": "unknown_queue", "event_time_ms": "time_before"}
+_ABOVE = {"queue_id": "unknown_queue"}
+"""Fields whose bounds have a code of their own."""
 
 
 def _has_type(value: Any, type_: T.DataType) -> bool:

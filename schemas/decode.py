@@ -3,31 +3,32 @@
 msgspec.json.Decoder takes about a microsecond for a pull and refuses what contract.find_reasons refuses.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from pyspark.sql import types as T
 
-from schemas.contract import MAX_BYTES, MAX_DEPTH, find_reasons, is_time_ahead
+from schemas.contract import MAX_BYTES, MAX_DEPTH, find_reasons, has_many_nodes, max_ahead_ms, totals_of
 from schemas.events import EVENTS
+from schemas.fields import NAME_CHARACTERS
 
-_ATOMS: dict[type[T.DataType], Any] = {
-    T.StringType: str,
-    T.BooleanType: bool,
-    T.IntegerType: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
-    T.LongType: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
-}
 _BITS: dict[type[T.DataType], int] = {T.IntegerType: 31, T.LongType: 63}
 
 
-def _python_type(type_: T.DataType, name: str, minimum: int | None = None, only_listed: bool = False) -> Any:
+def _python_type(type_: T.DataType, name: str, bounds: Mapping[str, Any], only_listed: bool = False) -> Any:
     if isinstance(type_, T.ArrayType):
-        return list[_python_type(type_.elementType, name, None, only_listed)]  # type: ignore[misc]  # a type made at run time
+        element = _python_type(type_.elementType, name, {}, only_listed)
+        return Annotated[list[element], msgspec.Meta(max_length=bounds.get("max_items"))]  # type: ignore[valid-type]  # a type made at run time
     if isinstance(type_, T.StructType):
         return struct_of(type_, name, only_listed=only_listed)
-    if minimum is not None:
-        return Annotated[int, msgspec.Meta(ge=minimum, le=(1 << _BITS[type(type_)]) - 1)]
-    return _ATOMS[type(type_)]
+    if isinstance(type_, T.BooleanType):
+        return bool
+    if isinstance(type_, T.StringType):
+        least = 1 if bounds.get("is_name") else None
+        return Annotated[str, msgspec.Meta(min_length=least, max_length=bounds.get("max_length", NAME_CHARACTERS))]
+    most = 1 << _BITS[type(type_)]
+    return Annotated[int, msgspec.Meta(ge=bounds.get("minimum", -most), le=bounds.get("maximum", most - 1))]
 
 
 def struct_of(schema: T.StructType, name: str, *, only_listed: bool = False) -> type[msgspec.Struct]:
@@ -37,7 +38,7 @@ def struct_of(schema: T.StructType, name: str, *, only_listed: bool = False) -> 
     """
     required, optional = [], []
     for field in schema.fields:
-        type_ = _python_type(field.dataType, f"{name}_{field.name}", field.metadata.get("minimum"), only_listed)
+        type_ = _python_type(field.dataType, f"{name}_{field.name}", field.metadata, only_listed)
         if field.nullable:
             optional.append((field.name, type_ | None, None))
         else:
@@ -59,19 +60,33 @@ DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 """Topic to the decoder of its event."""
 
 
+_MAX_AHEAD_MS = {topic: max_ahead_ms(schema) for topic, schema in EVENTS.items()}
+_TOTALS = {topic: totals for topic, schema in EVENTS.items() if (totals := totals_of(schema))}
+
+
 def decode(topic: str, value: bytes | None, ingest_time_ms: int) -> tuple[Any, list[str]]:
     """The event of a message and no reasons, or None and every reason it is bad.
 
     `ingest_time_ms` is the Kafka record's timestamp.
     """
-    if value is not None and len(value) <= MAX_BYTES:
+    if value is not None and len(value) <= MAX_BYTES and not has_many_nodes(value):
         try:
             event = LISTED_DECODERS[topic].decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return _decode_carefully(topic, value, ingest_time_ms)
-        if not is_time_ahead(event.event_time_ms, ingest_time_ms):
+        if _is_within(topic, event, ingest_time_ms):
             return event, []
     return None, find_reasons(value, EVENTS[topic], ingest_time_ms)
+
+
+def _is_within(topic: str, event: Any, ingest_time_ms: int) -> bool:
+    """Whether it keeps to the bounds that no single field has."""
+    if event.event_time_ms > ingest_time_ms + _MAX_AHEAD_MS[topic]:
+        return False
+    return all(
+        sum(getattr(one, name) for one in getattr(event, list_name)) <= most
+        for list_name, name, most in _TOTALS.get(topic, ())
+    )
 
 
 def _decode_carefully(topic: str, value: bytes, ingest_time_ms: int) -> tuple[Any, list[str]]:
@@ -80,7 +95,7 @@ def _decode_carefully(topic: str, value: bytes, ingest_time_ms: int) -> tuple[An
         event = DECODERS[topic].decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None, find_reasons(value, EVENTS[topic], ingest_time_ms) or ["not_json"]
-    if _has_plain_rest(value) and not is_time_ahead(event.event_time_ms, ingest_time_ms):
+    if _has_plain_rest(value) and _is_within(topic, event, ingest_time_ms):
         return event, []
     reasons = find_reasons(value, EVENTS[topic], ingest_time_ms)
     return (None, reasons) if reasons else (event, [])

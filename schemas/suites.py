@@ -1,7 +1,8 @@
 """The expectation suites: what the contracts say of each field, and the rules that need the data around an event.
 
 From the contracts (schemas/events.py), for each field: a column `found_<field>` with the word for what stands in it,
-which says presence and type, and the field itself where it has a minimum. Lists of objects have suites of their own.
+which says presence, type and length, and the field itself where it has a least or a greatest value. Lists of objects
+have suites of their own.
 
 The rules' columns are made by the reading, null where nothing can be said:
 
@@ -153,9 +154,10 @@ def expectations_of(schema: T.StructType, suite: str) -> Iterator[Expectation]:
             values=(word, ABSENT) if field.nullable else (word,),
             why=f"{field.name}: {field.metadata['comment']}; null means: {field.metadata['null']}.",
         )
-        minimum = field.metadata.get("minimum")
-        if minimum is not None:
-            yield Between(column=field.name, minimum=minimum, why=f"{field.name}: {field.metadata['comment']}.")
+        minimum, maximum = field.metadata.get("minimum"), field.metadata.get("maximum")
+        if minimum is not None or maximum is not None:
+            why = f"{field.name}: {field.metadata['comment']}."
+            yield Between(column=field.name, minimum=minimum, maximum=maximum, why=why)
         words = ENUMERATIONS.get((suite, field.name))
         if words:
             yield InSet(

@@ -27,12 +27,15 @@ from streaming.oncall.ack_command import ack
 from streaming.oncall.canary_command import canary
 from streaming.oncall.relay_command import relay
 from streaming.oncall.silence_command import silence
+from streaming.output import say
 from streaming.quality.quality_command import quality
 from streaming.quality.quarantine_command import quarantine
 from streaming.run_command import run
 from streaming.stopping import stop_on_signals
+from streaming.visible_commands import VisibleCommands
 
 app = typer.Typer(
+    cls=VisibleCommands,
     help="Says which RocketMQ queues nobody consumes, since when, why, and the one line that fixes it.",
     no_args_is_help=True,
     add_completion=False,
@@ -41,8 +44,8 @@ app = typer.Typer(
 )
 app.callback()(log_flags)
 
-QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain", "sql")
-"""Answered from the tables, in less time than some imports take."""
+QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
+"""Answered from the tables in this process, in less time than some imports take; `sql` has one of its own."""
 
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
@@ -60,9 +63,12 @@ def demo(
     ] = None,
     scenario: Annotated[str, typer.Option(help="Scenario to play; see `balancewatch simulate --list`.")] = "demo",
     speed: Annotated[float, typer.Option(help="How much faster than life the past is played.", min=0.1)] = 15.0,
-    data_dir: Annotated[Path, typer.Option(help="Folder for Kafka, tables and checkpoints; emptied first.")] = Path(
-        ".demo"
-    ),
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for Kafka, tables and checkpoints: new, empty, or an earlier demo's, whose are deleted."
+        ),
+    ] = Path(".demo"),
     with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board, at a free port.")] = True,
 ) -> None:
     """Show it at work: embedded Kafka, a modelled cluster, both queries, the board, each alert as it comes and goes.
@@ -70,6 +76,7 @@ def demo(
     Example: balancewatch demo --seconds 90
     """
     from streaming.demo import run_demo
+    from streaming.demo_folder import DemoFolder, DemoFolderError
     from streaming.ingest.simulator import ScenarioError, load_scenario
 
     settings = load()
@@ -77,13 +84,15 @@ def demo(
         load_scenario(scenario)
     except ScenarioError as error:
         fail(str(error), code=2)
-    if data_dir.exists() and not (data_dir / "kafka").is_dir() and any(data_dir.iterdir()):
-        fail(f"--data-dir {data_dir} is not empty and no demo made it; name another", code=2)
+    try:
+        folder = DemoFolder(data_dir)
+    except DemoFolderError as error:
+        fail(str(error), code=2)
     guard(
         run_demo,
         settings,
         stop_on_signals(),
-        data_dir=data_dir,
+        folder=folder,
         scenario=scenario,
         speed=speed,
         seconds=seconds,
@@ -119,7 +128,7 @@ def kafka(
             create_topics(
                 settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers, "options": {}})
             )
-            print(f"bootstrap_servers={broker.bootstrap_servers}", flush=True)
+            say(f"bootstrap_servers={broker.bootstrap_servers}", flush=True)
             while broker.is_alive() and not stop.wait(0.5):
                 pass
             if not stop.is_set():
@@ -198,7 +207,7 @@ def simulate(
     from streaming.simulate import SimulateError, run_simulation
 
     if list_:
-        print("\n".join(scenario_names()))
+        say("\n".join(scenario_names()))
         return
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
@@ -251,6 +260,11 @@ def main() -> None:
         app()
     except SystemExit as end:
         code = end.code
+    except Exception as error:
+        from streaming.logs import say_crash
+
+        say_crash(error)
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

@@ -121,6 +121,8 @@ class ClockKeeper:
                     publisher.flush()
             except (PublishError, KafkaError) as error:
                 log.warning("no clock event sent", reason=str(error))
+            except Exception:  # without this thread no time passes: the next tick is tried whatever this one met
+                log.exception("no clock event sent")
         self._tail.close()
         if publisher is not None:
             publisher.close()

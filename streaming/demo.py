@@ -1,26 +1,26 @@
 """`balancewatch demo`: embedded Kafka, a modelled cluster, both queries, the board, and each alert as it comes."""
 
 import contextlib
-import shutil
-import sys
 import textwrap
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.command import fail
+from streaming.console import VisibleConsole
+from streaming.demo_folder import DemoFolder, DemoFolderError
 from streaming.history.printing import STATE_STYLES
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher, PublishError
 from streaming.ingest.simulator import load_scenario, simulate
 from streaming.ingest.simulator.play import play
+from streaming.jars import java, resolve_jars, spark_jars
+from streaming.output import warn
 from streaming.queries.rows import Rows
 from streaming.service import Service
 
@@ -35,7 +35,7 @@ class AlertPrinter:
     """
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = VisibleConsole(soft_wrap=True)
         self._lock = threading.Lock()
         self.seen: dict[str, int] = {}
 
@@ -67,18 +67,24 @@ def run_demo(
     settings: Settings,
     stop: threading.Event,
     *,
-    data_dir: Path,
+    folder: DemoFolder,
     scenario: str,
     speed: float,
     seconds: float | None,
     with_board: bool = True,
 ) -> None:
-    """Run until `stop` is set or `seconds` after the queries started. `data_dir` is emptied first, and left behind.
+    """Run until `stop` is set or `seconds` after the queries started. What an earlier demo left in `folder` is deleted
+    first, and what this one makes is left behind.
 
-    The board is at a free port of the loopback, so it asks for no token unless the environment has one. It listens
-    before anything is emptied or started: what it refuses is told at once, and ends the demo.
+    Java and the jars are looked for, and the board listens (at a free port of the loopback, so it asks for no token
+    unless the environment has one), before anything is deleted or started: what they refuse ends the demo at once.
+    Raises JarsError.
     """
     began = time.monotonic()
+    java()
+    resolve_jars("kafka", settings.paths.jars)
+    spark_jars(settings.paths.jars)
+    data_dir = folder.path
     paths = {
         "warehouse": data_dir / "warehouse",
         "checkpoints": data_dir / "checkpoints",
@@ -88,8 +94,8 @@ def run_demo(
     with contextlib.ExitStack() as parts:
         board = {"host": "127.0.0.1", "port": 0}
         url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
-        shutil.rmtree(data_dir, ignore_errors=True)
-        _say(f"1/3  starting the embedded Kafka (data in {data_dir})")
+        _use(folder, parts)
+        warn(f"1/3  starting the embedded Kafka (data in {data_dir})")
         kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
         parts.callback(kafka.stop)
         local = Settings.load(
@@ -97,11 +103,11 @@ def run_demo(
             paths=paths,
             spark=settings.spark.model_dump(),
         )
-        _say("2/3  starting Spark and both streaming queries (10 to 30 s)")
+        warn("2/3  starting Spark and both streaming queries (10 to 30 s)")
         service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log"))
         if with_board:
-            _say(f"     the board is at {url}")
-        _say(
+            warn(f"     the board is at {url}")
+        warn(
             f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
             f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
         )
@@ -111,8 +117,16 @@ def run_demo(
         stop.set()
         player.join(timeout=10)
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
-    _say(f"\nended cleanly: {counts}.")
-    _say(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+    warn(f"\nended cleanly: {counts}.")
+    warn(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+
+
+def _use(folder: DemoFolder, parts: contextlib.ExitStack) -> None:
+    """Leaves with a sentence where it cannot be emptied."""
+    try:
+        parts.enter_context(folder)
+    except DemoFolderError as error:
+        fail(str(error))
 
 
 @contextlib.contextmanager
@@ -144,13 +158,9 @@ def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event
         with Publisher(settings.kafka) as publisher:
             play(_events(scenario, start_ms), publisher, speed=speed, stop=stop, never_early=True)
     except PublishError as error:
-        _say(f"the modelled cluster stopped: {error}")
+        warn(f"the modelled cluster stopped: {error}")
         stop.set()
 
 
 def _events(scenario: str, start_ms: int) -> Iterator[tuple[str, dict[str, Any]]]:
     return simulate(load_scenario(scenario), 1, start_ms)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

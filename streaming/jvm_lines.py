@@ -55,7 +55,7 @@ class JvmLines:
 
 def say_lines(text: bytes) -> None:
     """Log what a process has written."""
-    for event in read_events(text.decode("utf-8", "replace").splitlines()):
+    for event in read_events([line.decode("utf-8", "replace") for line in text.splitlines()]):
         level = _LEVELS.get(str(event.pop("level", "")), "warning")
         getattr(log, level)(event.pop("event"), **event)
 

@@ -7,6 +7,7 @@ say has `logger` too, and an exception is in `exception`, frame by frame, withou
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 
@@ -16,7 +17,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from conf.settings import Log
 from streaming.log_values import bound, mask
-from streaming.visible_text import visible
+from streaming.output import warn
+from streaming.visible_text import visible, visible_json
 
 log = structlog.get_logger()
 
@@ -47,7 +49,15 @@ def say_failure(reason: str) -> None:
     if _is_json_only.is_set():
         log.error("failed", reason=reason)
     else:
-        print(f"error: {reason}", file=sys.stderr)
+        warn(f"error: {reason}")
+
+
+def say_crash(error: Exception) -> None:
+    """What a command did not expect, with its trace: as a log's last line where there is a log."""
+    if structlog.is_configured():
+        log.critical("crashed", exc_info=error)
+    else:
+        warn("".join(traceback.format_exception(error)).rstrip())
 
 
 def count_lines(hear: Callable[[str], None] | None) -> None:
@@ -72,9 +82,15 @@ def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Names come from Kafka, and a terminal would obey what is hidden in them; JSON escapes it by itself."""
-    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
+def _render_json(logger: WrappedLogger, name: str, event: EventDict) -> str:
+    """One line, in ASCII; JSON leaves DEL as it is."""
+    return visible_json(str(_JSON(logger, name, event)))
+
+
+_JSON = structlog.processors.JSONRenderer(default=repr)
 _EXCEPTION = ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 _SHARED: tuple[Processor, ...] = (
@@ -87,7 +103,7 @@ _SHARED: tuple[Processor, ...] = (
 def _rendering(is_json: bool) -> tuple[Processor, ...]:
     if is_json:
         exceptions = structlog.processors.ExceptionRenderer(_EXCEPTION)
-        return exceptions, _guard_values, structlog.processors.JSONRenderer(default=repr)
+        return exceptions, _guard_values, _render_json
     for_people = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     return structlog.processors.format_exc_info, _guard_values, _make_visible, for_people
 

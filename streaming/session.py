@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.jars import spark_jars
 from streaming.jvm_lines import JvmLines
+from streaming.private_folder import make_private
+from streaming.spark_launch import launch_jvm
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
@@ -64,19 +66,23 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     options = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
-    builder = (
-        SparkSession.builder.appName("balancewatch")
-        .master(settings.spark.master)
-        .config("spark.jars", jars)
-        .config("spark.driver.memory", settings.spark.driver_memory)
-        .config("spark.driver.extraJavaOptions", options)
-        .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
-        .config("spark.sql.shuffle.partitions", str(settings.spark.shuffle_partitions))
-    )
-    for key, value in {**OPTIONS, **settings.spark.options}.items():
+    conf = {
+        "spark.app.name": "balancewatch",
+        "spark.master": settings.spark.master,
+        "spark.jars": jars,
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
+        **OPTIONS,
+        **settings.spark.options,
+    }
+    builder = SparkSession.builder
+    for key, value in conf.items():
         builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)
     with _output_to(jvm_log):
+        launch_jvm(conf)
         spark: SparkSession = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
@@ -98,7 +104,8 @@ def _output_to(place: Path | JvmLines | None) -> Iterator[None]:
         yield
         return
     if isinstance(place, Path):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_private(place.parent)
+        place.touch(mode=0o600)
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)

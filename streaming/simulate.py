@@ -1,6 +1,5 @@
 """`balancewatch simulate`: a modelled cluster's events into Kafka, with progress."""
 
-import sys
 import threading
 import time
 from datetime import datetime
@@ -11,6 +10,7 @@ from streaming.ingest.simulator import ScenarioError, load_scenario
 from streaming.ingest.simulator import simulate as simulate_events
 from streaming.ingest.simulator.play import play
 from streaming.ingest.topics import create_topics
+from streaming.output import end_progress, show_progress
 
 ENDLESS_SECONDS = 900.0
 """What of an endless scenario is played as fast as it goes, when no length is given."""
@@ -45,17 +45,16 @@ def run_simulation(
     began, shown = time.monotonic(), [0.0]
 
     def show(count: int, event_time_ms: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() - shown[0] > 0.5:
+        if time.monotonic() - shown[0] > 0.5:
             shown[0] = time.monotonic()
             part = f" of {length:.0f}" if length else ""
             at_seconds = (event_time_ms - start_ms) / 1000
-            print(f"\r{at_seconds:.0f}{part} virtual seconds, {count:,} events", end="", file=sys.stderr, flush=True)
+            show_progress(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
 
     with Publisher(settings.kafka) as publisher:
         events = simulate_events(modelled, seed, start_ms, duration_ms)
         count = play(events, publisher, speed=pace, stop=stop, on_progress=show)
-    newline = "\r" if sys.stderr.isatty() else ""
-    print(f"{newline}published {count:,} events in {time.monotonic() - began:.1f} s", file=sys.stderr)
+    end_progress(f"published {count:,} events in {time.monotonic() - began:.1f} s")
     return count
 
 

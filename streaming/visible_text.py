@@ -1,8 +1,76 @@
-"""Text from elsewhere as a terminal may have it: what it would obey is written out, lines and tabs stay."""
+"""Text from elsewhere, fit to be shown: what a terminal would obey, or a reader not see, is written out.
 
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+Written out are the controls (C0, DEL, C1) but line feed and tab, the marks that turn the direction of reading, line and
+paragraph separators, characters without a width, and halves of surrogate pairs. Every other character stays.
+"""
+
+import re
+
+_UNSEEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of reading
+    "\u2028\u2029"  # ends of lines and paragraphs
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"  # no width
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # nor these
+    "\ud800-\udfff"  # halves
+)
+_IN_TEXT = re.compile(f"[{_UNSEEN}]")
+_IN_NAME = re.compile(f"[{_UNSEEN}\t\n]")
+_IN_JSON = re.compile(
+    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)"
+    f"|[{_UNSEEN}]"
+)
+_SHORT = {"b": "\b", "f": "\f", "r": "\r"}
+"""What JSON writes in one letter, without "n" and "t", which stay."""
 
 
 def visible(text: str) -> str:
-    """The text without what a terminal would obey: names come from elsewhere."""
-    return text.translate(_CONTROL)
+    r"""The text with `\x1b`, `\u202e` and the like in place of what is obeyed or unseen; lines and tabs stay."""
+    return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _written_out(one[0]), text)
+
+
+def visible_name(text: str) -> str:
+    r"""The same for what has one line: `\x0a` in place of a line's end."""
+    return text if _is_plain(text) else _IN_NAME.sub(lambda one: _written_out(one[0]), text)
+
+
+def visible_json(text: str) -> str:
+    """JSON of the same value in characters that are seen: what is unseen stands in its strings alone, and escaped."""
+    return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _as_json(one[0]), text)
+
+
+def shown_json(text: str) -> str:
+    """JSON for who shows its strings without looking at them: each reads as `visible` would write it."""
+    return _IN_JSON.sub(_shown, text)
+
+
+def visible_label(text: str) -> str:
+    """Prometheus' text format, in whose labels a backslash is written twice."""
+    return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _escaped(one[0]), text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _shown(found: re.Match[str]) -> str:
+    high, low, escaped, letter = found.groups()
+    if high:
+        character = bytes.fromhex(high + low).decode("utf-16-be")
+    else:
+        character = chr(int(escaped, 16)) if escaped else _SHORT.get(letter, "") if letter else found[0]
+    return _escaped(character) if _IN_TEXT.match(character) else found[0]
+
+
+def _escaped(character: str) -> str:
+    return "\\" + _written_out(character)
+
+
+def _written_out(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _as_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,92 +1,54 @@
 """What the collector concludes from a round, without RocketMQ and without Kafka."""
 
 import threading
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from conf.settings import Settings
-from schemas.decode import decode
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.ingest.collector import run_collector
-from streaming.ingest.reading import (
-    CLIENT_INNER_PRODUCER,
-    BrokerReading,
-    Latency,
-    Reading,
-    find_members,
-    find_twins,
-)
+from streaming.ingest.known_brokers import CollectorError
+from streaming.ingest.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency
+from streaming.ingest.rocketmq_admin import RocketMQAdmin
 from streaming.ingest.rocketmq_answers import (
     Broker,
     Connection,
-    ConsumerConnection,
     OffsetWrapper,
-    ProcessQueue,
-    RunningInfo,
-    Subscription,
-    TopicRoute,
     parse_clusters,
     parse_offsets,
     parse_producers,
+    parse_route,
     parse_running_info,
     parse_strategy,
     parse_version,
 )
 from streaming.ingest.rocketmq_jvm import RocketMQError
-from streaming.ingest.round_events import ROUTE_REPEAT_MS, Memory, clock_event, compute_round
-from streaming.ingest.round_reader import CollectorError, RoundReader, pick_cluster
-from streaming.ingest.running_reader import PEACE_SECONDS, Peace, RunningReader, pick_questions
+from streaming.ingest.round_events import ROUTE_REPEAT_MS, compute_round
+from streaming.ingest.round_memory import Memory
+from tests.ingest.rounds import (
+    BROKER_A,
+    BROKER_B,
+    GROUP,
+    NOW,
+    ORDERS,
+    ROUTE,
+    SOLO,
+    TOPIC,
+    TWIN,
+    TWINS,
+    connection,
+    of,
+    process_queue,
+    reading,
+    round_clock,
+    routed,
+    running,
+    view,
+)
 from udfs.route import QueueData
-
-NOW = 1_790_000_000_000
-GROUP, TOPIC, TWIN = "orders_group", "orders", "10.0.0.1@same"
-BROKER_A, BROKER_B = Broker("broker-a", 0, "10.0.1.1:10911"), Broker("broker-b", 0, "10.0.1.2:10911")
-ORDERS = Subscription(TOPIC, "*", NOW - 90_000, "TAG")
-
-
-def connection(client_addr: str, client_id: str = TWIN, heartbeat_ms: int | None = None) -> Connection:
-    return Connection(client_id, client_addr, "JAVA", "5.5.0", heartbeat_ms)
-
-
-def view(broker: Broker, *channels: tuple[str, str, int], group: str = GROUP, **producers: Any) -> BrokerReading:
-    """A broker with one group whose members are (client_id, client_addr, last heartbeat)."""
-    members = tuple(connection(addr, client_id) for client_id, addr, _ in channels)
-    consumers = ConsumerConnection(
-        group, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", (ORDERS,), members
-    )
-    inner = tuple(connection(addr, client_id, at) for client_id, addr, at in channels)
-    return BrokerReading(broker, (consumers,) if members else (), {CLIENT_INNER_PRODUCER: inner, **producers})
-
-
-def reading(*views: BrokerReading, **fields: Any) -> Reading:
-    brokers = {each.broker.broker_name: each for each in views}
-    return Reading(**{"cluster": "c", "brokers_asked": tuple(brokers), "brokers": brokers, **fields})
-
-
-def process_queue(queue_id: int, at: int, *, broker_name: str = "broker-a", **fields: Any) -> ProcessQueue:
-    queue = ProcessQueue(TOPIC, broker_name, queue_id, -1, 0, 0, at, is_dropped=False)
-    return replace(queue, **fields)
-
-
-def running(*queues: ProcessQueue, strategy: str | None = "AVG") -> RunningInfo:
-    return RunningInfo(strategy, None, None, (ORDERS,), queues)
-
-
-def of(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The events of one topic; each is one the contract accepts."""
-    for name, event in events:
-        assert decode(name, msgspec.json.encode(event), NOW)[1] == []
-    return [event for name, event in events if name == topic]
-
-
-SOLO = ("10.0.0.2@solo", "10.0.0.2:41", NOW - 5_000)
-TWINS = ((TWIN, "10.0.0.1:51", NOW - 4_000), (TWIN, "10.0.0.1:52", NOW - 70_000))
-
 
 # Heartbeats
 
@@ -110,7 +72,7 @@ def test_a_group_is_deleted_when(reason: str, then: list[tuple[str, ...]], delet
     _, memory = compute_round(Memory(), first, NOW)
     views = [with_groups(view(broker), *names) for broker, names in zip(brokers, then, strict=False)]
     second = replace(reading(*views), brokers_asked=first.brokers_asked)
-    assert clock_event(second, NOW + 1_000, memory.groups)[1].get("deleted_groups") == deleted, reason
+    assert round_clock(second, NOW + 1_000, memory).get("deleted_groups") == deleted, reason
     _, memory = compute_round(memory, second, NOW + 1_000)
     assert any("gone" in names for names in memory.groups.values()) == (deleted is None)
 
@@ -120,7 +82,7 @@ def test_a_broker_that_is_gone_for_good_has_deleted_no_group() -> None:
     _, memory = compute_round(Memory(), first, NOW)
     without = reading(with_groups(view(BROKER_A), "g"))
     assert without.brokers_asked == ("broker-a",)
-    assert "deleted_groups" not in clock_event(without, NOW + 1_000, memory.groups)[1]
+    assert "deleted_groups" not in round_clock(without, NOW + 1_000, memory)
 
 
 def test_each_channel_of_each_broker_has_a_heartbeat_at_its_true_time() -> None:
@@ -149,11 +111,13 @@ def test_a_broker_whose_clock_is_ahead_does_not_overtake_the_round() -> None:
     assert of(HEARTBEATS, compute_round(memory, reading(view(BROKER_A, ahead)), NOW + 1_000)[0]) == []
 
 
-def test_without_code_328_being_listed_counts_as_now() -> None:
-    silent = replace(view(BROKER_A, SOLO), producers={})
+def test_without_code_328_being_listed_is_told_as_that() -> None:
+    silent = replace(view(BROKER_A, SOLO), producers={}, tells_producers=False)
     _, memory = compute_round(Memory(), reading(silent), NOW)
     events, _ = compute_round(memory, reading(silent), NOW + 1_000)
-    assert [h["event_time_ms"] for h in of(HEARTBEATS, events)] == [NOW + 1_000]
+    assert [(h["event_time_ms"], h["is_listed_only"]) for h in of(HEARTBEATS, events)] == [(NOW + 1_000, True)]
+    told, _ = compute_round(memory, reading(view(BROKER_A, SOLO)), NOW + 2_000)
+    assert ["is_listed_only" in h for h in of(HEARTBEATS, told)] == [False]
 
 
 def test_a_channel_no_longer_listed_leaves_with_its_groups() -> None:
@@ -181,7 +145,7 @@ def test_of_a_broker_that_did_not_answer_nothing_is_concluded() -> None:
     lost = reading(view(BROKER_A, SOLO), brokers_asked=asked)
     events, memory = compute_round(memory, lost, NOW + 1_000)
     assert of(HEARTBEATS, events) == []
-    assert clock_event(lost, NOW + 1_000)[1]["brokers_answered"] == ["broker-a"]
+    assert round_clock(lost, NOW + 1_000)["brokers_answered"] == ["broker-a"]
     events, _ = compute_round(memory, reading(view(BROKER_A, SOLO), view(BROKER_B)), NOW + 2_000)
     assert [(h["broker_name"], h["leaving"]) for h in of(HEARTBEATS, events)] == [("broker-b", True)]
 
@@ -294,15 +258,6 @@ def test_retry_topics_stay_out_of_pulls() -> None:
 # Routes
 
 
-ROUTE = TopicRoute(TOPIC, (QueueData("broker-a", 4, 4, 6),), (("broker-a", (0,)),), order_topic=False)
-
-
-def routed(route: TopicRoute | None = ROUTE, **fields: Any) -> Reading:
-    routes = (route,) if route else ()
-    topics = frozenset(each.topic for each in routes)
-    return reading(**{"routes": routes, "topics": topics, "registered": frozenset(["broker-a"]), **fields})
-
-
 def test_a_route_is_said_when_it_changes_and_every_half_minute() -> None:
     events, memory = compute_round(Memory(), routed(), NOW)
     assert len(of(ROUTES, events)) == 1
@@ -311,6 +266,15 @@ def test_a_route_is_said_when_it_changes_and_every_half_minute() -> None:
     more = replace(ROUTE, queues=(QueueData("broker-a", 8, 8, 6),))
     (changed,) = of(ROUTES, compute_round(memory, routed(more), NOW + 1)[0])
     assert changed["queues"][0]["read_queue_nums"] == 8
+
+
+def test_a_static_topic_says_that_its_clients_hold_other_queues() -> None:
+    data = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    mapping = {"broker-a": {"topic": TOPIC, "totalQueues": 8, "bname": "broker-a", "epoch": 1, "currIdMap": {"0": 0}}}
+    for found, expected in (({"topicQueueMappingByBroker": mapping}, True), ({"topicQueueMappingByBroker": {}}, None)):
+        route = parse_route(TOPIC, {"queueDatas": [data], **found})
+        (said,) = of(ROUTES, compute_round(Memory(), routed(route), NOW)[0])
+        assert said.get("has_queue_mapping") == expected
 
 
 def test_a_deleted_topic_is_said_once_without_queues() -> None:
@@ -351,205 +315,20 @@ def test_the_clock_is_never_before_an_event_of_its_round() -> None:
     )
     events, _ = compute_round(Memory(), whole, NOW)
     assert {topic for topic, _ in events} == {HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES}
-    clock = clock_event(whole, NOW)
-    assert of(CLOCKS, [clock])[0]["source"] == "collector"
-    assert max(event["event_time_ms"] for _, event in events) <= clock[1]["event_time_ms"]
-
-
-# Whom to ask
-
-
-def test_a_member_is_asked_once_and_twins_through_every_broker() -> None:
-    views = [view(BROKER_A, *TWINS, SOLO), view(BROKER_B, TWINS[0], SOLO)]
-    assert find_twins(views) == {(GROUP, TWIN)}
-    assert find_members(views)[(GROUP, SOLO[0])] == ["broker-a", "broker-b"]
-    assert pick_questions(views) == [
-        ("broker-a", GROUP, TWIN),
-        ("broker-b", GROUP, TWIN),
-        ("broker-a", GROUP, SOLO[0]),
-    ]
-
-
-def test_one_client_id_from_two_hosts_at_two_brokers_is_a_twin() -> None:
-    other = (TWIN, "10.0.0.7:51", NOW)
-    assert find_twins([view(BROKER_A, TWINS[0]), view(BROKER_B, other)]) == {(GROUP, TWIN)}
-
-
-def test_peace_ends_with_a_new_heartbeat_and_lasts_longer_each_time() -> None:
-    peace = Peace.after(None, 100.0, NOW)
-    assert not peace.is_over(100.0 + PEACE_SECONDS - 1, NOW + 1)
-    assert not peace.is_over(100.0 + PEACE_SECONDS, NOW)
-    assert peace.is_over(100.0 + PEACE_SECONDS, NOW + 1)
-    assert Peace.after(peace, 200.0, NOW).not_before == 200.0 + 2 * PEACE_SECONDS
-
-
-class Clients:
-    """Clients that answer, or do not; counts the questions, and those a client had at the same time."""
-
-    def __init__(self, *, is_silent: bool) -> None:
-        self.asked: Counter[str] = Counter()
-        self._is_silent = is_silent
-        self._busy: dict[str, threading.Lock] = {}
-
-    def read_running_info(self, _: Broker, __: str, client_id: str) -> RunningInfo:
-        lock = self._busy.setdefault(client_id, threading.Lock())
-        assert lock.acquire(blocking=False), "two questions at once"
-        try:
-            self.asked[client_id] += 1
-            if self._is_silent:
-                raise RocketMQError("RemotingTimeoutException", is_timeout=True)
-            return running(process_queue(0, NOW))
-        finally:
-            lock.release()
-
-
-@pytest.mark.parametrize(("is_silent", "asked"), [(False, [2, 4]), (True, [1, 2])])
-def test_a_client_has_one_question_at_a_time_and_none_after_a_timeout(is_silent: bool, asked: list[int]) -> None:
-    clients = Clients(is_silent=is_silent)
-    views = {"broker-a": view(BROKER_A, *TWINS), "broker-b": view(BROKER_B, *TWINS)}
-    with ThreadPoolExecutor(4) as pool:
-        reader = RunningReader(clients, pool)
-        seen = []
-        for _ in range(2):
-            reader.read(views)
-            seen.append(clients.asked[TWIN])
-    assert seen == asked  # silent: through broker-a, then through broker-b, then not at all
-
-
-class FakeAdmin:
-    """Two brokers; tests take away what they like."""
-
-    client_version = "5.5.0"
-    client_ids = frozenset(["us"])
-
-    def __init__(self) -> None:
-        self.has_name_server = True
-        self.dead: set[str] = set()
-        self.groups = {GROUP: True}
-        self.refusal: RocketMQError | None = None
-
-    def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
-        if not self.has_name_server:
-            raise RocketMQError("RemotingConnectException")
-        return {"c": tuple(b for b in (BROKER_A, BROKER_B) if b.broker_name not in self.dead)}
-
-    def read_topics(self) -> list[str]:
-        return [TOPIC, "balancewatch_probe"]
-
-    def read_route(self, topic: str) -> TopicRoute | None:
-        return replace(ROUTE, topic=topic)
-
-    def read_groups(self, broker: Broker) -> dict[str, bool]:
-        if self.refusal:
-            raise self.refusal
-        return self.groups
-
-    def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
-        return view(broker, SOLO).groups[0]
-
-    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]]:
-        if broker.broker_name in self.dead:
-            raise RocketMQError("RemotingConnectException")
-        return dict(view(broker, SOLO).producers)
-
-    def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
-        return running(process_queue(0, NOW))
-
-    def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
-        return {(TOPIC, broker.broker_name, 0): OffsetWrapper(1, 1, 1)}
-
-    def start_producer(self, group: str) -> str:
-        return "us"
-
-    def prepare_send(self, broker: Broker, topic: str) -> bool:
-        return True
-
-    def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]:
-        if broker_name in self.dead:
-            raise RocketMQError("RemotingConnectException")
-        return "SEND_OK", 0.004
-
-
-@pytest.fixture
-def admin() -> FakeAdmin:
-    return FakeAdmin()
-
-
-@pytest.fixture
-def reader(admin: FakeAdmin) -> Any:
-    reader = RoundReader(Settings.load(collector={"probe": True}).collector, admin)
-    yield reader
-    reader.close()
-
-
-def test_a_round_reads_every_broker_for_itself(reader: RoundReader) -> None:
-    whole = reader.read()
-    assert (whole.cluster, whole.brokers_asked, set(whole.brokers)) == (
-        "c",
-        ("broker-a", "broker-b"),
-        {"broker-a", "broker-b"},
-    )
-    assert whole.topics == {TOPIC}  # not the probe's own
-    assert [(each.broker_name, each.latency_ms) for each in whole.latencies] == [("broker-a", 4), ("broker-b", 4)]
-    assert set(whole.offsets) == {(GROUP, (TOPIC, name, 0)) for name in ("broker-a", "broker-b")}
-
-
-def test_a_group_whose_consumption_is_disabled_is_refused(reader: RoundReader, admin: FakeAdmin) -> None:
-    assert reader.read().brokers["broker-a"].refused == frozenset()
-    admin.groups = {GROUP: False, "other_group": True}
-    assert reader.read().brokers["broker-a"].refused == {GROUP}
-
-
-def test_who_may_not_list_the_groups_but_names_them_reads_them_all_the_same(admin: FakeAdmin) -> None:
-    reader = RoundReader(Settings.load(collector={"groups": [GROUP]}).collector, admin)
-    admin.refusal = RocketMQError("no permission", 16)
-    read = reader.read().brokers["broker-a"]
-    assert ([group.consumer_group for group in read.groups], read.refused) == ([GROUP], frozenset())
-    admin.refusal = RocketMQError("RemotingConnectException")
-    assert reader.read().brokers == {}
-    reader.close()
-
-
-def test_who_may_not_list_the_groups_and_names_none_reads_no_broker(reader: RoundReader, admin: FakeAdmin) -> None:
-    admin.refusal = RocketMQError("no permission", 16)
-    assert reader.read().brokers == {}
-
-
-def test_a_dead_broker_is_still_asked_for(reader: RoundReader, admin: FakeAdmin) -> None:
-    reader.read()
-    admin.dead = {"broker-b"}
-    rest = reader.read()
-    assert (rest.brokers_asked, set(rest.brokers)) == (("broker-a", "broker-b"), {"broker-a"})
-    assert [each.send_status for each in rest.latencies] == ["SEND_OK", None]
-
-
-def test_without_the_name_server_known_brokers_are_read_and_no_topic_is_concluded(
-    reader: RoundReader, admin: FakeAdmin
-) -> None:
-    reader.read()
-    admin.has_name_server = False
-    rest = reader.read()
-    assert (set(rest.brokers), rest.registered, rest.topics) == ({"broker-a", "broker-b"}, None, None)
-
-
-def test_without_any_broker_known_a_round_fails(reader: RoundReader, admin: FakeAdmin) -> None:
-    admin.has_name_server = False
-    with pytest.raises(RocketMQError):
-        reader.read()
-
-
-def test_the_cluster_is_picked_by_name_renamed_when_alone_and_never_guessed() -> None:
-    one, two = {"c": (BROKER_A,)}, {"c": (BROKER_A,), "d": (BROKER_B,)}
-    assert pick_cluster(one, "") == ("c", (BROKER_A,))
-    assert pick_cluster(one, "orders-prod") == ("orders-prod", (BROKER_A,))
-    assert pick_cluster(two, "d") == ("d", (BROKER_B,))
-    with pytest.raises(CollectorError, match="name one of c, d"):
-        pick_cluster(two, "")
+    clock = round_clock(whole, NOW)
+    assert clock["source"] == "collector"
+    assert max(event["event_time_ms"] for _, event in events) <= clock["event_time_ms"]
 
 
 def test_a_collector_without_name_server_says_which_key_to_set() -> None:
     with pytest.raises(CollectorError, match=r"collector\.name_server is empty"):
         run_collector(Settings.load(), threading.Event())
+
+
+@pytest.mark.parametrize("groups", [[""], ["x" * 256], [f"g{number}" for number in range(10_001)]])
+def test_groups_that_no_clock_event_may_name_are_refused_at_the_start(groups: list[str]) -> None:
+    with pytest.raises(CollectorError, match=r"collector\.groups: at most 10000"):
+        run_collector(Settings.load(collector={"name_server": "ns:9876", "groups": groups}), threading.Event())
 
 
 # What the JVM answers
@@ -560,6 +339,25 @@ def test_versions_and_strategies_are_read_as_rocketmq_writes_them() -> None:
     package = "org.apache.rocketmq.client.consumer.rebalance."
     assert parse_strategy(f"{package}AllocateMessageQueueAveragelyByCircle@739d7eca") == "AVG_BY_CIRCLE"
     assert parse_strategy("com.example.OurOwnStrategy@1") is None
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_question_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = object.__new__(RocketMQAdmin)
+    monkeypatch.setattr(admin, "_ext", SimpleNamespace(getAllProducerInfo=None, getAllSubscriptionGroup=None), False)
+    monkeypatch.setattr(admin, "_timeout_ms", 1, raising=False)
+    for answer in ({"data": {"g": [{"clientId": "x"}]}, "subscriptionGroupTable": {"g": None}}, [7]):
+        monkeypatch.setattr(admin, "_ask", lambda *_, answer=answer: answer)
+        monkeypatch.setattr(admin, "_is_system_group", lambda _: False)
+        for read in (admin.read_producers, admin.read_groups):
+            with pytest.raises(RocketMQError, match="could not be read") as caught:
+                read(BROKER_A)
+            assert (caught.value.is_answer, caught.value.reason) == (True, "failed")
+
+
+def test_a_client_exception_without_a_code_is_no_answer() -> None:
+    for code, is_answer, reason in ((None, False, "failed"), (-1, False, "failed"), (16, True, "refused")):
+        error = RocketMQError("MQClientException", code)
+        assert (error.is_answer, error.reason) == (is_answer, reason)
 
 
 def test_json_of_the_jvm_is_read() -> None:

@@ -15,6 +15,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.ingest.collector import run_collector
 from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.ingest.publisher import Publisher
 from streaming.ingest.rocketmq_jvm import RocketMQJvm
 from streaming.ingest.topics import create_topics
 from tests.offenders import assert_none
@@ -38,6 +39,7 @@ class Collected:
         self.cluster = cluster
         *self.twins, self.solo = consumers
         self.events: dict[str, list[Any]] = defaultdict(list)
+        self._settings = settings
         self.reasons: list[list[str]] = []
         self._kafka = consumer_at_the_end(settings)
         self._stop = threading.Event()
@@ -59,6 +61,14 @@ class Collected:
         """Return when so many more rounds have ended."""
         target = len(self.find(CLOCKS)) + rounds
         wait_for("rounds go on", lambda: len(self.find(CLOCKS)) >= target)
+
+    def forget_broker(self, name: str) -> None:
+        """What `balancewatch forget --broker` publishes."""
+        decision = {"kind": "broker", "name": name, "owner": "test"}
+        event = {"cluster": CLUSTER, "source": "forget", "brokers_asked": [], "brokers_answered": []}
+        with Publisher(self._settings.kafka) as publisher:
+            publisher.publish(CLOCKS, event | {"forgotten": [decision], "event_time_ms": _last_clock_ms(self)})
+            publisher.flush()
 
     def close(self) -> None:
         self._stop.set()
@@ -200,8 +210,12 @@ def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
         heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
         assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + LIVELY.heartbeat_ms  # what was on its way
         assert not any(h.leaving for h in heartbeats)
+        (unheard,) = collected.find(CLOCKS)[-1].unheard
+        assert (unheard.client_id, unheard.consumer_group) == (collected.solo.client_id, "billing_group")
+        assert unheard.reason in ("timed_out", "left_in_peace", "no_time")
     finally:
         collected.solo.thaw()
+    wait_for("the client is asked again", lambda: not collected.find(CLOCKS)[-1].unheard)
 
 
 def test_routes_come_at_once_and_a_deleted_topic_comes_empty(collected: Collected) -> None:
@@ -249,6 +263,8 @@ def test_a_killed_broker_is_missing_the_round_goes_on_and_it_answers_when_it_is_
         assert failed.send_status is None
         collected.wait_rounds(2)
         assert len(collected.find(HEARTBEATS, broker_name="broker-b", leaving=True)) == before  # nothing is concluded
+        collected.forget_broker("broker-b")
+        wait_for("it is asked no more", lambda: collected.find(CLOCKS)[-1].brokers_asked == ["broker-a"])
     finally:
         collected.cluster.start_broker("broker-b")
         collected.cluster.wait_for_brokers()
@@ -260,7 +276,9 @@ def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> 
     assert collected.reasons == []
     so_far = [event for topic in EVENTS for event in collected.events[topic]]
     collected.wait_rounds(2)  # the first to end may be the one whose events were just read
-    times = [clock.event_time_ms for clock in collected.find(CLOCKS)]
+    clocks = collected.find(CLOCKS, source="collector")
+    assert {(clock.interval_ms, bool(clock.collector), clock.skews) for clock in clocks} == {(500, True, None)}
+    times = [clock.event_time_ms for clock in clocks]
     assert times == sorted(times)
     assert_none(event for event in so_far if event.event_time_ms > times[-1])
 

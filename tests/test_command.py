@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from streaming.cli import app
 from streaming.data_loss import DataLossError
 from streaming.ingest.embedded_kafka import EmbeddedKafkaError
+from streaming.ingest.known_brokers import CollectorError
 from streaming.ingest.publisher import PublishError
 from streaming.ingest.rocketmq_jvm import RocketMQError
-from streaming.ingest.round_reader import CollectorError
 from streaming.ingest.topics import KafkaUnreachableError
 from streaming.jars import JarsError
 from streaming.service import ServiceError

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from streaming import demo
 from streaming.cli import app
+from streaming.demo_folder import MARK, DemoFolder, DemoFolderError
 from streaming.ingest.embedded_kafka import EmbeddedKafkaError
+from streaming.jars import JarsError
 
 TOO_LATE = "Kafka was started"
 
@@ -29,7 +31,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.setattr(demo, "EmbeddedKafka", start)
     file = tmp_path / "demo" / "kafka" / "kept"
-    file.parent.mkdir(parents=True)
+    with DemoFolder(tmp_path / "demo"):
+        file.parent.mkdir()
     file.touch()
     return file
 
@@ -98,3 +101,83 @@ def test_the_board_listens_before_kafka_is_started_and_ends_with_the_demo(
     assert served == [True], result.output
     assert TOO_LATE in result.stderr
     assert not any(thread.name == "board" for thread in threading.enumerate())
+
+
+def unmarked(root: Path) -> Path:
+    """A folder of production: the embedded Kafka's data, tables, and what is precious."""
+    for name in ("kafka/log/data", "warehouse/alerts/part", "precious/data.txt"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch()
+    return root
+
+
+def files_of(folder: Path) -> set[str]:
+    return {str(one.relative_to(folder)) for one in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("name", ["folder", "link"])
+def test_a_folder_that_no_demo_made_is_refused_and_untouched(kept: Path, tmp_path: Path, name: str) -> None:
+    folder = unmarked(tmp_path / "folder")
+    (tmp_path / "link").symlink_to(folder)
+    before = files_of(folder)
+    result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / name), "--no-board", "--seconds", "1"])
+    assert is_refused(result, kept, 2, f"is not empty and has no {MARK}")
+    assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("words", ["", "somebody else's", "\xff"])
+def test_a_mark_of_other_words_is_none(kept: Path, tmp_path: Path, words: str) -> None:
+    folder = unmarked(tmp_path / "folder")
+    (folder / MARK).write_text(words, encoding="latin-1")
+    result = CliRunner().invoke(app, ["demo", "--data-dir", str(folder), "--no-board"])
+    assert is_refused(result, kept, 2, "is not empty and has no")
+    assert (folder / "precious" / "data.txt").exists()
+
+
+def test_a_file_is_no_folder(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / "file")])
+    assert is_refused(result, kept, 2, "Not a directory; name another folder")
+
+
+def test_of_a_demos_folder_only_what_it_made_is_deleted(kept: Path) -> None:
+    folder, mine = kept.parents[1], kept.parents[1] / "notes.txt"
+    mine.touch()
+    assert TOO_LATE in run(kept, "--no-board").stderr
+    assert files_of(folder) == {MARK, "notes.txt"}
+
+
+def test_what_a_link_leads_to_is_not_deleted(kept: Path, tmp_path: Path) -> None:
+    precious = unmarked(tmp_path / "folder")
+    (kept.parents[1] / "warehouse").symlink_to(precious)
+    run(kept, "--no-board")
+    assert not (kept.parents[1] / "warehouse").is_symlink()
+    assert (precious / "precious" / "data.txt").exists()
+
+
+@pytest.mark.parametrize("lacking", ["java", "jars"])
+def test_java_and_the_jars_are_looked_for_before_anything_is_deleted(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    if lacking == "java":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        monkeypatch.setenv("BALANCEWATCH_PATHS__JARS", str(tmp_path / "no-jars"))
+        monkeypatch.setattr("streaming.jars._run_ivy", refuse)
+    result = run(kept, "--no-board")
+    assert is_refused(result, kept, 1, "no java on the PATH" if lacking == "java" else "Ivy could not resolve")
+
+
+def refuse(*_: Any) -> None:
+    raise JarsError("Ivy could not resolve the jars")
+
+
+def test_a_folder_that_another_demo_uses_is_refused(kept: Path) -> None:
+    folder = kept.parents[1]
+    with DemoFolder(folder):
+        kept.parent.mkdir()
+        kept.touch()
+        with pytest.raises(DemoFolderError, match="another demo runs there"), DemoFolder(folder):
+            pass
+        result = run(kept, "--no-board")
+        assert (result.exit_code, kept.exists()) == (1, True)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -40,6 +41,10 @@ SPARK_FUNCTIONS = "udfs/sql.py"
 EXEMPTION = re.compile(
     r"#\s*(?:noqa(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore(?:\[[^\]]*\])?)(?P<rest>.*)"
 )
+
+
+WRITERS = {"streaming/output.py", "streaming/console.py", "streaming/logs.py"}
+"""Who writes to stdout and stderr, in text that no terminal obeys; everybody else goes by them."""
 
 
 def name_of(path: Path) -> str:
@@ -101,6 +106,37 @@ def test_nobody_imports_relatively() -> None:
         for path in FILES
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and node.level
+    )
+
+
+def printed_by(path: Path) -> Iterator[int]:
+    """Lines that print past WRITERS: print, echo, a stream of `sys`, or what Rich prints to a console of its own."""
+    asked = {"isatty", "flush"}
+    tree = tree_of(path)
+    harmless = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in asked}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="print" | "Console" | "pprint")):
+                yield node.lineno
+            case ast.Call(func=ast.Name(id="Progress" | "track" | "Live"), keywords=keywords):
+                if "console" not in {one.arg for one in keywords}:
+                    yield node.lineno
+            case ast.Attribute(value=ast.Name(id="typer" | "click"), attr="echo" | "secho" | "echo_via_pager"):
+                yield node.lineno
+            case ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr" | "__stdout__" | "__stderr__"):
+                if id(node) not in harmless:
+                    yield node.lineno
+            case ast.ImportFrom(module="sys" | "rich", names=names):
+                if {one.name for one in names} & {"stdout", "stderr", "print", "get_console"}:
+                    yield node.lineno
+
+
+def test_what_is_printed_goes_by_what_makes_it_visible() -> None:
+    assert_none(
+        f"{name_of(path)}:{line} prints past streaming/output.py and streaming/console.py"
+        for path in FILES
+        if name_of(path) not in WRITERS
+        for line in printed_by(path)
     )
 
 

@@ -79,7 +79,7 @@ def test_an_invalid_file_is_told_once_and_again_only_when_it_changes(watch: Rule
         assert [watch.look() for _ in range(4)] == [None] * 4
     assert [line["log_level"] for line in logs] == ["error", "error"]
     for value, line in zip((-1, -2), logs, strict=True):
-        assert f"rules.settle_ms = {value}: input should be greater than 0" in line["reason"]
+        assert f"rules.settle_ms = {value}: give a whole number above 0, at most 604800000" in line["reason"]
     file.write_text("settle_ms = 4\n")
     taken = look_twice(watch)
     assert taken is not None

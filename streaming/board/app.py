@@ -25,6 +25,7 @@ from streaming.board.tables import Seen, Tables
 from streaming.board.times import MINUTE
 from streaming.history.freshness import read_newest_ms
 from streaming.history.store import WarehouseError
+from streaming.visible_text import shown_json, visible_name
 
 KEPT_BODIES = 64
 """Bodies kept for viewers of the same URL; each is dropped when the tables change."""
@@ -65,7 +66,7 @@ class Board:
         with self._lock:
             known = self._bodies.get(key)
         if known is None:
-            known = str(to_json_plotly(self._body(path, search, seen, now_ms)))
+            known = shown_json(str(to_json_plotly(self._body(path, search, seen, now_ms))))  # names of all pages
             with self._lock:
                 self.rendered += 1
                 self._bodies[key] = known
@@ -188,7 +189,7 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
         rows = seen.history.rows(sql, [NEWEST_HEARD])
     except WarehouseError:
         return None
-    newest = {row["incident_id"]: f"{row['kind']}, {row['subject']}" for row in rows}
+    newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
     return {"count": rows[0]["firing"] if rows else 0, "newest": newest}
 
 

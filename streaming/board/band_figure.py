@@ -146,7 +146,8 @@ def _hover(span: Span, now_ms: int) -> str:
     planned = span.planned_owner or "nobody"
     seen = some(span.observed_owners, 3) if span.observed_owners else "nobody"
     return (
-        f"<b>{span.queue} {span.verdict}</b><br>{clock(span.start_ms, now_ms)} to {clock(span.end_ms, now_ms)}"
+        f"<b>{plain(span.queue)} {plain(span.verdict)}</b>"
+        f"<br>{clock(span.start_ms, now_ms)} to {clock(span.end_ms, now_ms)}"
         f"<br>meant for {plain(planned)}<br>consumed by {plain(seen)}"
     )
 
@@ -162,8 +163,8 @@ def _incidents(times: Times) -> go.Bar:
         base=moments(starts),
         x=[max(end - start, least_ms) for start, end in zip(starts, ends, strict=True)],
         width=0.84,
-        text=[one.state for one in times.incidents],
-        hovertext=[f"{one.kind}, {one.state}" for one in times.incidents],
+        text=[plain(one.state) for one in times.incidents],
+        hovertext=[plain(f"{one.kind}, {one.state}") for one in times.incidents],
         customdata=[href("/incident", {"id": one.incident_id}) for one in times.incidents],
     )
 

@@ -1,6 +1,5 @@
 """`balancewatch board`: the pages, served until Ctrl-C."""
 
-import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.command import fail, load
+from streaming.output import say, warn
 
 if TYPE_CHECKING:
     from streaming.board.server import BoardServer
@@ -51,9 +51,9 @@ def board(
         where = f"board.host = {settings.board.host!r}, board.port = {settings.board.port}"
         fail(f"{where}: cannot be listened at: {error.strerror or error}; give another --port, or 0")
     threading.Thread(target=_close_on, args=(stop, server), daemon=True).start()
-    print(f"The board is at {server.url}  (Ctrl-C ends it)", flush=True)
+    say(f"The board is at {server.url}  (Ctrl-C ends it)", flush=True)
     if settings.board.is_loopback is False:
-        print("Others can reach it. It asks for the token; let a proxy with TLS stand before it.", file=sys.stderr)
+        warn("Others can reach it. It asks for the token; let a proxy with TLS stand before it.")
     if open_:
         webbrowser.open(server.url)
     server.run()

@@ -94,7 +94,7 @@ def _avoided(lanes: Sequence[Broker], from_ms: int, until_ms: int, *, by_all: bo
         insidetextanchor="start",
         textangle=0,
         hovertext=[
-            f"{lanes[number].broker_name}: {_tell(one.avoiding, one.producers, one.times)}, "
+            f"{plain(lanes[number].broker_name)}: {_tell(one.avoiding, one.producers, one.times)}, "
             f"{clock(one.start_ms, until_ms)} to {clock(one.end_ms, until_ms)}"
             for number, one in bars
         ],
@@ -142,7 +142,7 @@ def _incidents(lanes: Sequence[Broker], from_ms: int, until_ms: int, known: Know
         x=[max(end - start, least_ms) for start, end in zip(starts, ends, strict=True)],
         width=0.36,
         marker={"color": tint(BLUE), "line": {"width": 1, "color": BLUE}},
-        text=[one.kind for _, one in bars],
+        text=[plain(one.kind) for _, one in bars],
         textfont={"size": 10},
         textposition="auto",
         insidetextanchor="start",

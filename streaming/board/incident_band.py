@@ -7,6 +7,7 @@ from dash.development.base_component import Component
 
 from streaming.board import figures
 from streaming.board.elements import STATE_SHAPES
+from streaming.board.lanes import plain
 from streaming.board.times import clock, span
 from streaming.history.story import Step, Story
 
@@ -67,7 +68,7 @@ def _add_piece(drawn: go.Figure, step: Step, until_ms: int, *, is_explained: boo
         width=[0.9],
         base=figures.moments([step.at_ms]),
         x=[until_ms - step.at_ms],
-        hovertext=[f"{name} for {span(until_ms - step.at_ms)}"],
+        hovertext=[f"{plain(name)} for {span(until_ms - step.at_ms)}"],
         hovertemplate="%{hovertext}<extra></extra>",
         marker=figures.hatched(tone, hatch),
     )
@@ -83,7 +84,7 @@ def _add_marks(
         mode="markers",
         name=name,
         marker={"symbol": symbol, "size": 9, "color": tone},
-        hovertext=[f"{name}, {clock(one, now_ms)}" for one in times_ms],
+        hovertext=[f"{plain(name)}, {clock(one, now_ms)}" for one in times_ms],
         hovertemplate="%{hovertext}<extra></extra>",
     )
 

@@ -15,10 +15,11 @@ from streaming.board.asked import href
 from streaming.board.elements import STATE_SHAPES
 from streaming.board.figures import Key
 from streaming.board.incidents_reading import BINS, Bins, Incident, Step
-from streaming.board.lanes import fitting
+from streaming.board.lanes import fitting, plain
 from streaming.board.lanes import hatched as framed
 from streaming.board.silence_reading import NOT_KNOWN, Known
 from streaming.board.times import span
+from streaming.visible_text import visible_name
 
 LANE_PX = 36
 ROW_PX = 30
@@ -116,7 +117,7 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int) 
             ygap=15,
             hoverongaps=False,
             customdata=[[_of_kind(one, until_ms - from_ms)] * BINS for one in bins],
-            text=[[name] * BINS for name in names],
+            text=[[plain(name)] * BINS for name in names],
             hovertemplate="%{text}<br>%{x|%H:%M, %-d %b}: %{z} open<extra></extra>",
         )
     drawn.add_trace(_not_known(bins, from_ms, until_ms))
@@ -160,7 +161,7 @@ def _not_known(bins: Sequence[Bins], from_ms: int, until_ms: int) -> go.Bar:
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
-        hovertext=[f"{one.kind}<br>{NOT_KNOWN} whether {max(one.unknown):,} still last" for _, _, one in runs],
+        hovertext=[f"{plain(one.kind)}<br>{NOT_KNOWN} whether {max(one.unknown):,} still last" for _, _, one in runs],
         hoverinfo="text",
     )
 
@@ -205,6 +206,7 @@ def _name(lane: int, incident: Incident) -> dict[str, object]:
 
 
 def _text(row: int, words: str, shift: float) -> dict[str, object]:
+    words = visible_name(words)
     shown = words if len(words) <= 60 else words[:59] + "…"
     return {
         "x": 0,
@@ -212,15 +214,15 @@ def _text(row: int, words: str, shift: float) -> dict[str, object]:
         "xanchor": "left",
         "y": row + shift,
         "yanchor": "middle",
-        "text": shown.replace("<", "&lt;"),
+        "text": plain(shown),
         "showarrow": False,
         "font": {"size": 12},
     }
 
 
 def _tell(incident: Incident, lasted_ms: int) -> str:
-    words = f"{incident.kind}, {incident.subject} ({incident.cluster})".replace("<", "&lt;")
-    return f"{words}<br>{incident.state}, {span(lasted_ms)}"
+    words = plain(f"{incident.kind}, {incident.subject} ({incident.cluster})")
+    return f"{words}<br>{plain(incident.state)}, {span(lasted_ms)}"
 
 
 def _of_kind(one: Bins, time_ms: int) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from streaming.visible_text import visible_name
+
 WIDEST_PX = 1_150
 """A figure's time is drawn over no more than this."""
 
@@ -13,18 +15,19 @@ LONGEST_NAME = 20
 
 
 def plain(text: str) -> str:
-    """Plotly reads a few tags in its texts; a client's name must not be one."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Plotly reads a few tags, and entities, in its texts; a client's name must be neither."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def lane_name(name: str) -> str:
     """The name as a tick of the axis."""
+    name = visible_name(name)  # before it is cut, for it gets longer
     return plain(name if len(name) <= LONGEST_NAME else f"{name[:8]}…{name[9 - LONGEST_NAME :]}")
 
 
 def left_margin(names: Iterable[str]) -> int:
     """The room that the lanes' names take, px. Plotly would measure each: that takes longer than to draw them."""
-    longest = max((min(len(name), LONGEST_NAME) for name in names), default=0)
+    longest = max((min(len(visible_name(name)), LONGEST_NAME) for name in names), default=0)
     return max(60, round(longest * 6.3) + 12)
 
 

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 from dash.development.base_component import Component
 
 from streaming.board import figures
+from streaming.board.lanes import plain
 from streaming.board.quality_reading import BINS, Rejected
 
 TONES = (figures.RED, figures.BLUE, figures.AMBER, figures.PURPLE, figures.GREEN, figures.GREY)
@@ -29,7 +30,7 @@ def bars(rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component
             y=list(one.counts),
             width=step * 0.85,
             name=name,
-            hovertemplate="%{x|%H:%M, %-d %b}: %{y}<extra>" + name.replace("<", "&lt;") + "</extra>",
+            hovertemplate="%{x|%H:%M, %-d %b}: %{y}<extra>" + plain(name) + "</extra>",
             marker=figures.hatched(tone, hatch),
         )
     drawn.update_layout(

@@ -1,4 +1,4 @@
-"""The board's server: waitress with bounded threads, connections and requests, around the Dash application."""
+"""The board's server: bounded threads, connections, requests and times, around the Dash application."""
 
 import logging
 import socket
@@ -8,17 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.server import create_server
 
 from conf.settings import Settings
 from streaming.board.app import Board, make_app
 from streaming.board.security import Door, guard_app
+from streaming.board.well_formed import refuse_malformed
+from streaming.bounded_server import BoundedChannel, BoundedServer, Bounds
 
 CONNECTIONS = 200
+OF_AN_ADDRESS = 100
+"""A browser has six; many may come from one address translator. A trusted proxy has all."""
+
 LARGEST_BODY = 256 * 1024
 LARGEST_HEADER = 32 * 1024
-IDLE_SECONDS = 60
 LOOP_SECONDS = 0.5
 FORWARDED = frozenset({"x-forwarded-proto", "x-forwarded-host", "x-forwarded-for"})
 LARGEST_IN_MEMORY = 2 * 1024 * 1024
@@ -41,6 +43,7 @@ class BoardServer:
         self.board = Board(settings.board, settings.paths.warehouse, clock_ms)
         app = make_app(self.board, settings.board)
         guard_app(app, door or Door.of(settings.board))
+        refuse_malformed(app)
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a browser asks for ten files at a time
         self._sockets: dict[int, Any] = {}
         self._closing = threading.Event()
@@ -49,18 +52,16 @@ class BoardServer:
         listening = socket.create_server((host, settings.board.port), family=family)
         self.port = int(listening.getsockname()[1])
         self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
-        self._server = create_server(
+        self._server = BoundedServer(
             app.server,
-            map=self._sockets,
-            sockets=[listening],
+            listening,
+            self._sockets,
+            Bounds(CONNECTIONS, OF_AN_ADDRESS, settings.board.trusted_proxy),
             threads=settings.board.threads,
-            connection_limit=CONNECTIONS,
-            channel_timeout=IDLE_SECONDS,
             max_request_body_size=LARGEST_BODY,
             max_request_header_size=LARGEST_HEADER,
             outbuf_overflow=LARGEST_IN_MEMORY,
             ident=None,
-            asyncore_use_poll=True,
             clear_untrusted_proxy_headers=True,
             **_trust(settings.board.trusted_proxy),
         )
@@ -71,7 +72,7 @@ class BoardServer:
             wasyncore.loop(timeout=LOOP_SECONDS, use_poll=True, map=self._sockets, count=1)
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=LOOP_SECONDS)
         for channel in list(self._sockets.values()):
-            if isinstance(channel, HTTPChannel):
+            if isinstance(channel, BoundedChannel):
                 channel.handle_close()
         wasyncore.close_all(self._sockets)
 

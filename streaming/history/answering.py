@@ -1,6 +1,5 @@
 """How a command about the history answers: the tables asked, what was found printed, what there is to know noted."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from streaming.history.printing import Records, print_answer
 from streaming.history.selecting import Subject, select
 from streaming.history.store import History
 from streaming.history.warehouse_error import WarehouseError
+from streaming.output import note
 from udfs.prose import count
 
 MANY_FILES = 1_000
@@ -56,8 +56,8 @@ def open_history(asked: Asked, table: Table, *beside: Table) -> History:
 
 def print_notes(asked: Asked, history: History, tables: tuple[Table, ...], stale: str = "", *, is_cut: bool) -> None:
     """To stderr: what was asked, and what keeps the answer from being the whole one."""
-    for note in _notes(asked, history, tables, stale, is_cut=is_cut):
-        print(f"note: {note}", file=sys.stderr)
+    for line in _notes(asked, history, tables, stale, is_cut=is_cut):
+        note(line)
 
 
 def _stale(asked: Asked, history: History) -> str:

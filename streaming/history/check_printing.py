@@ -1,22 +1,21 @@
 """The answers of `balancewatch check` as tables that fit the terminal, or JSON."""
 
-import json
-import sys
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.console import VisibleConsole
+from streaming.output import write_json
+
 
 def print_json(answer: dict[str, Any]) -> None:
-    json.dump(answer, sys.stdout, indent=2, ensure_ascii=False, default=str)
-    sys.stdout.write("\n")
+    write_json(answer, default=str)
 
 
 def print_settings(answer: dict[str, Any]) -> None:
     """All keys in force, then each override."""
-    console = Console()
+    console = VisibleConsole()
     console.print(_keys(answer["keys"]))
     for override in answer["overrides"]:
         where = f"cluster {override['cluster']}, consumer_group {override['consumer_group']}"
@@ -29,7 +28,7 @@ def print_settings(answer: dict[str, Any]) -> None:
 
 def print_answer(answer: dict[str, Any]) -> None:
     """What an alert would do, a row a question, then the keys that decide it."""
-    console = Console()
+    console = VisibleConsole()
     table = Table(show_header=False, show_lines=True)
     table.add_column("question", no_wrap=True)
     table.add_column("answer", overflow="fold")

@@ -31,7 +31,6 @@ def explain(
     from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
     from streaming.history.answering import open_history
     from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, tell_incident
-    from streaming.history.printing import visible
     from streaming.history.story_printing import print_story, print_story_json
     from streaming.history.warehouse_error import WarehouseError
 
@@ -44,5 +43,5 @@ def explain(
             fail("the alerts table is empty: there is nothing to explain")
         story = tell_incident(history, incident_id)
     except (WarehouseError, UnknownIncidentError) as error:
-        fail(visible(str(error)))
+        fail(str(error))
     print_story_json(story) if asked.format == "json" else print_story(story)

@@ -1,20 +1,18 @@
 """What `whatif` found, for people and for machines: verdict, shares by client, the queue by client matrix, sends."""
 
-import csv
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_uppercase
 from typing import Any
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from streaming.console import VisibleConsole
 from streaming.history.printing import Format
 from streaming.history.sends import SlowBroker
+from streaming.output import write_csv, write_json
 from udfs.allotment import Allotment, allot
 from udfs.comparison import RECOVERED, SAME, QueueChange, compare, tell_reasons, tell_verdict
 from udfs.model import queue_order
@@ -55,13 +53,13 @@ def print_whatif(whatif: WhatIf, format_: Format) -> None:
     """Print to stdout: as CSV the queues, a row each; as JSON everything. Raises ValueError as `WhatIf.report`."""
     report = whatif.report()
     if format_ == "json":
-        json.dump(report, sys.stdout, indent=2, ensure_ascii=False)
-        sys.stdout.write("\n")
+        write_json(report)
     elif format_ == "csv":
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(report["queues"][0]))
-        writer.writeheader()
-        for row in report["queues"]:
-            writer.writerow({name: " ".join(v) if isinstance(v, list) else v for name, v in row.items()})
+        queues = report["queues"]
+        write_csv(
+            list(queues[0]),
+            ({name: " ".join(v) if isinstance(v, list) else v for name, v in row.items()} for row in queues),
+        )
     else:
         _print_for_people(report, whatif)
 
@@ -101,7 +99,7 @@ def _queue(change: QueueChange) -> dict[str, Any]:
 
 
 def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
-    console = Console(highlight=False, markup=False)
+    console = VisibleConsole()
     console.print(report["verdict"])
     for line in (*report["reasons"], *(f"Note: {note}" for note in report["notes"])):
         console.print(Padding(f"- {line}", (0, 0, 0, 2), expand=False))

@@ -1,19 +1,17 @@
 """What a replay found, beside what was told: as a table that fits the terminal, as JSON, as CSV."""
 
-import csv
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.console import VisibleConsole
 from streaming.history.alerts import iso
 from streaming.history.moments import to_time
 from streaming.history.pages import Outcome, Page, count
 from streaming.history.replay import Asked, Replayed
+from streaming.output import say, write_csv, write_json
 
 STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
 MEANINGS = {"same": "sent then and now", "new": "not sent then", "gone": "sent then, not now"}
@@ -54,20 +52,17 @@ def _paged_at(page: Page | None) -> str | None:
 def print_outcomes(report: dict[str, Any], format_: str) -> None:
     """`format_` is table, json or csv, which has the pages only."""
     if format_ == "json":
-        json.dump(report, sys.stdout, indent=2, ensure_ascii=False)
-        sys.stdout.write("\n")
+        write_json(report)
     elif format_ == "csv":
         pages = report["pages"]
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(pages[0]) if pages else ["outcome"])
-        writer.writeheader()
-        writer.writerows(pages)
+        write_csv(list(pages[0]) if pages else ["outcome"], pages)
     else:
         _print_table(report)
 
 
 def _print_table(report: dict[str, Any]) -> None:
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report["counts"].items())
-    print(f"{report['since']} to {report['until']}, {report['events']} events with the warm-up: {counts}.")
+    say(f"{report['since']} to {report['until']}, {report['events']} events with the warm-up: {counts}.")
     if not report["pages"]:
         return
     table = Table(show_lines=True)
@@ -77,7 +72,7 @@ def _print_table(report: dict[str, Any]) -> None:
         outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
         head = Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
         table.add_row(head, Text(f"{_when(row)}\n{row['summary']}"))
-    Console().print(table)
+    VisibleConsole().print(table)
 
 
 def _when(row: dict[str, Any]) -> str:

@@ -33,8 +33,9 @@ def owner(
     from streaming.history.answering import open_history
     from streaming.history.freshness import LIVE_TABLES, read_freshness, tell_stale
     from streaming.history.ownership import SCHEMA, NobodyKnowsError, Queue, read_owners, record_of, tell_owners
-    from streaming.history.printing import plain, print_records, visible
+    from streaming.history.printing import plain, print_records
     from streaming.history.warehouse_error import WarehouseError
+    from streaming.output import say
 
     broker_name, _, number = queue.rpartition(":")
     if not broker_name or not number.isdecimal() or len(number) > 9:
@@ -46,11 +47,11 @@ def owner(
         found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), at_ms)
         freshness = read_freshness(history, at_ms, asked.stale_ms)
     except (WarehouseError, NobodyKnowsError) as error:
-        fail(visible(str(error)))
+        fail(str(error))
     if asked.format == "table":
         stale = tell_stale(freshness)
         for owners in found:
-            print(visible(tell_owners(owners) + (f"; {stale}" if stale else "")))
+            say(tell_owners(owners) + (f"; {stale}" if stale else ""))
         return
     rows = [record_of(owners, freshness) for owners in found]
     print_records(rows if asked.format == "parquet" else [plain(row) for row in rows], asked.format, SCHEMA)

@@ -3,9 +3,7 @@
 What machines get is written row by row as it is read, so that a long history needs no memory.
 """
 
-import csv
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +12,13 @@ from math import isfinite
 from typing import Any, Literal
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.console import VisibleConsole
 from streaming.history.found import records_of
 from streaming.history.moments import iso, to_ms, to_time
-from streaming.visible_text import visible as visible  # noqa: PLC0414  # others have it from here
+from streaming.output import bytes_out, say, write_csv, write_json_text
 
 Format = Literal["table", "json", "csv"]
 
@@ -65,10 +63,10 @@ def print_answer(
         if shown:
             show(shown)
         else:
-            print(nothing)
+            say(nothing)
         return len(shown)
     presented = map(present or plain, rows)
-    return _print_json(presented) if format_ == "json" else _print_csv(presented, found.schema.names)
+    return _print_json(presented) if format_ == "json" else write_csv(found.schema.names, map(_cells, presented))
 
 
 def print_table(rows: Records, layout: Layout) -> None:
@@ -83,8 +81,8 @@ def print_table(rows: Records, layout: Layout) -> None:
         table.add_column(heading, overflow="fold")
     for row in rows:
         cells = (cell(row) for cell in layout.values())
-        table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in cells))
-    Console().print(table)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+    VisibleConsole().print(table)
 
 
 def print_columns(rows: Records) -> None:
@@ -132,8 +130,8 @@ def _print_json(rows: Iterable[Row]) -> int:
     count = 0
     for count, row in enumerate(rows, 1):  # the number of the last one is the answer
         text = _json_of(row)
-        sys.stdout.write(("[\n" if count == 1 else ",\n") + "  " + text.replace("\n", "\n  "))
-    sys.stdout.write("\n]\n" if count else "[]\n")
+        write_json_text(("[\n" if count == 1 else ",\n") + "  " + text.replace("\n", "\n  "))
+    write_json_text("\n]\n" if count else "[]\n")
     return count
 
 
@@ -157,19 +155,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _print_csv(rows: Iterable[Row], names: Sequence[str]) -> int:
-    writer, count = csv.DictWriter(sys.stdout, fieldnames=list(names)), 0
-    writer.writeheader()
-    for count, row in enumerate(rows, 1):  # noqa: B007  # the number of the last one is the answer
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    return count
+def _cells(row: Row) -> dict[str, str]:
+    return {name: _cell(value) for name, value in row.items()}
 
 
 def _print_parquet(found: pa.RecordBatchReader) -> int:
     import pyarrow.parquet as pq  # noqa: PLC0415  # a tenth of a second that nobody else needs
 
     count = 0
-    with pq.ParquetWriter(pa.PythonFile(sys.stdout.buffer, mode="w"), found.schema) as writer:
+    with pq.ParquetWriter(pa.PythonFile(bytes_out(), mode="w"), found.schema) as writer:
         for batch in found:
             writer.write_batch(batch)
             count += batch.num_rows
@@ -183,7 +177,7 @@ def print_alerts(alerts: Records, format_: Format) -> None:
     elif alerts:
         _print_alert_table(alerts)
     else:
-        print("No alert matches.")
+        say("No alert matches.")
 
 
 def print_rows(rows: Records, format_: Format, nothing: str) -> None:
@@ -193,7 +187,7 @@ def print_rows(rows: Records, format_: Format, nothing: str) -> None:
     elif rows:
         print_table(rows, {name.replace("_", " "): _cell_of(name) for name in rows[0]})
     else:
-        print(nothing)
+        say(nothing)
 
 
 def _cell_of(name: str) -> Callable[[Row], str]:
@@ -207,7 +201,7 @@ def print_records(rows: Records, format_: str, schema: pa.Schema | None = None) 
     elif format_ == "parquet":
         _print_parquet(pa.Table.from_pylist([dict(row) for row in rows], schema).to_reader())
     else:
-        _print_csv(rows, list(rows[0]) if rows else [])
+        write_csv(list(rows[0]) if rows else [], map(_cells, rows))
 
 
 def _print_alert_table(alerts: Records) -> None:
@@ -219,9 +213,8 @@ def _print_alert_table(alerts: Records) -> None:
         when = "\n".join([str(row["changed_at"])[:19].replace("T", " ") + " UTC", *_local(row["changed_at"])])
         fix = f"\nFix: {row['advice']}" if row["state"] == "FIRING" else ""
         why = f"\nDoes not page: explained by {row['suppressed_by']}." if row["suppressed_by"] else ""
-        what = visible(row["summary"] + why + fix)
-        table.add_row(Text("\n").join([state, Text(row["kind"]), Text(when)]), Text(what))
-    Console().print(table)
+        table.add_row(Text("\n").join([state, Text(row["kind"]), Text(when)]), Text(row["summary"] + why + fix))
+    VisibleConsole().print(table)
 
 
 def _local(time: datetime | str) -> list[str]:
@@ -235,4 +228,4 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
+    return json.dumps(value, sort_keys=True, default=_plain_text) if isinstance(value, dict) else str(value)

@@ -1,9 +1,9 @@
-"""What may be asked, and for how long: one SELECT, or an EXPLAIN of one, in limited time and memory.
+"""How long a question may take, and what is said when it cannot be answered.
 
-DESCRIBE, SHOW and SUMMARIZE are SELECTs to DuckDB.
+DuckDB looks at the time between two vectors and counts the memory of its own buffers; for SQL that is not ours see
+confinement.
 """
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,23 +11,8 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from streaming.history.limits import too_long, too_much
 from streaming.history.warehouse_error import WarehouseError
-
-MEMORY_LIMIT = "2GB"
-MOST_CHARACTERS = 1_000_000
-
-_EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+ANALYZE)?\s", re.IGNORECASE)
-
-
-def check_reading(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Raises WarehouseError for anything that is not a question, and duckdb.Error for what is not SQL."""
-    if len(sql) > MOST_CHARACTERS:
-        raise WarehouseError(f"the SQL has {len(sql)} characters; {MOST_CHARACTERS} are read at the most")
-    statements = cursor.extract_statements(sql)
-    if len(statements) == 1 and statements[0].type == duckdb.StatementType.EXPLAIN:
-        statements = cursor.extract_statements(_EXPLAIN.sub("", statements[0].query, count=1))
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise WarehouseError("only one SELECT at a time: the tables are read, never written")
 
 
 @contextmanager
@@ -36,17 +21,13 @@ def in_words(seconds: float | None) -> Iterator[None]:
     try:
         yield
     except duckdb.InterruptException:
-        raise WarehouseError(_too_long(seconds)) from None
+        raise WarehouseError(too_long(seconds)) from None
     except duckdb.OutOfMemoryException:
-        raise WarehouseError(f"the answer needs more than {MEMORY_LIMIT} of memory; ask for less") from None
+        raise WarehouseError(too_much()) from None
     except duckdb.Error as error:
         raise WarehouseError(_sentence(error)) from None
     except (pa.ArrowException, OSError) as error:
-        raise WarehouseError(_too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
-
-
-def _too_long(seconds: float | None) -> str:
-    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; ask for less, or allow more time"
+        raise WarehouseError(too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
 
 
 def _sentence(error: duckdb.Error) -> str:

@@ -60,6 +60,7 @@ def replay(
     from streaming.history.replay import Asked
     from streaming.history.replay import replay as work_through
     from streaming.ingest.topics import KafkaUnreachableError
+    from streaming.output import note
     from streaming.rulebook import rulebook
 
     if format_ not in ("table", "json", "csv"):
@@ -82,9 +83,9 @@ def replay(
         needs_kafka(settings)
     try:
         told = read_pages(settings.paths.warehouse, asked.to_ms, cluster, group)
-        note = None
+        incomparable = None
     except WarehouseError as error:
-        told, note = [], f"nothing to compare with: {error}"
+        told, incomparable = [], f"nothing to compare with: {error}"
     try:
         slices = read_kafka(settings.kafka, asked.warm_up_ms, asked.to_ms) if events is None else read_events(events)
         with _progress() as on_progress:
@@ -95,18 +96,19 @@ def replay(
         _print_transitions(replayed, format_)
     else:
         _print_outcomes(compare(replayed.pages, told, asked.from_ms, asked.to_ms), replayed, asked, format_)
-    for line in _notes(replayed, asked, note):
-        print(f"note: {line}", file=sys.stderr)
+    for line in _notes(replayed, asked, incomparable):
+        note(line)
 
 
 @contextmanager
 def _progress() -> Iterator[Any]:
     """A bar on a terminal's stderr once it takes longer than SHOW_AFTER_SECONDS."""
-    from rich.console import Console
     from rich.progress import Progress
 
+    from streaming.console import VisibleConsole
+
     began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
+    with Progress(console=VisibleConsole(stderr=True), transient=True, auto_refresh=False) as progress:
         task = progress.add_task("working through the events", total=1.0, visible=False)
 
         def show(share: float) -> None:
@@ -116,7 +118,7 @@ def _progress() -> Iterator[Any]:
         yield show
 
 
-def _notes(replayed: "Replayed", asked: "Asked", note: str | None) -> Iterator[str]:
+def _notes(replayed: "Replayed", asked: "Asked", incomparable: str | None) -> Iterator[str]:
     from streaming.history.moments import tell
     from streaming.history.replay import MOST_TRANSITIONS
 
@@ -126,8 +128,8 @@ def _notes(replayed: "Replayed", asked: "Asked", note: str | None) -> Iterator[s
         yield f"the record begins at {tell(replayed.first_ms or 0)}, after --since"
     if len(replayed.transitions) >= MOST_TRANSITIONS:
         yield f"only the first {MOST_TRANSITIONS} transitions are kept; give a shorter span"
-    if note:
-        yield note
+    if incomparable:
+        yield incomparable
 
 
 def _print_transitions(replayed: "Replayed", format_: str) -> None:

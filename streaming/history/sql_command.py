@@ -11,7 +11,6 @@ from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask
 
 if TYPE_CHECKING:
     from streaming.history.asked import Asked
-    from streaming.history.store import History
 
 MOST_BYTES = 1 << 20
 
@@ -22,7 +21,9 @@ def sql(
         typer.Argument(help='One SELECT; "-" reads it from stdin. Without it the views are listed.', metavar="SQL"),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read it from this file.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which it is given up.", min=0.1, max=86_400)] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which it is ended, printed or not.", min=0.1, max=86_400)
+    ] = 60.0,
     format_: FormatName = "table",
     limit: FirstLimit = None,
     warehouse: Warehouse = None,
@@ -30,7 +31,7 @@ def sql(
     """Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN. Nothing can be written.
 
     Every table is a view of its own name, TABLE_now has the newest row of each key, TABLE_at(moment) the newest as of a
-    moment. Times are UTC. It sees the warehouse alone: no other file, no network, no environment.
+    moment. Times are UTC. It sees the tables alone: no other file, no network, no environment; and gets 2 GB of memory.
 
     Example: balancewatch sql
 
@@ -40,21 +41,33 @@ def sql(
 
     Example: balancewatch sql -f report.sql --format parquet > report.parquet
     """
-    from streaming.history.store import History
-    from streaming.history.view_list import list_views
+    from streaming.history.sql_process import print_apart
+    from streaming.history.sql_request import Request
     from streaming.history.warehouse_error import WarehouseError
+    from streaming.output import note
 
     if query is not None and file is not None:
         fail("give either the SQL or --file", code=2)
     text = _read(query, file)
     asked = ask(format_=format_, limit=limit, warehouse=warehouse)
+    if text is None:
+        _list(asked)
+        return
     try:
-        if text is None:
-            list_views(asked.format)
-        else:
-            _print(History(asked.warehouse), text, asked, timeout)
+        told = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout))
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
+    if told:
+        note(told)
+
+
+def _list(asked: "Asked") -> None:
+    from streaming.history.light_arrow import load_arrow
+
+    load_arrow()
+    from streaming.history.view_list import list_views
+
+    list_views(asked.format)
 
 
 def _read(query: str | None, file: Path | None) -> str | None:
@@ -70,15 +83,3 @@ def _read(query: str | None, file: Path | None) -> str | None:
     if not text.strip():
         fail("the SQL is empty", code=2)
     return text
-
-
-def _print(history: "History", text: str, asked: "Asked", timeout: float) -> None:
-    from streaming.history.found import first_rows
-    from streaming.history.printing import print_answer, print_columns
-    from udfs.prose import count
-
-    found = first_rows(history.stream(text, seconds=timeout), asked.limit)
-    print_answer(found.rows, asked.format, print_columns, "No row.")
-    if found.is_cut:
-        rows = count(asked.limit or 0, "row")
-        print(f"note: the first {rows}; there are more, and --limit 0 prints all", file=sys.stderr)

@@ -1,12 +1,15 @@
 """The Delta tables as DuckDB views, read-only and without a JVM: delta-rs finds the files, DuckDB reads them.
 
 Views: see schemas.views. A table that nobody has written yet is an empty view. What has been committed since is seen
-after `refresh`. Every engine lives in memory, may read the warehouse's folder alone, and may write nothing.
+after `refresh`. Every engine lives in memory, may open files of the warehouse's folder alone, and is asked nothing but
+what `check_question` lets pass.
 """
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,18 +19,26 @@ import pyarrow as pa
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.history.found import records_of, unique_names
-from streaming.history.reading import MEMORY_LIMIT, Timer, check_reading, in_words
+from streaming.history.limits import MEMORY_LIMIT
+from streaming.history.odd_types import with_text
+from streaming.history.question import MOST_CHARACTERS, check_question
+from streaming.history.reading import Timer, in_words
 from streaming.history.table_files import TableFiles, UnreadableTableError
 from streaming.history.view_sql import newest_of, no_pattern, rows_of, span_name, with_spans
-from streaming.history.warehouse_error import WarehouseError
+from streaming.history.warehouse_error import FilesGoneError, WarehouseError
 
 __all__ = ["History", "WarehouseError"]
 
 Params = Sequence[Any] | Mapping[str, Any]
+Seal = Callable[[Sequence[str]], Any]
 Answer = TypeVar("Answer")
 
 OPENERS = 4
+MOST_THREADS = 8
 BATCH_ROWS = 10_000
+
+_ALONE = {"threads": 1, "async_threads": 0}
+"""DuckDB works in the thread that calls it."""
 
 _SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
     "SET GLOBAL TimeZone = 'UTC'",
@@ -46,24 +57,48 @@ class History:
     `tables` are those that will be asked; the others stay empty views.
     """
 
-    def __init__(self, warehouse: Path, tables: Collection[Table] = tuple(TABLES.values())) -> None:
-        """Raises WarehouseError when the folder holds none of the tables."""
+    def __init__(
+        self, warehouse: Path, tables: Collection[Table] = tuple(TABLES.values()), seal: Seal | None = None
+    ) -> None:
+        """Raises WarehouseError when the folder holds none of the tables.
+
+        `seal` is called with the paths of all files before DuckDB has any thread; with it DuckDB opens these alone, so
+        that `refresh` is not to be called, and FilesGoneError is raised when one of them is taken away.
+        """
         self.warehouse = warehouse.expanduser().resolve()
         self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
         self._lock = threading.RLock()
-        self._engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
-        for setting in _SETTINGS:
-            self._engine.execute(setting)
-        folder = str(self.warehouse)
-        self._engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
-        self._engine.execute("SET enable_external_access = false")
-        self._engine.execute("SET lock_configuration = true")
-        self._engine.execute("; ".join(_views()))
-        self.refresh()
+        self._is_sealed = seal is not None
+        changed = self._read_logs(again=False)
         if not self.versions:
             named = [table.name for table in tables]
             missing = "none of our tables is" if len(named) == len(TABLES) else f"no {named[0]} table"
             raise WarehouseError(f"paths.warehouse = {str(warehouse)!r}: {missing} there; has `run` written it?")
+        paths = [path for files in self._files.values() for path in files.paths()]
+        with self._gone_is_said():
+            self._engine = self._open(paths, seal)
+        with in_words(None), self._gone_is_said():
+            self._show_again_if_gone(changed)
+
+    def _open(self, paths: Sequence[str], seal: Seal | None) -> duckdb.DuckDBPyConnection:
+        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, **(_ALONE if seal is not None else {})})
+        if seal is not None:  # of a thread before it nothing would be held
+            seal(paths)
+            with suppress(duckdb.IOException):  # it reads how many processors it may use, or it stays alone
+                engine.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
+                engine.execute(f"SET async_threads = {MOST_THREADS}")
+        for setting in _SETTINGS:
+            engine.execute(setting)
+        setting, allowed = "allowed_directories", [str(self.warehouse)]
+        if seal is not None and no_pattern(str(self.warehouse)) == str(
+            self.warehouse
+        ):  # a pattern is looked for in folders
+            setting, allowed = "allowed_paths", list(paths)
+        engine.execute(f"SET {setting} = ?", [[*allowed, *map(no_pattern, allowed)]])
+        engine.execute("SET enable_external_access = false")
+        engine.execute("SET lock_configuration = true")
+        engine.execute("; ".join(_views()))
+        return engine
 
     @property
     def versions(self) -> Mapping[str, int]:
@@ -100,7 +135,7 @@ class History:
         timer = Timer(seconds)
 
         def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
-            reader = cursor.sql(text, params=params or None).to_arrow_reader(BATCH_ROWS)
+            reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
             first, schema = next(iter(reader), None), unique_names(reader.schema)
             batches = self._go_on(first, reader, timer)
             named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
@@ -136,18 +171,40 @@ class History:
 
     def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
         """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
-        with in_words(timer.seconds):
-            check_reading(self._cursor(), sql)
+        if len(sql) > MOST_CHARACTERS:
+            raise WarehouseError(f"the SQL has {len(sql)} characters; {MOST_CHARACTERS} are read at the most")
+        with in_words(timer.seconds), self._gone_is_said():
             try:
                 return ask(timer.guard(self._cursor()), self._with_files(sql))
             except duckdb.IOException:
+                if self._is_sealed:
+                    raise
                 self._look(again=True)
                 return ask(timer.guard(self._cursor()), self._with_files(sql))
 
     def _with_files(self, sql: str) -> str:
-        """The SQL with the files of now in the place of each span."""
+        """The SQL as it will run, checked: with the files of now in the place of each span."""
+        if self._is_sealed:
+            check_question(self._cursor(), sql)
+            return sql
         with self._lock:
-            return with_spans(sql, self._files)
+            text = with_spans(sql, self._files)
+            paths = (
+                {no_pattern(path) for files in self._files.values() for path in files.paths()} if text != sql else ()
+            )
+            check_question(self._cursor(), text, paths)
+            return text
+
+    @contextmanager
+    def _gone_is_said(self) -> Iterator[None]:
+        """Where other files cannot be looked for, it is told apart that one of these went away."""
+        try:
+            yield
+        except (duckdb.IOException, duckdb.PermissionException, FileNotFoundError):
+            paths = (path for files in self._files.values() for path in files.paths())
+            if not self._is_sealed or all(map(os.path.exists, paths)):
+                raise
+            raise FilesGoneError("files of the tables went away meanwhile; ask again") from None
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
@@ -157,11 +214,16 @@ class History:
         """Read the logs on; with `again` anew, as if none had been read."""
         with self._lock:
             changed = self._read_logs(again=again)
-            try:
-                self._show(changed)
-            except duckdb.IOException:  # a file went away between the log and the view
-                self._show(self._read_logs(again=True))
+            self._show_again_if_gone(changed)
             return bool(changed)
+
+    def _show_again_if_gone(self, changed: Sequence[TableFiles]) -> None:
+        try:
+            self._show(changed)
+        except duckdb.IOException:  # a file went away between the log and the view
+            if self._is_sealed:
+                raise
+            self._show(self._read_logs(again=True))
 
     def _read_logs(self, *, again: bool) -> list[TableFiles]:
         """The tables of which other files are to be shown."""

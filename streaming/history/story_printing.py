@@ -1,7 +1,5 @@
 """An incident's story as text that fits the terminal, or as JSON."""
 
-import json
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,8 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from streaming.console import VisibleConsole
 from streaming.history.moments import iso, tell_both, tell_span, to_time
-from streaming.history.printing import STATE_STYLES, visible
+from streaming.history.printing import STATE_STYLES
 from streaming.history.story import (
     MOST_TOLD,
     Effect,
@@ -25,6 +24,8 @@ from streaming.history.story import (
     ends,
     turning_points,
 )
+from streaming.output import write_json
+from streaming.visible_text import visible
 from udfs.prose import count, join_words, name_queues
 
 SHOWN = 12
@@ -36,8 +37,7 @@ Line = tuple[int | None, str, str]
 
 def print_story_json(story: Story) -> None:
     """One object; what is `*_ms` in a Story is `*_at` here, ISO 8601."""
-    json.dump(_times(asdict(story)), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    write_json(_times(asdict(story)))
 
 
 def _times(value: Any) -> Any:
@@ -54,7 +54,7 @@ def _time(name: str, value: Any) -> tuple[str, Any]:
 
 def print_story(story: Story) -> None:
     """Head, advice, then each part that has anything to tell, oldest first."""
-    console = Console()
+    console = VisibleConsole()
     head = Text(story.state, style=STATE_STYLES.get(story.state, "")).append(f"  {story.kind}  {story.severity}")
     console.print(head.append(visible(f"  {_subject(story)}")))
     for label, text in _facts(story):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
 from schemas.tables import TABLES
 from schemas.views import VIEWS
+from streaming.console import VisibleConsole
 from streaming.history.asked import Format
 from streaming.history.printing import print_records
 
@@ -19,14 +19,14 @@ def list_views(format_: Format) -> None:
     if format_ != "table":
         print_records(list(_rows()), format_)
         return
-    console = Console()
+    console = VisibleConsole()
     for table in TABLES.values():
         console.print(Text(table.name, style="bold").append(f"  {table.comment}", style="not bold"))
         for line in (
             f"{table.name}_now: the newest row of each {', '.join(table.key)}",
             f"{table.name}_at(moment): the same as of a moment of {table.time}",
         ):
-            console.print(f"  {line}", style="dim", highlight=False)
+            console.print(f"  {line}", style="dim")
         grid = Grid.grid(padding=(0, 2))
         for column in table.columns:
             grid.add_row(Text(column.name), Text(column.type.value, style="dim"), Text(column.comment))

@@ -64,12 +64,13 @@ def whatif(
     from streaming.history.matrix import WhatIf, print_whatif
     from streaming.history.sends import SlowBroker
     from streaming.history.whatif import EXAMPLE, WhatIfError, read_file, save_file, to_json
+    from streaming.output import write_json_text
     from udfs.slow_broker import Traffic
     from udfs.version import NEWEST
     from udfs.whatif import Changes, change
 
     if example:
-        print(to_json(EXAMPLE), end="")
+        write_json_text(to_json(EXAMPLE))
         return
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)

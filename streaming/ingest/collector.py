@@ -2,7 +2,8 @@
 
 What a broker says is only as fresh as the client's last heartbeat, so that is the time heartbeats carry. A round
 whose events Kafka did not take is forgotten and derived anew by the next one: events may come twice, none is lost
-while it is still true, and nothing piles up here.
+while it is still true, and nothing piles up here. A round's time is the wall clock's, also after that was set back:
+a clock that was ahead once does not stay ahead.
 """
 
 import contextlib
@@ -17,12 +18,18 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from tenacity.wait import wait_random_exponential
 
 from conf.settings import Settings
+from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
+from streaming.ingest.clock_events import Source, clock_event, is_name
+from streaming.ingest.collector_name import CollectorName
+from streaming.ingest.forgotten import Forgotten
+from streaming.ingest.known_brokers import CollectorError, KnownBrokers
 from streaming.ingest.publisher import Publisher, PublishError
 from streaming.ingest.reading import Reading
 from streaming.ingest.rocketmq_admin import RocketMQAdmin
 from streaming.ingest.rocketmq_jvm import RocketMQError
-from streaming.ingest.round_events import Memory, clock_event, compute_round
-from streaming.ingest.round_reader import CollectorError, RoundReader
+from streaming.ingest.round_events import compute_round
+from streaming.ingest.round_memory import Memory
+from streaming.ingest.round_reader import RoundReader
 from streaming.ingest.topics import KafkaUnreachableError, create_topics
 
 START_SECONDS = 60.0
@@ -30,6 +37,9 @@ LONGEST_WAIT_SECONDS = 30.0
 STOP_SECONDS = 0.5
 DELIVERY_SECONDS = 10.0
 SUMMARY_SECONDS = 600.0
+
+STEP_BACK_MS = 3_000
+"""What NTP may take back from a clock between two rounds without a word; the round's time stands still meanwhile."""
 
 UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
 """What another try may mend."""
@@ -50,6 +60,11 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
     """
     if not settings.collector.name_server:
         raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
+    groups = settings.collector.groups
+    if len(groups) > MOST_GROUPS or not all(map(is_name, groups)):
+        raise CollectorError(
+            f"collector.groups: at most {MOST_GROUPS} groups, each of 1 to {NAME_CHARACTERS} characters"
+        )
     log.info(
         "the collector starts",
         name_server=settings.collector.name_server,
@@ -79,10 +94,18 @@ class _Collector:
         self._admin: RocketMQAdmin | None = None
         self._reader: RoundReader | None = None
         self._publisher: Publisher | None = None
+        collector = settings.collector
+        self._name = CollectorName(collector)
+        self._source = Source(
+            self._name.text, max(1, round(collector.interval_seconds * 1000)), tuple(collector.groups)
+        )
+        self._brokers = KnownBrokers(collector.name_server, collector.cluster)
+        self._forgotten = Forgotten(settings.kafka)
         self._memory = Memory()
         self._round_time_ms = 0
         self._published: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
+        self._unheard: Counter[str] = Counter()
         self._last_summary = time.monotonic()
         self._is_closed = False
 
@@ -90,16 +113,18 @@ class _Collector:
         """Read, publish, and say how far time has come. Raises what UNAVAILABLE lists."""
         started = time.monotonic()
         publisher = self._publisher or self._connect_kafka()
+        known = self._brokers
+        known.forget(self._forgotten.read_brokers(known.cluster, known.by_name))
         reading = self._connected_reader().read()
         if self._admin is None or not self._admin.is_alive():
             raise RocketMQError("the JVM for RocketMQ ended")
         read_seconds = time.monotonic() - started
-        self._round_time_ms = max(int(time.time() * 1000), self._round_time_ms)
+        self._set_time(int(time.time() * 1000))
         events, memory = compute_round(self._memory, reading, self._round_time_ms)
         for topic, event in events:
             publisher.publish(topic, event)
         publisher.flush()
-        publisher.publish(*clock_event(reading, self._round_time_ms, self._memory.groups))
+        publisher.publish(*clock_event(self._source, reading, self._memory, memory, self._round_time_ms))
         publisher.flush()
         self._memory = memory
         self._count(reading, [topic for topic, _ in events])
@@ -113,10 +138,15 @@ class _Collector:
         )
 
     def tell_summary(self) -> None:
-        """What was published and which brokers were missed since the last summary."""
-        log.info("collected", events=dict(self._published), brokers_missed=dict(self._missed))
-        self._published.clear()
-        self._missed.clear()
+        """What was published, which brokers were missed and why clients and groups were since the last summary."""
+        log.info(
+            "collected",
+            events=dict(self._published),
+            brokers_missed=dict(self._missed),
+            unheard=dict(self._unheard),
+        )
+        for counter in (self._published, self._missed, self._unheard):
+            counter.clear()
         self._last_summary = time.monotonic()
 
     def close(self) -> None:
@@ -125,9 +155,20 @@ class _Collector:
             self._reader.close()
         if self._admin:
             self._admin.close()
-        if self._publisher:
-            with contextlib.suppress(KafkaError):  # what a lost Kafka did not take is derived anew after a restart
+        with contextlib.suppress(KafkaError):  # what a lost Kafka did not take is derived anew after a restart
+            self._forgotten.close()
+            if self._publisher:
                 self._publisher.close()
+        self._name.close()
+
+    def _set_time(self, now_ms: int) -> None:
+        """The round's time. Small steps back are waited out; after a larger one time goes on from where it is."""
+        back_ms = self._round_time_ms - now_ms
+        if back_ms > STEP_BACK_MS:
+            log.warning("the clock of this machine was set back; rounds go on with the new time", back_ms=back_ms)
+            self._memory = self._memory.after_a_step_back(now_ms)
+            self._round_time_ms = now_ms
+        self._round_time_ms = max(now_ms, self._round_time_ms)
 
     def _connect_kafka(self) -> Publisher:
         create_topics(self._settings.kafka, wait_seconds=0)
@@ -147,12 +188,13 @@ class _Collector:
             admin.close()
             raise _StoppedError
         self._admin = admin
-        self._reader = RoundReader(self._settings.collector, self._admin)
+        self._reader = RoundReader(self._settings.collector, self._admin, self._brokers)
         return self._reader
 
     def _count(self, reading: Reading, topics: list[str]) -> None:
         self._published.update(topics)
         self._missed.update(set(reading.brokers_asked) - set(reading.brokers))
+        self._unheard.update(each.reason for each in reading.unheard)
         if time.monotonic() - self._last_summary > SUMMARY_SECONDS:
             self.tell_summary()
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streaming.jars import class_path, java
+from streaming.private_folder import make_private
 
 CLUSTER_ID = "YmFsYW5jZXdhdGNoLWthZg"
 READY_SECONDS = 60.0
@@ -55,7 +56,7 @@ class EmbeddedKafka:
         self.log = self.data_dir / "kafka.log"
         if _answers(self.port):
             raise EmbeddedKafkaError(f"port {self.port} is in use; give another with --port")
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(self.data_dir)
         command = [java(), "-cp", class_path("kafka", jars), *self._jvm_options()]
         properties = self._write_properties()
         self._format(command, properties)

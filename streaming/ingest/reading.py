@@ -6,6 +6,7 @@ Plain values and pure functions: no RocketMQ, no Kafka, no clock. Brokers' views
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streaming.ingest.rocketmq_answers import (
     Broker,
@@ -26,10 +27,12 @@ QueueKey = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class BrokerReading:
-    """A broker that answered every question of the round: its groups and its producers' channels.
+    """A broker that answered: its groups and its producers' channels.
 
     It refuses every pull of the groups in `refused`: their consumeEnable is false there. `group_names` are all it has
-    a configuration of; None where it may not be asked.
+    a configuration of; None where it may not be asked. Of the groups in `unread` it did not tell the members in this
+    round: `groups` has them as they were told last, if they ever were. `tells_producers` is false where it has no
+    code 328 or may not be asked: `producers` is empty then, and says nothing.
     """
 
     broker: Broker
@@ -37,6 +40,8 @@ class BrokerReading:
     producers: Mapping[str, tuple[Connection, ...]]
     refused: frozenset[str] = frozenset()
     group_names: frozenset[str] | None = None
+    unread: frozenset[str] = frozenset()
+    tells_producers: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,23 @@ class Latency:
     event_time_ms: int
 
 
+class Unheard(NamedTuple):
+    """What brokers that answered did not let hear in a round; a name left out stands for all of them.
+
+    `reason`: refused, timed_out, left_in_peace, no_time or failed, as CLOCK of schemas.events says.
+    """
+
+    broker_name: str | None
+    consumer_group: str | None
+    client_id: str | None
+    reason: str
+
+
 @dataclass(frozen=True)
 class Reading:
-    """One round. A broker asked and missing from `brokers` did not answer: nothing is concluded about it."""
+    """One round, which took `took_ms`. A broker asked and missing from `brokers` did not answer: nothing is concluded
+    about it.
+    """
 
     cluster: str
     brokers_asked: tuple[str, ...]
@@ -78,6 +97,8 @@ class Reading:
     offsets: Mapping[tuple[str, QueueKey], OffsetWrapper] = field(default_factory=dict)  # by (group, queue)
     latencies: tuple[Latency, ...] = ()
     own_client_ids: frozenset[str] = frozenset()
+    unheard: tuple[Unheard, ...] = ()
+    took_ms: int = 0
 
 
 @dataclass(frozen=True)

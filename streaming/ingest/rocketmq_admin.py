@@ -6,8 +6,9 @@ probe's knows py4j: answers are the dataclasses of rocketmq_answers.
 
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -27,7 +28,7 @@ from streaming.ingest.rocketmq_answers import (
     parse_running_info,
     parse_version,
 )
-from streaming.ingest.rocketmq_jvm import RocketMQError, RocketMQJvm
+from streaming.ingest.rocketmq_jvm import UNREADABLE, RocketMQError, RocketMQJvm
 
 REQUEST_CODE_NOT_SUPPORTED = 3
 TOPIC_NOT_EXIST = 17
@@ -40,6 +41,22 @@ KEEP_CHANNEL = "-Dcom.rocketmq.remoting.client.closeSocketIfTimeout=false"
 """A consumer that does not answer shall not cost the other questions on our one channel to its broker."""
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _answered(method: Method) -> Method:
+    """An answer that cannot be read is an error of that question, and ends nothing else."""
+
+    @functools.wraps(method)
+    def read(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RocketMQError(f"{method.__name__}: the answer could not be read: {error!r}", UNREADABLE) from error
+
+    return cast(Method, read)
+
+
 class RocketMQAdmin:
     """A started DefaultMQAdminExt. Every method may raise RocketMQError; every thread may call."""
 
@@ -49,7 +66,9 @@ class RocketMQAdmin:
         self._name_server = settings.name_server
         self._settings = settings
         self._producer: Any = None
-        self.jvm = RocketMQJvm(jars, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL])
+        self.jvm = RocketMQJvm(
+            jars, heap=settings.jvm_memory, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL]
+        )
         try:
             self._rocketmq = self.jvm.java.org.apache.rocketmq
             self._ext = self._make_ext()
@@ -61,10 +80,12 @@ class RocketMQAdmin:
             self.jvm.close()
             raise
 
+    @_answered
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
         """Cluster name to its registered brokers, by the NameServer."""
         return parse_clusters(self._ask(self._ext.examineBrokerClusterInfo))
 
+    @_answered
     def read_topics(self) -> list[str]:
         """Every topic the NameServer knows but RocketMQ's own, the retry, dead letter and light ones."""
         names = self._ask(self._ext.fetchAllTopicList)["topicList"]
@@ -73,6 +94,7 @@ class RocketMQAdmin:
         own |= {f"{cluster}_REPLY_TOPIC" for cluster in clusters.get("clusterAddrTable", {})}
         return sorted(name for name in names if name not in own and not self._is_system_topic(name))
 
+    @_answered
     def read_route(self, topic: str) -> TopicRoute | None:
         """A topic's route; None when the NameServer says there is none."""
         try:
@@ -82,12 +104,14 @@ class RocketMQAdmin:
                 return None
             raise
 
+    @_answered
     def read_groups(self, broker: Broker) -> dict[str, bool]:
         """Consumer group to consumeEnable of its SubscriptionGroupConfig at a broker, without RocketMQ's own."""
         wrapper = self._ask(self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
         configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
         return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
 
+    @_answered
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
         """The group as *this* broker sees it; None when no consumer of it is connected there."""
         try:
@@ -98,20 +122,23 @@ class RocketMQAdmin:
             raise
         return parse_consumer_connection(group, answer, self.read_version)
 
-    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]]:
-        """Producer group to its channels with their last heartbeats; empty from a broker that has no code 328."""
+    @_answered
+    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
+        """Producer group to its channels with their last heartbeats; None from a broker that has no code 328."""
         try:
             return parse_producers(self._ask(self._ext.getAllProducerInfo, broker.address), self.read_version)
         except RocketMQError as error:
             if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
-                return {}
+                return None
             raise
 
+    @_answered
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
         """What the client says of itself, through this broker, which asks its first channel of that client id."""
         ask = self._api.getConsumerRunningInfo
         return parse_running_info(self._ask(ask, broker.address, group, client_id, False, self._timeout_ms))
 
+    @_answered
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
         """(topic, broker_name, queue_id) to the group's offsets at this broker."""
         ask = self._ext.examineConsumeStats

@@ -106,12 +106,16 @@ class OffsetWrapper:
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """TopicRouteData. `brokers` maps a broker's name to the ids that serve; no 0 means no master."""
+    """TopicRouteData. `brokers` maps a broker's name to the ids that serve; no 0 means no master.
+
+    `has_queue_mapping`: a static topic (topicQueueMappingByBroker, 5.x); its clients hold other queues than these.
+    """
 
     topic: str
     queues: tuple[QueueData, ...]
     brokers: tuple[tuple[str, tuple[int, ...]], ...]
     order_topic: bool
+    has_queue_mapping: bool = False
 
 
 def parse_version(description: str) -> str:
@@ -159,6 +163,7 @@ def parse_route(topic: str, answer: Mapping[str, Any]) -> TopicRoute:
         tuple(sorted(queues, key=lambda queue: queue.broker_name)),
         tuple(sorted(brokers)),
         bool(answer.get("orderTopicConf")),
+        bool(answer.get("topicQueueMappingByBroker")),
     )
 
 

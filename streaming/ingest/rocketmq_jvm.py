@@ -4,6 +4,7 @@ One process, one random port, one token that only its standard output says. It e
 our end of its standard input closes, however we die.
 """
 
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -20,8 +21,17 @@ from streaming.jars import PYSPARK_JARS, class_path, java
 
 STOP_SECONDS = 5.0
 
+ENDED_SECONDS = 0.2
+"""How long one that does not answer is given to have ended."""
+
+OUT_OF_MEMORY = 3
+"""The exit code of -XX:+ExitOnOutOfMemoryError."""
+
 CONSUME_MSG_TIMEOUT = 207
 """ResponseCode: the broker asked a client, and the client did not answer the broker."""
+
+NO_CODE, UNREADABLE = -1, -2
+"""What MQClientException has for want of a ResponseCode; and our own code for an answer that cannot be read."""
 
 OPENED_PACKAGES = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -45,6 +55,18 @@ class RocketMQError(RuntimeError):
         super().__init__(message)
         self.response_code = response_code
         self.is_timeout = is_timeout
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether a server answered: with a refusal, or with what cannot be read."""
+        return self.response_code not in (None, NO_CODE)
+
+    @property
+    def reason(self) -> str:
+        """As `unheard` of a clock event says it."""
+        if self.is_timeout:
+            return "timed_out"
+        return "refused" if self.is_answer and self.response_code != UNREADABLE else "failed"
 
 
 _LOGBACK = """\
@@ -95,7 +117,7 @@ class RocketMQJvm:
             port, token, process = launch_gateway(
                 jarpath=str(next(PYSPARK_JARS.glob("py4j-*.jar"))),
                 classpath=path,
-                javaopts=[*usual, *options],
+                javaopts=[*usual, "-XX:+ExitOnOutOfMemoryError", *options],
                 java_path=java(),
                 die_on_exit=True,
                 enable_auth=True,
@@ -134,7 +156,14 @@ class RocketMQJvm:
         except Py4JJavaError as error:
             raise _translate(error) from None
         except (Py4JError, OSError) as error:
-            raise RocketMQError(f"the JVM for RocketMQ did not answer: {type(error).__name__}") from None
+            raise RocketMQError(self._why_silent(error)) from None
+
+    def _why_silent(self, error: Exception) -> str:
+        """It ends itself when its heap is full: what could not be made is missing, and nobody knows where."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
+                return "the JVM for RocketMQ ran out of memory; raise collector.jvm_memory"
+        return f"the JVM for RocketMQ did not answer: {type(error).__name__}"
 
     def to_json(self, value: Any) -> str:
         """A Java object in one call. A map whose keys are objects becomes a list of [key, value] pairs."""

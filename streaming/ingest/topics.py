@@ -1,4 +1,9 @@
-"""The five topics: made once, routes compacted, wide enough that a too large message reaches quarantine."""
+"""The five topics: made once, wide enough that a too large message reaches quarantine.
+
+Their messages carry the time at which Kafka took them (LogAppendTime), whatever the clock of who sent them says: it is
+the one clock that all events have in common. Routes are kept as long as the other events, not compacted: who looks at
+the past (Rewind) needs the routes of then, and they are said anew every 30 s.
+"""
 
 import re
 import ssl
@@ -11,7 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from conf.settings import Kafka
-from schemas.events import EVENTS, ROUTES
+from schemas.events import EVENTS
 
 _PYTHON_NAMES = {
     "ssl.ca.location": "ssl_cafile",
@@ -87,10 +92,13 @@ def _create_missing(kafka: Kafka) -> list[str]:
 
 def _new_topic(kafka: Kafka, name: str) -> NewTopic:
     retention_ms = kafka.retention_hours * 3_600_000
-    policy = {"cleanup.policy": "compact"} if name == ROUTES else {"retention.ms": str(retention_ms)}
     return NewTopic(
         name,
         num_partitions=kafka.partitions.get(name, 1),
         replication_factor=kafka.replication_factor,
-        topic_configs={"max.message.bytes": str(16 << 20), **policy},
+        topic_configs={
+            "max.message.bytes": str(16 << 20),
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": str(retention_ms),
+        },
     )

@@ -1,12 +1,21 @@
 """A table's files: how many, how large, which compaction would take together, and which nobody needs any more."""
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 MB = 1_000_000
+
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OF_DELTA = re.compile(
+    rf"part-\d{{5}}-{_UUID}[-.]c\d{{3}}(\.\w+)?\.parquet"  # data, by Spark or delta-rs
+    rf"|deletion_vector_{_UUID}\.bin"
+    rf"|_change_data/cdc-\d{{5}}-{_UUID}[-.]c\d{{3}}(\.\w+)?\.parquet"
+)
+"""Names that Delta's writers give; any other file in a table's folder is somebody's own."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +61,25 @@ def compact(handle: DeltaTable, target_mb: int) -> tuple[int, int]:
 def find_unused(handle: DeltaTable, hours: int) -> list[str]:
     """Files, by their path in the table's folder, that no version of the last `hours` has, nor a writer is writing.
 
-    Raises DeltaError for fewer hours than the table's delta.deletedFileRetentionDuration.
+    Of those that Delta wrote: its log has named them, or their names are as it gives them. Raises DeltaError for fewer
+    hours than the table's delta.deletedFileRetentionDuration.
     """
-    return list(handle.vacuum(retention_hours=hours, dry_run=True, full=True))
+    unused = list(handle.vacuum(retention_hours=hours, dry_run=True, full=True))
+    named = set(handle.vacuum(retention_hours=hours, dry_run=True, full=False)) if unused else set()
+    return [file for file in unused if file in named or _OF_DELTA.fullmatch(file)]
 
 
-def delete_unused(handle: DeltaTable, hours: int) -> list[str]:
-    """Delete them. Raises as find_unused does."""
-    return list(handle.vacuum(retention_hours=hours, dry_run=False, full=True))
+def delete_unused(folder: Path, files: list[str]) -> list[str]:
+    """Delete what find_unused found; those that were there."""
+    return [file for file in files if _delete(folder / file)]
+
+
+def _delete(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def bytes_of(folder: Path, files: list[str]) -> int:

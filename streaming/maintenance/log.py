@@ -18,6 +18,10 @@ LOG_RETENTION_HOURS = 30 * 24
 """Delta's own delta.logRetentionDuration: how far back a version can be asked for."""
 
 
+class EmptyCommitError(RuntimeError):
+    """A commit of a table's log was lost. The message names its file."""
+
+
 def shorten_log(handle: DeltaTable, table: Path, *, dry_run: bool) -> int:
     """Make a checkpoint where one is due, and delete the commits before it that are past Delta's retention.
 
@@ -40,8 +44,18 @@ def _checkpointed(table: Path) -> int:
     """The version of the newest checkpoint; -1 without one."""
     try:
         return int(json.loads((table / LOG / "_last_checkpoint").read_text())["version"])
-    except FileNotFoundError:
-        return -1
+    except (FileNotFoundError, ValueError, LookupError, TypeError):  # it is a hint: a power cut may have emptied it
+        return max((int(path.name[:20]) for path in _log_files(table) if ".checkpoint." in path.name), default=-1)
+
+
+def refuse_empty_commits(table: Path) -> None:
+    """Raise EmptyCommitError for a commit whose file is empty: the table opens without it, and its rows look unused."""
+    empty = [path for path in _log_files(table) if path.suffix == ".json" and path.stat().st_size == 0]
+    if empty:
+        raise EmptyCommitError(
+            f"{sorted(empty)[0]} is empty, as a power cut leaves a file, and the table misses the rows of that commit: "
+            "nothing is done to it; put the file back from a backup, or delete it where it is the newest of the log"
+        )
 
 
 def _log_files(table: Path) -> list[Path]:

@@ -1,6 +1,5 @@
 """`balancewatch maintain`: old rows dropped, small files taken together, unused files deleted; or what would be."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.command import fail, load
+from streaming.output import note, write_json
 
 if TYPE_CHECKING:
     from streaming.maintenance.upkeep import Report
@@ -71,8 +71,7 @@ def maintain(
     except MaintainError as error:
         fail(str(error))
     if format_ == "json":
-        json.dump([report.row() for report in reports], sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        write_json([report.row() for report in reports])
     else:
         _print_table(reports)
     failed = [f"{report.table}: {report.failed}" for report in reports if report.failed]
@@ -83,11 +82,12 @@ def maintain(
 @contextmanager
 def _progress(steps: int) -> Iterator[Any]:
     """A bar on a terminal's stderr, with the table and the step at work, once it takes longer."""
-    from rich.console import Console
     from rich.progress import Progress
 
+    from streaming.console import VisibleConsole
+
     began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+    with Progress(console=VisibleConsole(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("opening the tables", total=steps, visible=False)
 
         def show(table: str, step: str) -> None:
@@ -98,8 +98,9 @@ def _progress(steps: int) -> Iterator[Any]:
 
 
 def _print_table(reports: "list[Report]") -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from streaming.console import VisibleConsole
 
     dry_run = reports[0].dry_run
     table = Table(caption="Nothing was changed: this is what would be done." if dry_run else None)
@@ -118,10 +119,10 @@ def _print_table(reports: "list[Report]") -> None:
             _size(one.bytes),
             f"-{one.files_deleted:,} ({_size(one.bytes_deleted)})" if one.files_deleted else "",
         )
-    Console().print(table)
+    VisibleConsole().print(table)
     for one in reports:
         if one.note:
-            print(f"note: {one.table}: {one.note}", file=sys.stderr)
+            note(f"{one.table}: {one.note}")
 
 
 def _total(reports: "list[Report]") -> "Report":

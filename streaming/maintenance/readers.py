@@ -7,7 +7,7 @@ that it was done. `reservoirVersion` is the first version that was not read whol
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from deltalake import DeltaTable
 
@@ -19,7 +19,7 @@ RELAY = "relay"
 
 
 class ReaderError(RuntimeError):
-    """A reader is further behind than the log reaches. The message says whose checkpoint to look at."""
+    """How far a reader is cannot be told, or the log no longer reaches so far. The message names its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Reader:
 
 
 def read_reader(checkpoint: Path, table: Path | str, handle: DeltaTable) -> Reader | None:
-    """None without a checkpoint of this very table. Raises ReaderError, or ValueError for one that makes no sense."""
+    """None without a checkpoint of this very table. Raises ReaderError."""
     position = _position(checkpoint)
-    if position is None or position["reservoirId"] != str(handle.metadata().id):
+    if position is None or position.table_id != str(handle.metadata().id):
         return None
-    version, newest = int(position["reservoirVersion"]), int(handle.version())
+    version, newest = position.version, int(handle.version())
     for unread in range(version, newest + 1):
         commit = read_commit(table, unread)
         if commit is None:
@@ -46,18 +46,43 @@ def read_reader(checkpoint: Path, table: Path | str, handle: DeltaTable) -> Read
                 f"{checkpoint} has read up to version {version}, and version {unread} is no longer in the table's log: "
                 "its stream cannot go on; move that folder away, and its reader begins anew"
             )
-        if commit.new_files or position["isStartingVersion"]:
+        if commit.new_files or position.is_start:
             return Reader(version, commit.at_ms)
     return Reader(version, None)
 
 
-def _position(checkpoint: Path) -> dict[str, Any] | None:
-    """The offset up to which all was read; that of the first batch where none was noted as done."""
+class _Position(NamedTuple):
+    """Delta's DeltaSourceOffset; `is_start` while its stream still reads what the table held at first."""
+
+    table_id: str
+    version: int
+    is_start: bool
+
+
+def _position(checkpoint: Path) -> _Position | None:
+    """The offset up to which all was read; that of the first batch where none was noted as done.
+
+    A file of `commits` that is empty, as a power cut leaves it, notes nothing.
+    """
     offsets, commits = checkpoint / "offsets", checkpoint / "commits"
     batch_ids = sorted(int(path.name) for path in offsets.iterdir() if path.name.isdigit()) if offsets.is_dir() else []
     if not batch_ids:
         return None
-    done = [batch_id for batch_id in batch_ids if (commits / str(batch_id)).is_file()]
-    text = (offsets / str(done[-1] if done else batch_ids[0])).read_text()
-    position: dict[str, Any] = json.loads(text.split("\n")[HEADER_LINES])
-    return position if done else {**position, "reservoirVersion": 0}
+    done = [batch_id for batch_id in batch_ids if _holds_something(commits / str(batch_id))]
+    position = _read(offsets / str(done[-1] if done else batch_ids[0]), checkpoint)
+    return position if done else position._replace(version=0)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _read(path: Path, checkpoint: Path) -> _Position:
+    try:
+        position = json.loads(path.read_text().split("\n")[HEADER_LINES])
+        return _Position(str(position["reservoirId"]), int(position["reservoirVersion"]), position["isStartingVersion"])
+    except (OSError, ValueError, LookupError, TypeError):
+        raise ReaderError(
+            f"{path} is empty or damaged, as a power cut leaves a file: how far its reader has read is not known, so "
+            f"no file that it may need is deleted; move {checkpoint} away, and its reader begins anew"
+        ) from None

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -24,8 +23,8 @@ from streaming.maintenance.files import (
     find_unused,
     take_stock,
 )
-from streaming.maintenance.log import LOG_RETENTION_HOURS, shorten_log
-from streaming.maintenance.readers import RELAY, Reader, ReaderError, read_reader
+from streaming.maintenance.log import LOG_RETENTION_HOURS, refuse_empty_commits, shorten_log
+from streaming.maintenance.readers import RELAY, Reader, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
@@ -82,7 +81,7 @@ def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lamb
     Raises MaintainError when none of the tables is there.
     """
     warehouse = settings.paths.warehouse
-    present = [name for name in plan.tables if DeltaTable.is_deltatable(table_path(warehouse, name))]
+    present = [name for name in plan.tables if _is_there(table_path(warehouse, name))]
     if not present:
         which = f"table {plan.tables[0]}" if len(plan.tables) == 1 else "table of ours"
         raise MaintainError(f"paths.warehouse = {str(warehouse)!r}: no {which} there; has `run` written it?")
@@ -90,9 +89,19 @@ def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lamb
         upkeep = _Upkeep(settings, plan, now_ms, TABLES[name], on_step)
         try:
             upkeep.work()
-        except (DeltaError, duckdb.Error, OSError, ValueError, ReaderError) as error:
-            upkeep.report.failed = in_one_line(error)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever one table meets, the others go on; a panic of Rust is no Exception
+            upkeep.report.failed = in_one_line(error) or type(error).__name__
         yield upkeep.report
+
+
+def _is_there(path: str) -> bool:
+    """Also a table that cannot be read, which its upkeep then says."""
+    try:
+        return bool(DeltaTable.is_deltatable(path))
+    except (DeltaError, OSError):
+        return True
 
 
 class _Upkeep:
@@ -105,6 +114,7 @@ class _Upkeep:
         self.report = Report(table.name, plan.dry_run, keep_days=self._keep_days)
 
     def work(self) -> None:
+        refuse_empty_commits(self._folder)
         handle = DeltaTable(str(self._folder))
         stock = take_stock(handle)
         self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
@@ -133,6 +143,7 @@ class _Upkeep:
             path = table_path(self._settings.paths.warehouse, subject.table.name)
             if not DeltaTable.is_deltatable(path):
                 return
+            refuse_empty_commits(Path(path))
             subjects = DeltaTable(path)
         if self._plan.dry_run:
             # A run that is not dry would have dropped old subjects before it came here.
@@ -173,7 +184,7 @@ class _Upkeep:
         unused = find_unused(handle, hours)
         self.report.bytes_deleted = bytes_of(self._folder, unused)
         if unused and not self._plan.dry_run:
-            unused = delete_unused(handle, hours)
+            unused = delete_unused(self._folder, unused)
         self.report.files_deleted = len(unused)
 
     def _shorten_log(self, handle: DeltaTable, reader: Reader | None) -> None:

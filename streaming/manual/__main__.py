@@ -15,6 +15,7 @@ from streaming.manual.contract_tables import (
     views_table,
 )
 from streaming.manual.settings_table import settings_table
+from streaming.output import say
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +45,7 @@ def main() -> None:
     stale = stale_pages()
     is_check = "--check" in sys.argv[1:]
     for path, text in stale.items():
-        print(f"{'stale' if is_check else 'written'}: {path.relative_to(ROOT)}")
+        say(f"{'stale' if is_check else 'written'}: {path.relative_to(ROOT)}")
         if not is_check:
             path.write_text(text)
     if stale and is_check:

@@ -1,11 +1,13 @@
 """Topics, events, Delta tables and views, as their contracts tell of them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from pyspark.sql import types as T
 
 from schemas.contract import CODES
-from schemas.events import EVENTS, KEYS, MEANINGS, NEVER
+from schemas.events import EVENTS, KEYS, MEANINGS
+from schemas.fields import NEVER
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.manual.block import markdown_table
@@ -65,11 +67,23 @@ def _columns(table: Table) -> str:
 def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
     for field in event.fields:
         told = field.metadata
-        unit = told["unit"] + (f", from {told['minimum']}" if "minimum" in told else "")
+        unit = ", ".join(filter(None, (told["unit"], *_bounds(told))))
         null = "" if told["null"] == NEVER else told["null"]
-        yield f"`{prefix}{field.name}`", _type(field.dataType), unit.removeprefix(", "), null, told["comment"]
+        yield f"`{prefix}{field.name}`", _type(field.dataType), unit, null, told["comment"]
         if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
             yield from _fields(field.dataType.elementType, f"{prefix}{field.name}[].")
+
+
+def _bounds(told: dict[str, Any]) -> Iterator[str]:
+    """What is said of a field's bounds, where they are its own."""
+    if "minimum" in told:
+        yield f"from {told['minimum']}"
+    if "maximum" in told:
+        yield f"to {told['maximum']}"
+    if "max_length" in told:
+        yield f"at most {told['max_length']:,} characters"
+    if "max_items" in told:
+        yield f"at most {told['max_items']:,}"
 
 
 def _type(type_: T.DataType) -> str:

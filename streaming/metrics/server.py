@@ -1,6 +1,7 @@
 """The endpoint: /metrics for Prometheus, /healthz and /readyz for whoever keeps the process running.
 
-It is served from before Spark starts until after it has stopped, by threads of its own.
+It is served from before Spark starts until after it has stopped, by threads of its own. The checks answer at a port of
+their own, too: an orchestrator that cannot reach them ends the process, whoever fills the other port.
 """
 
 import hmac
@@ -9,19 +10,23 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import structlog
-from waitress.server import create_server
+from waitress import wasyncore
 
 from conf.metrics import Metrics
 from conf.oncall import read_secret
 from conf.section import SettingsError
+from streaming.bounded_server import BoundedServer, Bounds
 from streaming.metrics.exporter import TEXT
+from streaming.visible_text import visible_label
 
 THREADS = 2
-MOST_CONNECTIONS = 50
-IDLE_SECONDS = 20
+BOUNDS = Bounds(50, 20, idle_seconds=20, request_seconds=15, answer_seconds=60)
+HEALTH_BOUNDS = Bounds(50, 20, head_seconds=5, idle_seconds=20, request_seconds=10, answer_seconds=10)
+HEALTH_KEYS = {"port": "health_port", "relay_port": "relay_health_port"}
+"""The settings that hold the checks' own port."""
 
 log = structlog.get_logger()
 
@@ -40,7 +45,16 @@ class Endpoint:
         self._checks = {"/healthz": alive, "/readyz": ready}
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
-        status, kind, body = self._answer(environ)
+        return self._send(self._answer(environ), environ, start)
+
+    def checks_alone(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        """The same without the metrics."""
+        is_check = environ["PATH_INFO"] in self._checks
+        answer = self._answer(environ) if is_check else _plain("404 Not Found", "there are /healthz and /readyz")
+        return self._send(answer, environ, start)
+
+    def _send(self, answer: tuple[str, str, bytes], environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        status, kind, body = answer
         head = [("Content-Type", kind), ("Content-Length", str(len(body))), ("X-Content-Type-Options", "nosniff")]
         start(status, head)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
@@ -57,32 +71,21 @@ class Endpoint:
             return _plain("404 Not Found", "there are /metrics, /healthz and /readyz")
         if self._token is not None and not _shows(environ.get("HTTP_AUTHORIZATION", ""), self._token):
             return _plain("401 Unauthorized", "send the token of metrics.token_env: Authorization: Bearer TOKEN")
-        return "200 OK", TEXT, self._text()
+        return "200 OK", TEXT, visible_label(self._text().decode()).encode()
 
 
 class Server:
-    """Serves an endpoint in threads. Use as a context manager."""
+    """Serves an endpoint in threads, and its checks at a socket with a thread of its own. Use as a context manager."""
 
     def __init__(self, settings: Metrics, endpoint: Endpoint, *, key: str = "port") -> None:
         """`key` is the setting that holds the port. Raises SettingsError for an address that cannot be had."""
-        self._sockets: dict[int, Any] = {}
         listening = _bind(settings.host, getattr(settings, key), key)
-        self.port = int(listening.getsockname()[1])
-        self._server: Any = create_server(
-            endpoint,
-            map=self._sockets,
-            sockets=[listening],
-            threads=THREADS,
-            connection_limit=MOST_CONNECTIONS,
-            channel_timeout=IDLE_SECONDS,
-            max_request_body_size=1 << 10,
-            max_request_header_size=1 << 14,
-            ident=None,
-        )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
-        self._thread.start()
+        self._metrics = _Loop("metrics", endpoint, listening, THREADS, BOUNDS)
+        self._thread, self.port = self._metrics.thread, self._metrics.port
         log.info("metrics are served", url=f"http://{settings.host}:{self.port}/metrics")
+        self._health = _serve_health(settings, endpoint, HEALTH_KEYS[key], is_any=getattr(settings, key) == 0)
+        self.health_port = self._health.port if self._health else None
+        """None where its port was taken: the checks are with the metrics then."""
         if not settings.is_loopback and not settings.token_env:
             log.warning("anybody who reaches the host reads the names of groups and brokers", host=settings.host)
 
@@ -93,16 +96,53 @@ class Server:
         self.close()
 
     def close(self) -> None:
+        for loop in filter(None, (self._metrics, self._health)):
+            loop.close()
+
+
+class _Loop:
+    """A socket, the thread that looks after its connections, and the threads that answer."""
+
+    def __init__(self, name: str, application: WSGIApplication, listening: socket.socket, threads: int, of: Bounds):
+        self.port = int(listening.getsockname()[1])
+        self._sockets: dict[int, Any] = {}
+        self._server = BoundedServer(
+            application,
+            listening,
+            self._sockets,
+            of,
+            threads=threads,
+            max_request_body_size=1 << 10,
+            max_request_header_size=1 << 14,
+            ident=None,
+        )
+        self._stop = threading.Event()
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
         self._stop.set()
         self._server.pull_trigger()
-        self._thread.join(timeout=5)
+        self.thread.join(timeout=5)
 
     def _serve(self) -> None:
         """The loop ends here, so that the sockets are closed by the one thread that uses them."""
         while not self._stop.is_set():
-            self._server.asyncore.loop(timeout=1, map=self._sockets, count=1)
+            wasyncore.loop(timeout=1, use_poll=True, map=self._sockets, count=1)
         self._server.task_dispatcher.shutdown()
-        self._server.asyncore.close_all(self._sockets)
+        wasyncore.close_all(self._sockets)
+
+
+def _serve_health(settings: Metrics, endpoint: Endpoint, key: str, *, is_any: bool) -> _Loop | None:
+    """The checks at their own port; at any free one where the metrics are. A taken one is told, and keeps nothing."""
+    try:
+        listening = _bind(settings.host, 0 if is_any else getattr(settings, key), key)
+    except SettingsError as error:
+        log.warning("the health checks have no port of their own, /healthz answers beside /metrics", error=str(error))
+        return None
+    loop = _Loop("health", endpoint.checks_alone, listening, 1, HEALTH_BOUNDS)
+    log.info("health is served", url=f"http://{settings.host}:{loop.port}/healthz")
+    return loop
 
 
 def read_token(settings: Metrics) -> str | None:

@@ -26,6 +26,7 @@ def ack(
     from streaming.oncall.duty import Acknowledgement
     from streaming.oncall.ledger import Words
     from streaming.oncall.relay import clock_ms
+    from streaming.output import say
 
     for flag, text in (("--owner", owner), ("--note", note)):
         if not text.strip() or len(text) > MOST_CHARACTERS:
@@ -41,4 +42,4 @@ def ack(
     if found["state"] == "RESOLVED":
         fail(f"INCIDENT {incident!r} is over since {found['changed_at']}; nothing to acknowledge")
     Words(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident, owner, note, clock_ms()))
-    print(f"{incident} acknowledged by {owner}: {found['summary']}")
+    say(f"{incident} acknowledged by {owner}: {found['summary']}")

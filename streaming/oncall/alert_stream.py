@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.transition import Transition, read_transition
+from streaming.private_folder import make_checkpoints
 from streaming.queries.warehouse import table_path
 
 NAME = "relay"
@@ -39,6 +40,7 @@ class AlertStream:
 
     def __init__(self, spark: SparkSession, settings: Settings, version: int, observe: Observe) -> None:
         """A new checkpoint begins with the table's `version`; what is older the relay has read itself."""
+        make_checkpoints(settings)
         self._observe = observe
         self._busy = threading.Lock()
         self._is_stopping = False

@@ -29,6 +29,7 @@ def canary(
     from streaming.history.printing import print_rows
     from streaming.oncall.canary import lost_after_ms
     from streaming.oncall.canary_log import read_canaries
+    from streaming.output import say
 
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
@@ -41,7 +42,7 @@ def canary(
         fail(str(error))
     print_rows([one.row() for one in arrived], format_, "No canary has arrived yet.")  # type: ignore[arg-type]  # checked above
     if arrived and format_ == "table":
-        print(_summary([one.seconds for one in arrived], settings.canary.slo_seconds))
+        say(_summary([one.seconds for one in arrived], settings.canary.slo_seconds))
     age_ms = time.time_ns() // 1_000_000 - arrived[-1].delivered_at_ms if arrived else None
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"

@@ -20,8 +20,14 @@ ORDER = {"critical": 0, "error": 1, "warning": 2, "info": 3}
 
 
 def _as_markdown(text: str) -> str:
-    """Takes the meaning from what would be a tag or a link: names come from clients, whoever they are."""
-    return text.replace("<", "&lt;").replace("](", "] (")
+    """Takes the meaning from what would be a tag, a link or a picture: names come from clients, whoever they are.
+
+    A bracket is an entity, so that nothing of a link's syntax is left, inline or by reference.
+    """
+    return text.translate(_ENTITIES)
+
+
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "]": "&#93;"})
 
 
 @dataclass(frozen=True)

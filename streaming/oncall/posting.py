@@ -18,6 +18,7 @@ import httpx
 
 from streaming.oncall.receiver import Answer, Verdict
 from streaming.oncall.text import one_line
+from streaming.visible_text import shown_json
 
 READ_BYTES = 16_384
 """As much of an answer as is read; what a vendor says of an event is far shorter."""
@@ -171,13 +172,16 @@ def bearer(token: str | None) -> dict[str, str]:
 
 
 def json_bytes(payload: Any) -> bytes:
-    """Compact UTF-8 JSON. What JSON or UTF-8 cannot say is replaced: NaN by null, half a surrogate pair by "?"."""
+    r"""Compact UTF-8 JSON. What JSON or UTF-8 cannot say is replaced: NaN by null, half a surrogate pair by "?".
+
+    The one way out to all receivers: what their readers would obey or not see is written out in each text: `\u202e`.
+    """
     try:
         text = _dumps(payload)
     except (ValueError, TypeError):
         loose = json.dumps(payload, default=str, skipkeys=True)
         text = _dumps(json.loads(loose, parse_constant=lambda _: None))
-    return text.encode("utf-8", "replace")
+    return shown_json(text.encode("utf-8", "replace").decode()).encode()
 
 
 def _dumps(payload: Any) -> str:

@@ -145,9 +145,10 @@ def _show(settings: "Settings", format_: str) -> None:
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     """Whom and why beside what: eight columns fit no terminal."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from streaming.console import VisibleConsole
 
     table = Table(show_lines=True)
     table.add_column("to whom, and why", overflow="fold", max_width=36)
@@ -156,4 +157,4 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         whom = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
         what = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
         table.add_row(Text(whom), Text(what))
-    Console().print(table)
+    VisibleConsole().print(table)

@@ -104,6 +104,7 @@ def end(
 
     from streaming.oncall.ledger import Words
     from streaming.oncall.relay import clock_ms
+    from streaming.output import say
 
     settings = load(paths={"warehouse": warehouse})
     now_ms = clock_ms()
@@ -113,7 +114,7 @@ def end(
     if found.ends_at_ms <= now_ms:
         fail(f"silence {silence_id} is over since {_iso(found.ends_at_ms)}")
     Words(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
-    print(f"silence {silence_id} of {found.owner} is over")
+    say(f"silence {silence_id} of {found.owner} is over")
 
 
 def _silences(warehouse: Path) -> "list[Silence]":

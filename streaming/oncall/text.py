@@ -3,20 +3,30 @@
 import re
 from datetime import UTC, datetime
 
+from streaming.visible_text import visible_name
+
 CUT = "…"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """`text` as UTF-8 can carry it: what is half a surrogate pair becomes the replacement character."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    r"""`text`, a name or a word, as UTF-8 can carry it and a reader sees it: `\x0a` and `\u202e` are written out.
+
+    What is half a surrogate pair becomes the replacement character.
+    """
+    return visible_name(_whole(text))
 
 
 def one_line(text: str, characters: int) -> str:
-    """`text` without line breaks and control characters, at most `characters` long, the last one an ellipsis if cut."""
-    line = " ".join("".join(one if one.isprintable() else " " for one in clean(text)).split())
+    """`text` with blanks for line breaks and what is not seen, at most `characters` long, an ellipsis where cut."""
+    line = " ".join("".join(one if one.isprintable() else " " for one in _whole(text)).split())
+    line = visible_name(line)  # what has no width is printable to Python now and then
     return line if len(line) <= characters else line[: characters - 1] + CUT
+
+
+def _whole(text: str) -> str:
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut_list(items: tuple[str, ...], at_most: int) -> str:

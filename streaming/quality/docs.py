@@ -23,6 +23,7 @@ from great_expectations.render.view.view import DefaultJinjaPageView
 from schemas.expectations import Suite
 from schemas.suites import SUITES
 from streaming.quality.validator import open_context, suite_as_gx
+from streaming.visible_text import visible
 
 STYLES = Path(__file__).with_name("docs.css")
 
@@ -63,7 +64,7 @@ def write_docs(out: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     for name, text in pages.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(visible(text), encoding="utf-8")
     for folder in ("expectations", "results"):
         for path in (out / folder).glob("*.html"):
             if f"{folder}/{path.name}" not in pages and POLICY in path.read_text(encoding="utf-8", errors="replace"):

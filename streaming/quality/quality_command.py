@@ -8,6 +8,7 @@ import typer
 
 from streaming.command import fail, guard, load, needs_kafka
 from streaming.history.asked import FormatName, Topic, Warehouse, ask
+from streaming.output import say
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -99,7 +100,7 @@ def check(
     rows = [row for inspected in found for row in _as_read(inspected)]
     if form == "table":
         for inspected in found:
-            print(f"{inspected.sample.topic}: {_extent(inspected)}")
+            say(f"{inspected.sample.topic}: {_extent(inspected)}")
         _print(rows)
     else:
         from streaming.history.printing import print_rows
@@ -142,8 +143,8 @@ def docs(
     except OSError as error:
         fail(f"--out {out}: {error.strerror or error}")
     if not rows:
-        print("No sample has been validated yet: the pages have the expectations alone.")
-    print(index.resolve())
+        say("No sample has been validated yet: the pages have the expectations alone.")
+    say(str(index.resolve()))
 
 
 def _is_not_validated_yet(warehouse: Path) -> bool:
@@ -202,7 +203,7 @@ def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:
     first, last = (pick(newest, key=lambda topic: newest[topic]) for pick in (min, max))
     now = datetime.now(UTC)
     told = f"Validated {_age(now, newest[last])}"
-    print(told + ("." if newest[first] == newest[last] else f"; {first} {_age(now, newest[first])}."))
+    say(told + ("." if newest[first] == newest[last] else f"; {first} {_age(now, newest[first])}."))
 
 
 def _age(now: "datetime", then: "datetime") -> str:
@@ -229,4 +230,4 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     if failed:
         print_table(failed, layout)
     suites = len({row["suite"] for row in rows})
-    print(f"{len(rows) - len(failed)} of {len(rows)} expectations of {suites} suites hold.")
+    say(f"{len(rows) - len(failed)} of {len(rows)} expectations of {suites} suites hold.")

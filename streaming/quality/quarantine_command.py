@@ -111,17 +111,17 @@ def show(
 
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
-    import sys
-
+    from streaming.history.asked import is_terminal
+    from streaming.output import bytes_out
     from streaming.quality.quarantine_printing import print_message
 
     row = _one(load(paths={"warehouse": warehouse}).paths.warehouse, topic, partition, offset)
     if not raw:
         print_message(row)
         return
-    if sys.stdout.isatty():
+    if is_terminal():
         fail("--raw writes bytes: send them to a file (> event.json) or a pipe", code=2)
-    sys.stdout.buffer.write(row["raw"] or b"")
+    bytes_out().write(row["raw"] or b"")
 
 
 @quarantine.command()

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from streaming.history.moments import tell_both, to_ms
-from streaming.history.printing import visible
 from streaming.oncall.relay import clock_ms
+from streaming.output import say
 from streaming.quality.mending import judge, pretty
+from streaming.visible_text import visible
 
 MOST_CHARACTERS = 20_000
 MOST_HEX_BYTES = 1_024
@@ -14,23 +15,21 @@ MOST_HEX_BYTES = 1_024
 
 def print_message(row: Mapping[str, Any]) -> None:
     """All that is known of it."""
-    print(f"{row['topic']}-{row['partition']}@{row['offset']}, {tell_both(to_ms(row['ingest_time']))}, {row['state']}")
-    print(f"refused for: {visible('; '.join(row['reasons']))}")
+    say(f"{row['topic']}-{row['partition']}@{row['offset']}, {tell_both(to_ms(row['ingest_time']))}, {row['state']}")
+    say(f"refused for: {'; '.join(row['reasons'])}")
     _, reasons = judge(row["topic"], row["raw"], clock_ms())
     takes = "takes it as it is"
     if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
         takes += "; its topic's route, when it came, did not"
-    print(f"today's contract: {'refuses it for ' + visible('; '.join(reasons)) if reasons else takes}")
+    say(f"today's contract: {'refuses it for ' + '; '.join(reasons) if reasons else takes}")
     if row["state"] == "REPLAYED":
-        print(f"replayed as {row['topic']}-{row['replayed_partition']}@{row['replayed_offset']}")
+        say(f"replayed as {row['topic']}-{row['replayed_partition']}@{row['replayed_offset']}")
     if row["state"] == "UNKNOWN":
         place = f"{row['topic']} {row['partition']} {row['offset']}"
-        print(
-            f"claimed by replay {row['claim_id']}, end unknown: `balancewatch quarantine find {place}` looks in Kafka"
-        )
-    print(_content(row["raw"]))
+        say(f"claimed by replay {row['claim_id']}, end unknown: `balancewatch quarantine find {place}` looks in Kafka")
+    say(_content(row["raw"]))
     if row["repaired"] is not None:
-        print(f"\nrepaired:\n{_content(row['repaired'])}")
+        say(f"\nrepaired:\n{_content(row['repaired'])}")
 
 
 def _content(value: bytes | None) -> str:

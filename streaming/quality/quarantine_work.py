@@ -8,18 +8,19 @@ from typing import Any
 
 import click
 from kafka.errors import KafkaError
-from rich.console import Console
 from rich.progress import track
 
 from conf.settings import Settings
 from schemas.contract import MAX_BYTES
 from streaming.command import fail
+from streaming.console import VisibleConsole
 from streaming.history.moments import tell, to_ms
-from streaming.history.printing import Layout, print_table, visible
+from streaming.history.printing import Layout, print_table
 from streaming.history.warehouse_error import WarehouseError
 from streaming.ingest.publisher import PublishError
 from streaming.ingest.topics import KafkaUnreachableError
 from streaming.oncall.relay import clock_ms
+from streaming.output import say
 from streaming.quality.mending import MendingError, judge, parse_sets, pretty, read_object, set_fields
 from streaming.quality.quarantined import open_quarantine, read_quarantined
 from streaming.quality.repairs import BusyError, Place, Repairs, place_of
@@ -63,19 +64,19 @@ def repair_all(warehouse: Path, wanted: Wanted, change: Change, owner: str, *, d
                 fail(f"{place}: {error}", code=2)
             value, reasons = b"", [str(error)]
         if reasons and wanted.offset is not None:
-            fail(f"{place} would still be refused for {visible('; '.join(reasons))}{_kept(value, change, place)}")
+            fail(f"{place} would still be refused for {'; '.join(reasons)}{_kept(value, change, place)}")
         if not reasons:
             values[place] = value
         lines.append({"place": str(place), "then": "; ".join(reasons) if reasons else "keeps its contract"})
     _print(lines, {"message": lambda line: line["place"], "after the repair": lambda line: line["then"]})
     if dry_run:
-        print(f"{len(values):,} of {len(rows):,} would be repaired.")
+        say(f"{len(values):,} of {len(rows):,} would be repaired.")
         return len(values)
     try:
         kept = Repairs(warehouse).repair(values, owner, now_ms) if values else []
     except BusyError as error:
         fail(str(error))
-    print(f"{len(kept):,} of {len(rows):,} repaired; `balancewatch quarantine replay` publishes them.")
+    say(f"{len(kept):,} of {len(rows):,} repaired; `balancewatch quarantine replay` publishes them.")
     return len(kept)
 
 
@@ -141,11 +142,11 @@ def replay_all(settings: Settings, wanted: Wanted, owner: str, asked: Asked) -> 
     }
     _print(lines, layout)
     for note, number in late.items():
-        print(f"{number:,} too late to matter: {note}")
+        say(f"{number:,} too late to matter: {note}")
     for why, number in sorted(left.items()):
-        print(f"{number:,} left out, {why}")
+        say(f"{number:,} left out, {why}")
     if asked.dry_run or not ready:
-        print(f"{len(ready):,} would be published." if asked.dry_run else "Nothing to publish.")
+        say(f"{len(ready):,} would be published." if asked.dry_run else "Nothing to publish.")
         return []
     return _publish(settings, ready, owner)
 
@@ -169,7 +170,7 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> list[Pla
     try:
         with Replay(settings.kafka, Repairs(settings.paths.warehouse), owner) as replay:
             told = replay.publish(ready, clock_ms)
-            console = Console(stderr=True)
+            console = VisibleConsole(stderr=True)
             is_quiet = len(ready) <= SHOWN or not console.is_terminal
             for place, state in track(
                 told, "publishing", len(ready), console=console, disable=is_quiet, transient=True
@@ -177,13 +178,13 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> list[Pla
                 came.setdefault(state, []).append(place)
     except BusyError as error:
         raise PublishError(str(error)) from None
-    print(f"{len(came.get(REPLAYED, [])):,} published.")
+    say(f"{len(came.get(REPLAYED, [])):,} published.")
     if "CLAIMED" in came:
-        print(f"{len(came['CLAIMED']):,} left to another replay that claimed them in the meantime.")
+        say(f"{len(came['CLAIMED']):,} left to another replay that claimed them in the meantime.")
     unknown = came.get(UNKNOWN, [])
     if unknown:
         some = ", ".join(map(str, unknown[:5]))
-        print(f"{len(unknown):,} UNKNOWN, Kafka did not confirm them: {some}; `balancewatch quarantine find` looks.")
+        say(f"{len(unknown):,} UNKNOWN, Kafka did not confirm them: {some}; `balancewatch quarantine find` looks.")
     return unknown
 
 
@@ -204,7 +205,7 @@ def find_one(settings: Settings, row: Row, owner: str) -> None:
     if landed is None:
         fail(f"{place} is not among what Kafka still has: it was not published, unless it has expired there since")
     Repairs(settings.paths.warehouse).done(row["claim_id"], {place: landed}, owner, clock_ms())
-    print(f"{place} was published as {place.topic}-{landed[0]}@{landed[1]}: it is REPLAYED")
+    say(f"{place} was published as {place.topic}-{landed[0]}@{landed[1]}: it is REPLAYED")
 
 
 def _read(warehouse: Path, wanted: Wanted, states: Sequence[str]) -> list[Row]:
@@ -227,4 +228,4 @@ def _print(lines: Sequence[Mapping[str, str]], layout: Layout) -> None:
     if lines:
         print_table(lines[:SHOWN], layout)
     if len(lines) > SHOWN:
-        print(f"… and {len(lines) - SHOWN:,} more")
+        say(f"… and {len(lines) - SHOWN:,} more")

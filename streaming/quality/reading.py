@@ -2,12 +2,12 @@
 
 Each row has `partition` and `offset` and the columns of its suite (schemas/suites.py). A field that is not what its
 contract says is null in its own column; `found_<field>` has the word for what is there instead: absent, string,
-boolean, integer, too_wide, number (a fraction), list, list_of_others or object. A message that is no JSON object has
-only its `contract` column.
+boolean, integer, too_wide, number (a fraction), empty (a name), too_long, list, too_many, list_of_others or object. A
+message that is no JSON object has only its `contract` column.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import types as T
@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from schemas.contract import MAX_BYTES, parse_object
 from schemas.decode import decode
 from schemas.events import EVENTS, HEARTBEATS, PULLS, SEND_LATENCIES
+from schemas.fields import NAME_CHARACTERS
 from schemas.suites import ABSENT, KEPT, suites_of, word_of
 from streaming.quality.sample import Message, Sample
 from streaming.quality.surroundings import Routes, UsualRates
@@ -73,11 +74,10 @@ def _fields(content: Any, schema: T.StructType) -> Row:
     row: Row = {}
     for field in schema.fields:
         right = {word_of(field.dataType)} | ({ABSENT} if field.nullable else set())
-        minimum = field.metadata.get("minimum")
         word, value = ABSENT, None
         for value in content.values_of(field.name):
-            word = _word(value, field.dataType)
-            if word not in right or (minimum is not None and value is not None and value < minimum):
+            word = _word(value, field.dataType, field.metadata)
+            if word not in right or (word == "integer" and not _is_within(value, field.metadata)):
                 break
         row[f"found_{field.name}"] = word
         if not isinstance(field.dataType, T.ArrayType):
@@ -85,7 +85,11 @@ def _fields(content: Any, schema: T.StructType) -> Row:
     return row
 
 
-def _word(value: Any, type_: T.DataType) -> str:
+def _is_within(value: int, bounds: Mapping[str, Any]) -> bool:
+    return bool(bounds.get("minimum", value) <= value <= bounds.get("maximum", value))
+
+
+def _word(value: Any, type_: T.DataType, bounds: Mapping[str, Any]) -> str:
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -94,14 +98,23 @@ def _word(value: Any, type_: T.DataType) -> str:
         bits = 31 if isinstance(type_, T.IntegerType) else 63
         return "integer" if -(1 << bits) <= value < 1 << bits else "too_wide"
     if isinstance(value, list):
-        return "list" if isinstance(type_, T.ArrayType) and _has_type(value, type_) else "list_of_others"
+        return _word_of_list(value, type_, bounds)
+    if isinstance(value, str) and isinstance(type_, T.StringType):
+        is_long = len(value) > bounds.get("max_length", NAME_CHARACTERS)
+        return "too_long" if is_long else "empty" if not value and bounds.get("is_name") else "string"
     return "string" if isinstance(value, str) else "number" if isinstance(value, float) else "object"
+
+
+def _word_of_list(value: list[Any], type_: T.DataType, bounds: Mapping[str, Any]) -> str:
+    if isinstance(type_, T.ArrayType) and len(value) > bounds.get("max_items", len(value)):
+        return "too_many"
+    return "list" if isinstance(type_, T.ArrayType) and _has_type(value, type_) else "list_of_others"
 
 
 def _has_type(elements: Sequence[Any], type_: T.ArrayType) -> bool:
     if isinstance(type_.elementType, T.StructType):
         return all(hasattr(element, "values_of") for element in elements)
-    return all(_word(element, type_.elementType) == word_of(type_.elementType) for element in elements)
+    return all(_word(element, type_.elementType, {}) == word_of(type_.elementType) for element in elements)
 
 
 def _elements(content: Any, lists: Sequence[str]) -> Iterator[Any]:

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from streaming.console import VisibleConsole
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Shown on stderr, and gone afterwards."""
-    console = Console(stderr=True)
+    console = VisibleConsole(stderr=True)
     if not console.is_terminal:
         yield
         return

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from schemas.contract import MAX_AHEAD_MS, MAX_BYTES
+from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import LISTED_DECODERS, decode
-from schemas.events import CLOCKS, SEND_LATENCIES
+from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
 from streaming.queries.chunk import Chunk, Reject
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
 
@@ -26,6 +26,8 @@ COMBINED = T.StructType(
 
 Key = tuple[str | None, str | None]
 """(cluster, broker_name); (cluster, None) is the cluster itself. No event can have a None."""
+
+MAX_AHEAD_MS = max_ahead_ms(EVENTS[SEND_LATENCIES])
 
 REJECTS: Key = (None, None)
 """The key bad messages ride under; its state is never touched."""

@@ -30,7 +30,7 @@ class Commit:
         return () if self.removes_rows else self.new_files
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """What delta-rs, DuckDB or the system said, without hints and the Rust frames it came through."""
     return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace", str(error))[0].split())[:300]
 
@@ -39,7 +39,7 @@ def read_commit(table: Path | str, version: int) -> Commit | None:
     """None where the log does not have it: it is yet to come, or was cleaned away."""
     path = Path(table) / LOG / f"{version:020}.json"
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_bytes().splitlines()  # of bytes: a text's lines end at U+2028 too, which a name may hold
         at_ms = path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return None

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
+from streaming.private_folder import make_checkpoints
 from streaming.queries.rows import Rows, unpack_rows
 from streaming.queries.warehouse import Writer, append_rows
 
@@ -20,7 +22,9 @@ OnRows = Callable[[str, int, Rows], None]
 
 
 COMMIT_SECONDS = 30.0
-"""How long a stop waits for Spark to note that the last batch is done."""
+"""How long a stop waits for Spark to note that the last batch is done, before it says so and waits on."""
+
+log = structlog.get_logger()
 
 
 class StoppingError(RuntimeError):
@@ -42,17 +46,31 @@ class Sink:
         self._app_id = ""
         self._written: int | None = None
 
-    def drain(self) -> None:
+    def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
         """Return when the batch under way is written and Spark has noted it as done; no other is begun.
+
+        A query that is not active any more notes nothing; while it is, its note is waited for, however long.
 
         One that is written but not noted would be run again, by the rules of the next start: its rows are skipped as
         known, and would not be those of its state.
         """
         with self._busy:
             self._is_stopping = True
-        deadline = time.monotonic() + COMMIT_SECONDS
-        while not self._is_noted() and time.monotonic() < deadline:
+        told = began = time.monotonic()
+        while not self._is_noted() and is_active():
             time.sleep(0.01)
+            if time.monotonic() - told >= COMMIT_SECONDS:
+                told = time.monotonic()
+                log.warning(
+                    "stopping waits: Spark has not noted the last batch as done, which then would run again",
+                    query=self._name,
+                    batch_id=self._written,
+                    seconds=round(told - began),
+                )
+        if not self._is_noted():
+            log.warning(
+                "the last batch will run again, and its rows be skipped", query=self._name, batch_id=self._written
+            )
 
     def _is_noted(self) -> bool:
         return self._written is None or (self._checkpoint / "commits" / str(self._written)).is_file()
@@ -86,7 +104,7 @@ class RunningQuery:
 
     def stop(self) -> None:
         """End it between two batches: one that is cut off in the middle of Python ends in a long Java stack trace."""
-        self.sink.drain()
+        self.sink.drain(lambda: bool(self.query.isActive))
         self.query.stop()
 
 
@@ -100,7 +118,7 @@ def start_query(
     on_rows: OnRows | None = None,
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
-    checkpoint = (settings.paths.checkpoints.expanduser() / name).resolve()
+    checkpoint = make_checkpoints(settings) / name
     sink = Sink(name, checkpoint, writer, on_rows)
     stream = (
         output.writeStream.queryName(name)

@@ -7,6 +7,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from schemas.tables import PROPERTIES, TABLES, Table
+from streaming.private_folder import make_private
 from streaming.queries.warehouse import table_path
 
 
@@ -15,6 +16,10 @@ class SparkWriter:
 
     def __init__(self, warehouse: Path | str, spark: SparkSession) -> None:
         self._warehouse, self._spark = warehouse, spark
+        if (spark.sparkContext.master or "").startswith(
+            "local"
+        ):  # elsewhere executors write there, perhaps by other users
+            make_private(Path(warehouse).expanduser())
         for table in TABLES.values():
             builder = DeltaTable.createIfNotExists(spark).location(table_path(warehouse, table.name))
             builder = builder.addColumns(table.schema).comment(table.comment)

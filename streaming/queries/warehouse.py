@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from schemas.tables import PROPERTIES, TABLES, Table
+from streaming.private_folder import make_private
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
 
 MOST_ATTEMPTS = 10
@@ -42,6 +43,8 @@ def open_table(warehouse: Path | str, table: Table) -> DeltaTable:
             known.alter.add_columns(missing)
         return known
     except TableNotFoundError:
+        if "://" not in path:
+            make_private(Path(path).parent)
         return DeltaTable.create(
             path,
             schema=arrow_schema(table),

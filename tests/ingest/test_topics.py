@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from streaming.ingest.topics import client_options
+from conf.settings import Settings
+from schemas.events import EVENTS
+from streaming.ingest.topics import _new_topic, client_options
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="p=ss word";'
 
@@ -28,3 +30,12 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
 )
 def test_client_options(reason: str, options: dict[str, str], arguments: dict[str, Any]) -> None:
     assert client_options(options) == arguments, reason
+
+
+def test_every_topic_keeps_kafkas_own_time_and_its_whole_past() -> None:
+    """A compacted topic has no routes of then for who looks at the past, and holes where a cut batch is counted."""
+    kafka = Settings.load(kafka={"bootstrap_servers": "x:1", "retention_hours": 48}).kafka
+    configs = {name: _new_topic(kafka, name).topic_configs for name in EVENTS}
+    assert {of_topic["message.timestamp.type"] for of_topic in configs.values()} == {"LogAppendTime"}
+    assert {of_topic["retention.ms"] for of_topic in configs.values()} == {str(48 * 3_600_000)}
+    assert not any("cleanup.policy" in of_topic for of_topic in configs.values())

@@ -48,6 +48,11 @@ def age(root: Path, name: str, hours: float) -> None:
         os.utime(path, (at, at))
 
 
+def part(digit: str) -> str:
+    """A name as Delta's writers give them."""
+    return f"part-00000-{'-'.join(digit * length for length in (8, 4, 4, 4, 12))}-c000.snappy.parquet"
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten batches of two assignments each, one of them 200 days old, and an incident that was over long ago."""
@@ -130,7 +135,7 @@ def test_a_queues_owner_of_200_days_ago_is_still_its_owner(warehouse: Path) -> N
 def test_only_files_that_no_recent_version_has_are_deleted(warehouse: Path) -> None:
     work(warehouse, "assignments")
     in_use = set(DeltaTable(table_path(warehouse, "assignments")).file_uris())
-    left_by_a_crash, being_written = (warehouse / "assignments" / f"part-{name}.parquet" for name in ("old", "new"))
+    left_by_a_crash, being_written = (warehouse / "assignments" / part(name) for name in "ab")
     for path in (left_by_a_crash, being_written):
         path.write_bytes(b"x")
     os.utime(left_by_a_crash, (0, 0))
@@ -260,8 +265,8 @@ def test_an_append_whose_handle_is_older_than_a_deletion_is_tried_again(tmp_path
 def test_a_crash_between_two_steps_leaves_tables_that_the_next_run_brings_to_the_same(
     warehouse: Path, crashes_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (warehouse / "assignments" / "part-of-a-crash.parquet").write_bytes(b"x")
-    os.utime(warehouse / "assignments" / "part-of-a-crash.parquet", (0, 0))
+    (warehouse / "assignments" / part("c")).write_bytes(b"x")
+    os.utime(warehouse / "assignments" / part("c"), (0, 0))
 
     def crash(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from conf.metrics import Metrics
 from conf.section import SettingsError
@@ -100,3 +102,22 @@ def test_a_port_is_free_again_when_the_server_is_closed() -> None:
     assert not server._thread.is_alive()
     with Server(settings(port=server.port), Endpoint(bytes, list, list)) as again:
         assert again.port == server.port
+
+
+def test_a_health_port_in_use_is_told_and_the_checks_answer_beside_the_metrics() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
+        free, port = other.getsockname()[1], taken.getsockname()[1]
+        other.close()
+        with capture_logs() as lines, Server(settings(port=free, health_port=port), Endpoint(bytes, list, list)) as one:
+            assert (one.health_port, httpx.get(f"http://127.0.0.1:{free}/healthz").status_code) == (None, 200)
+    (warning,) = [line for line in lines if line["log_level"] == "warning"]
+    assert f"metrics.health_port = {port}" in warning["error"]
+
+
+def test_labels_are_made_visible_for_who_reads_the_metrics_on_a_terminal() -> None:
+    text = 'lag{group="a\x1b[2J\u202e\\\\b"} 1\n'
+    with Server(settings(), Endpoint(text.encode, list, list)) as server:
+        answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics").text
+    assert answer == 'lag{group="a\\\\x1b[2J\\\\u202e\\\\b"} 1\n'
+    (family,) = text_string_to_metric_families("# TYPE lag gauge\n" + answer)
+    assert family.samples[0].labels == {"group": r"a\x1b[2J\u202e\b"}

@@ -51,9 +51,9 @@ def test_the_expectations_of_fields_find_what_the_contract_refuses_and_nothing_e
     """But for what is no object at all, and for the time, which have columns of their own."""
     topic, value = drawn
     reasons = find_reasons(value, EVENTS[topic], INGEST_TIME_MS)
-    if reasons in (["not_json"], ["too_large"]):
+    if reasons in (["not_json"], ["too_large"], ["too_many: braces and brackets"]):
         return
-    of_fields = [reason for reason in reasons if not reason.startswith("time_ahead")]
+    of_fields = [reason for reason in reasons if not reason.startswith(("time_ahead", "over_maximum: queues[]."))]
     assert bool(faults(message(topic, value))) == bool(of_fields), reasons
 
 
@@ -66,10 +66,11 @@ def test_the_expectations_of_fields_find_what_the_contract_refuses_and_nothing_e
         (b"[1]", "not_json"),
         (b'{"event_time_ms": NaN}', "not_json"),
         (b'{"a": ' * 40 + b"1" + b"}" * 40, "not_json"),
-        (b"{" * 100_000, "not_json"),
+        (b"{" * 50_000, "not_json"),
+        (b"{" * 100_000, "too_many"),
         (b'{"event_time_ms": ' + b"9" * 5_000 + b"}", "missing_field"),
     ],
-    ids=["null", "empty", "not UTF-8", "list", "NaN", "too deep", "far too deep", "a huge number"],
+    ids=["null", "empty", "not UTF-8", "list", "NaN", "too deep", "far too deep", "braces", "a huge number"],
 )
 def test_whatever_a_message_holds_becomes_one_row(value: bytes | None, contract: str) -> None:
     rows = reading_of(PULLS, [message(PULLS, value)])[PULLS]
@@ -98,16 +99,16 @@ def pull(queue_id: int, time_ms: int, broker_name: str = "a", **fields: Any) -> 
         "queue_id": queue_id,
         "consumer_group": "g",
         "pull_offset": 1,
-        "event_time_ms": time_ms,
+        "event_time_ms": START_MS + time_ms,
         **fields,
     }
-    return message(PULLS, json.dumps(event).encode(), ingest_time_ms=time_ms)
+    return message(PULLS, json.dumps(event).encode(), ingest_time_ms=START_MS + time_ms)
 
 
 def route(read_queue_nums: int, time_ms: int) -> Message:
     queues = [{"broker_name": "a", "read_queue_nums": read_queue_nums, "write_queue_nums": 0, "perm": 6}]
-    event = {"cluster": "c", "topic": "orders", "queues": queues, "brokers": [], "event_time_ms": time_ms}
-    return message(ROUTES, json.dumps(event).encode(), ingest_time_ms=time_ms)
+    event = {"cluster": "c", "topic": "orders", "queues": queues, "brokers": [], "event_time_ms": START_MS + time_ms}
+    return message(ROUTES, json.dumps(event).encode(), ingest_time_ms=START_MS + time_ms)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_the_same_message_again_is_a_copy() -> None:
 
 @pytest.mark.parametrize(("skew_ms", "ahead", "behind"), [(7_000, 7_000, 0), (-9_000, 0, 9_000), (0, 0, 0)])
 def test_an_events_time_is_held_against_kafkas(skew_ms: int, ahead: int, behind: int) -> None:
-    one = pull(0, START_MS + skew_ms)._replace(ingest_time_ms=START_MS)
+    one = pull(0, skew_ms)._replace(ingest_time_ms=START_MS)
     row = reading_of(PULLS, [one])[PULLS][0]
     assert (row["ahead_ms"], row["behind_ms"]) == (ahead, behind)
 

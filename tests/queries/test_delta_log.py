@@ -47,3 +47,12 @@ def test_what_a_deletion_wrote_anew_is_not_appended(table: DeltaTable, tmp_path:
 
 def test_a_version_that_is_not_there_is_none(table: DeltaTable, tmp_path: Path) -> None:
     assert read_commit(table_path(tmp_path, "alerts"), 99) is None
+
+
+def test_a_name_that_ends_lines_of_text_ends_none_of_the_log(tmp_path: Path) -> None:
+    """The log holds the least and the greatest of each column; JSON leaves U+2028 and U+0085 as they are."""
+    for number, ends in enumerate(("\u2028", "\u2029", "\x85", "\x1c", "\r\n")):
+        write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, summary=f"client{ends}a")])
+        commit = read_commit(table_path(tmp_path, "alerts"), number + 1)
+        assert commit is not None
+        assert len(commit.appended) == 1

@@ -241,7 +241,9 @@ def test_bad_messages_reach_quarantine_and_touch_no_state() -> None:
     assert [(row["offset"], row["reasons"]) for row in rows["quarantine"]] == [(0, ["not_json"])]
 
 
-def test_a_name_may_be_empty_and_is_nobody_elses_key() -> None:
-    rows = stream([[send(0, cluster="", broker_name="", latency_ms=600), message(SEND_LATENCIES, 1, None)]])
-    assert [(row["cluster"], row["broker_name"]) for row in rows["fault_items"]] == [("", "")]
-    assert len(rows["quarantine"]) == 1
+def test_an_empty_name_is_refused_and_a_message_without_a_value_is_nobodys_key() -> None:
+    rows = stream([[send(0, cluster="", broker_name="", latency_ms=600), message(SEND_LATENCIES, 1, None), send(2)]])
+    assert {(row["offset"], *row["reasons"]) for row in rows["quarantine"]} == {
+        (0, "empty_name: cluster", "empty_name: broker_name"),
+        (1, "not_json"),
+    }

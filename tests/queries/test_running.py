@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from streaming.queries import running
 from streaming.queries.running import Sink, StoppingError
@@ -63,13 +64,32 @@ def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written:
     assert not thread.is_alive()
 
 
-def test_draining_gives_up_on_a_batch_that_is_never_noted(
+def test_draining_waits_for_a_note_that_comes_late_and_says_so(
     tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "COMMIT_SECONDS", 0.05)
     drained = sink(tmp_path)
     drained(BATCH, 7)
-    drained.drain()
+    with capture_logs() as logs:
+
+        def is_active() -> bool:
+            if len(logs) == 2:
+                note(tmp_path, 7)
+            return True
+
+        drained.drain(is_active)
+    assert [(line["log_level"], line["batch_id"]) for line in logs] == [("warning", 7)] * 2
+    assert all(line["event"].startswith("stopping waits: ") for line in logs)
+
+
+def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: Written) -> None:
+    drained = sink(tmp_path)
+    drained(BATCH, 7)
+    with capture_logs() as logs:
+        drained.drain(lambda: False)
+    assert [(line["event"], line["batch_id"]) for line in logs] == [
+        ("the last batch will run again, and its rows be skipped", 7)
+    ]
 
 
 def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

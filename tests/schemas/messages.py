@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from schemas.events import EVENTS
+from schemas.fields import FIRST_MS
 
 INGEST_TIME_MS = 1_789_000_000_000
 
@@ -34,6 +35,7 @@ RAW_JSON = (
 
 _VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 1.0, -1.0, 0.5, "1", "", [], {}, [None], [1], ["a"], [{}], {"topic": 1},
+    "x" * 255, "x" * 256, "x" * 16_385, [0] * 1_025, [{}] * 1_001, 65_536, 65_537, FIRST_MS - 1,
     2**31 - 1, 2**31, -(2**31) - 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30,
 ]  # fmt: skip
 _anything = st.one_of(st.sampled_from(_VALUES).map(deepcopy), st.sampled_from(RAW_JSON).map(Raw))
@@ -41,22 +43,25 @@ _anything = st.one_of(st.sampled_from(_VALUES).map(deepcopy), st.sampled_from(RA
 
 def events_of(type_: T.DataType, metadata: dict[str, Any] | None = None) -> st.SearchStrategy[Any]:
     """Good values of a contract's type."""
-    minimum = (metadata or {}).get("minimum")
+    bounds = metadata or {}
     if isinstance(type_, T.StructType):
         parts = {field.name: events_of(field.dataType, field.metadata) for field in type_.fields}
-        parts["event_time_ms"] = st.integers(0, INGEST_TIME_MS + 86_400_000)
+        if "event_time_ms" in parts:
+            latest_ms = INGEST_TIME_MS + type_["event_time_ms"].metadata["max_ahead_ms"]
+            parts["event_time_ms"] = st.integers(FIRST_MS, latest_ms)
         names = set(type_.fieldNames())
         required = {field.name: parts[field.name] for field in type_.fields if not field.nullable}
         optional = {name: st.none() | parts[name] for name in names - required.keys()}
         return st.fixed_dictionaries(required, optional=optional)
     if isinstance(type_, T.ArrayType):
-        return st.lists(events_of(type_.elementType), max_size=2)
+        return st.lists(events_of(type_.elementType), max_size=1 if "totals" in bounds else 2)
     if isinstance(type_, T.StringType):
-        return _words
+        return _words.filter(bool) if bounds.get("is_name") else _words
     if isinstance(type_, T.BooleanType):
         return st.booleans()
     bits = 31 if isinstance(type_, T.IntegerType) else 63
-    return st.sampled_from([0, 1, 7, 2**bits - 1] + ([] if minimum is not None else [-1, -(2**bits)]))
+    least, most = bounds.get("minimum", -(2**bits)), bounds.get("maximum", 2**bits - 1)
+    return st.sampled_from([number for number in (least, -1, 0, 1, 7, most) if least <= number <= most])
 
 
 def text_of(value: Any) -> bytes:

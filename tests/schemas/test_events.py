@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from pyspark.sql import types as T
 
-from schemas.events import EVENTS, KEYS, NEVER, key_of
+from schemas.events import EVENTS, KEYS, key_of
+from schemas.fields import NEVER
 from tests.offenders import assert_none
 
-METADATA = {"comment", "unit", "null", "minimum"}
+METADATA = {"comment", "unit", "null"}
+BOUNDS = {"minimum", "maximum", "is_name", "max_length", "max_items", "totals", "max_ahead_ms"}
 
 
 def fields_of(type_: T.DataType, path: str) -> Iterator[tuple[str, T.StructField]]:
@@ -28,7 +30,7 @@ def test_a_field_has_a_comment_a_unit_and_what_null_means() -> None:
     assert_none(
         f"{name}: {field.metadata}"
         for name, field in FIELDS
-        if not METADATA - {"minimum"} <= field.metadata.keys() <= METADATA
+        if not METADATA <= field.metadata.keys() <= METADATA | BOUNDS
         or not field.metadata["comment"]
         or not field.metadata["null"]
     )
@@ -42,11 +44,31 @@ def test_a_field_is_nullable_exactly_when_null_means_something() -> None:
     )
 
 
-def test_only_whole_numbers_have_a_minimum() -> None:
+def test_a_bound_is_of_the_type_it_bounds() -> None:
+    kinds = {
+        "minimum": T.IntegralType,
+        "maximum": T.IntegralType,
+        "max_ahead_ms": T.LongType,
+        "is_name": T.StringType,
+        "max_length": T.StringType,
+        "max_items": T.ArrayType,
+        "totals": T.ArrayType,
+    }
     assert_none(
-        f"{name}: {field.dataType}"
+        f"{name}: {bound} of {field.dataType}"
         for name, field in FIELDS
-        if "minimum" in field.metadata and not isinstance(field.dataType, T.LongType | T.IntegerType)
+        for bound in field.metadata.keys() & BOUNDS
+        if not isinstance(field.dataType, kinds[bound])
+    )
+
+
+def test_every_list_and_every_count_has_an_upper_bound() -> None:
+    """Texts have one that needs no word: NAME_CHARACTERS."""
+    assert_none(
+        name
+        for name, field in FIELDS
+        if (isinstance(field.dataType, T.ArrayType) and "max_items" not in field.metadata)
+        or (isinstance(field.dataType, T.IntegerType) and "maximum" not in field.metadata)
     )
 
 

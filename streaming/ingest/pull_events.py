@@ -1,0 +1,145 @@
+"""The pulls of a round, and the offsets that moved where nobody is known to have pulled."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from schemas.events import PULLS
+from streaming.ingest.machine_skew import Machine, Stamp
+from streaming.ingest.reading import QueueKey, Reading, find_twins
+from streaming.ingest.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
+from streaming.ingest.round_memory import Memory, Moment
+
+Event = tuple[str, dict[str, Any]]
+"""Kafka topic and the event."""
+
+PullKey = tuple[str, str, QueueKey]
+"""consumer group, client id, queue."""
+
+UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
+
+NO_PERMISSION = "NO_PERMISSION"
+"""What a broker answers to the pulls of a group whose consumeEnable is false: the client asks again every 3 s."""
+
+
+def select_pulls(memory: Memory, reading: Reading, now: Moment) -> tuple[list[Event], dict[PullKey, int], list[Stamp]]:
+    """A pull of every queue that a member pulled since it answered last, the stamps of all, and what these say of the
+    clients' clocks.
+
+    A queue that was dropped or never pulled has none, nor one that an orderly consumer could not lock: the client
+    sets the time of a pull before it sees that it may not pull. Of twins that both answered, the later pull counts.
+    """
+    newest: dict[PullKey, ProcessQueue] = {}
+    for (group, client_id), infos in reading.running.items():
+        for queue in _held(infos):
+            key = (group, client_id, (queue.topic, queue.broker_name, queue.queue_id))
+            if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
+                newest[key] = queue
+    twins = find_twins(reading.brokers.values())
+    addresses = _addresses(reading)
+    events = []
+    stamps = []
+    pulled: dict[PullKey, int] = {}
+    for key, queue in sorted(newest.items(), key=lambda item: item[0]):
+        member = (key[0], key[1])
+        last_ms, stamp_ms = memory.pulls.get(key), queue.last_pull_timestamp
+        is_alone = member not in twins
+        has_moved = last_ms is None or (stamp_ms != last_ms if is_alone else stamp_ms > last_ms)
+        pulled[key] = stamp_ms if is_alone else max(stamp_ms, last_ms or 0)
+        if not has_moved:
+            continue
+        before = memory.answered.get(member) if last_ms is not None else None
+        if before and is_alone:
+            stamps.append(Stamp(Machine("client", member[1]), stamp_ms, before.began_ms))
+        client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
+        offsets = reading.offsets.get((member[0], key[2]), UNKNOWN_OFFSETS)
+        view = reading.brokers.get(queue.broker_name)
+        events.append(
+            _event(
+                reading,
+                (member[0], key[2]),
+                offsets,
+                now.place(stamp_ms, before),
+                client_addr=client_addr,
+                client_id=member[1],
+                pull_offset=_next_offset(queue, offsets),
+                pull_status=NO_PERMISSION if view and member[0] in view.refused else None,
+            )
+        )
+    listed = {(group, client_id) for _, group, client_id in addresses}
+    kept = {key: at for key, at in memory.pulls.items() if key[:2] in listed or not _is_complete(reading)}
+    return events, kept | pulled, stamps
+
+
+def select_offsets(
+    memory: Memory, reading: Reading, pulls: Iterable[Event], now: Moment
+) -> tuple[list[Event], dict[tuple[str, QueueKey], tuple[int, int]]]:
+    """An event for each queue whose commit or max offset moved and of which `pulls` has no pull: a member that was
+    not asked or tells no queues commits all the same. A group that never committed tells nothing by it.
+    """
+    told = {(pull["consumer_group"], (pull["topic"], pull["broker_name"], pull["queue_id"])) for _, pull in pulls}
+    events = []
+    groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups}
+    kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not _is_complete(reading)}
+    for key, offsets in sorted(reading.offsets.items(), key=lambda item: item[0]):
+        if offsets.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
+            continue
+        current = (offsets.consumer_offset, offsets.broker_offset)
+        if key not in told and memory.offsets.get(key) != current:
+            pull_offset = max(offsets.pull_offset, offsets.consumer_offset)
+            events.append(_event(reading, key, offsets, now.ended_ms, pull_offset=pull_offset, offsets_only=True))
+        kept[key] = current
+    return events, kept
+
+
+def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
+    for info in infos:
+        for queue in info.process_queues:
+            is_pulled = queue.last_pull_timestamp > 0 and not queue.is_dropped
+            may_pull = queue.is_locked or not info.consume_orderly
+            if is_pulled and may_pull and not queue.topic.startswith("%RETRY%"):
+                yield queue
+
+
+def _addresses(reading: Reading) -> dict[tuple[str, str, str], str]:
+    """(broker_name, group, client_id) to the channel's address at that broker."""
+    return {
+        (broker_name, group.consumer_group, each.client_id): each.client_addr
+        for broker_name, view in reading.brokers.items()
+        for group in view.groups
+        for each in group.connections
+    }
+
+
+def _is_complete(reading: Reading) -> bool:
+    return set(reading.brokers) >= set(reading.brokers_asked)
+
+
+def _event(
+    reading: Reading, key: tuple[str, QueueKey], offsets: OffsetWrapper, event_time_ms: int, **fields: Any
+) -> Event:
+    group, (topic, broker_name, queue_id) = key
+    view = reading.brokers.get(broker_name)
+    unknown: Mapping[str, Any] = {"client_addr": None, "client_id": None, "pull_status": None}
+    return PULLS, {
+        "cluster": reading.cluster,
+        "broker_name": broker_name,
+        "broker_id": view.broker.broker_id if view else 0,
+        "topic": topic,
+        "queue_id": queue_id,
+        "consumer_group": group,
+        "commit_offset": _known(offsets.consumer_offset),
+        "max_offset": _known(offsets.broker_offset),
+        **unknown,
+        **fields,
+        "event_time_ms": event_time_ms,
+    }
+
+
+def _next_offset(queue: ProcessQueue, offsets: OffsetWrapper) -> int:
+    """The broker's pull offset; before there is one, what follows the client's cache; 0 when nobody can tell."""
+    cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
+    return max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0)
+
+
+def _known(offset: int) -> int | None:
+    return offset if offset >= 0 else None

@@ -1,0 +1,189 @@
+"""Sources of the settings: a slip in a variable or a file is told by name, with the nearest key that there is."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Settings, SettingsError
+from conf.toml_file import MOST_BYTES, MOST_DEPTH
+
+SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
+
+Site = Callable[[str | bytes], Path]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "site.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        monkeypatch.setenv("BALANCEWATCH_CONFIG", str(path))
+        return path
+
+    return write
+
+
+def error_of() -> str:
+    with pytest.raises(SettingsError) as error:
+        Settings.load()
+    assert "\n" not in str(error.value)
+    assert SECRET not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "KAFKA__BOOTSTRAP_SERVER",
+            "kafka.bootstrap_server is not a setting; did you mean {}KAFKA__BOOTSTRAP_SERVERS?",
+        ),
+        ("KAFKA_BOOTSTRAP_SERVERS", "kafka_bootstrap_servers is not a setting; did you mean {}KAFKA__BOOTSTRAP_SERVER"),
+        ("KAFKA__TRIGGER_MS", "kafka.trigger_ms is not a setting; did you mean {}QUERIES__TRIGGER_MS?"),
+        ("BORD__PORT", "bord.port is not a setting; did you mean {}BOARD__PORT?"),
+        ("ONCAL__ENABLED", "oncal.enabled is not a setting; did you mean {}ONCALL__ENABLED?"),
+        ("BORD_TOKEN", "bord_token is not a setting; did you mean {}BOARD_TOKEN?"),
+        ("FOO", "foo is not a setting; there are kafka, paths, spark, "),
+        ("CANARY__COLOUR", "canary.colour is not a setting; canary has interval_seconds, slo_seconds"),
+        ("", "'' is not a setting"),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_told_with_the_one_that_was_meant(
+    name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"BALANCEWATCH_{name}", SECRET)
+    error = error_of()
+    assert error.startswith(sentence.format("BALANCEWATCH_"))
+    assert error.endswith(f" (set by BALANCEWATCH_{name})")
+
+
+def test_every_variable_that_sets_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ONCAL__ENABLED", "ONCAL__LIMIT", "FOO"):
+        monkeypatch.setenv(f"BALANCEWATCH_{name}", "1")
+        assert f"(set by BALANCEWATCH_{name})" in error_of()
+
+
+def test_a_variable_that_a_setting_names_is_no_setting_and_no_slip(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_BOARD_TOKEN", SECRET)
+    Settings.load()
+    monkeypatch.setenv("BALANCEWATCH_PD_KEY", SECRET)
+    assert "BALANCEWATCH_PD_KEY" in error_of()
+    site(
+        '[[oncall.receivers]]\nname = "pd"\ntype = "pagerduty"\nrouting_key_env = "BALANCEWATCH_PD_KEY"\n'
+        '[[oncall.routes]]\nname = "all"\nreceivers = ["pd"]\n'
+    )
+    assert Settings.load().oncall.receivers[0].routing_key_env == "BALANCEWATCH_PD_KEY"
+
+
+def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_BOARD_PORT", "8050")
+    assert "did you mean BALANCEWATCH_BOARD__PORT? (set by BALANCEWATCH_BOARD_PORT)" in error_of()
+    for service in ("BALANCEWATCH", "BALANCEWATCH_BOARD"):
+        monkeypatch.setenv(f"{service}_PORT", "tcp://10.0.0.1:8050")
+        for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8050_TCP", "PORT_8050_TCP_ADDR"):
+            monkeypatch.setenv(f"{service}_{name}", "10.0.0.1")
+    Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[kafak]\nx = 1\n", "kafak.x is not a setting; "),
+        ("[kafak]\nx = 1\ny = 2\n", "kafak is not a setting; did you mean kafka?"),
+        ("[rules]\npull_silence = 1\n", "rules.pull_silence is not a setting; did you mean rules.pull_silence_ms?"),
+        ("[queries]\nshards = 0\n", "queries.shards = 0: give a whole number from 1 to 10000"),
+        ('[queries]\n"\\u001b[31m" = 0\n', r"queries.'\x1b[31m' is not a setting"),
+        (
+            "[[rules.overrides]]\nsettle = 1\n",
+            "rules.overrides[0].settle is not a setting; did you mean rules.overrides",
+        ),
+        ("[rules]\nflap_high = 0.05\n", "rules.flap_low = 0.1: must be below flap_high = 0.05 (flap_high is"),
+        (
+            "[kafka.partitions]\n'rocketmq.pull' = 1\n",
+            "kafka.partitions.rocketmq.pull = 'rocketmq.pull': give one of",
+        ),
+        (f"[queries]\nshards = 0x{'f' * 9000}\n", "queries.shards = what is too long to be shown: give a whole number"),
+    ],
+)
+def test_a_wrong_key_is_told_with_its_file(text: str, sentence: str, site: Site) -> None:
+    path = site(text)
+    error = error_of()
+    assert error.startswith(sentence)
+    assert error.endswith(f"set by {path})")
+
+
+def test_a_wrong_value_is_told_with_its_variable_which_wins_over_the_file(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site("[queries]\nshards = 8\n")
+    monkeypatch.setenv("BALANCEWATCH_QUERIES__SHARDS", "many")
+    told = "queries.shards = 'many': give a whole number from 1 to 10000 (set by BALANCEWATCH_QUERIES__SHARDS)"
+    assert error_of() == told
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[kafka\n", "it is no TOML: Expected ']' at the end of a table declaration (at line 1, column 7)"),
+        (b"[kafka]\n# caf\xe9\n", "it is no UTF-8 text (at line 2); write it as UTF-8"),
+        (f"x = {'[' * 3000}{']' * 3000}\n", f"tables or lists nest more than {MOST_DEPTH} deep"),
+        (f"{'.'.join('a' * 3000)} = 1\n", f"tables or lists nest more than {MOST_DEPTH} deep"),
+        (f"x = {'9' * 5000}\n", "a number in it is too long to be read"),
+        ("#" * (MOST_BYTES + 1), "it is over 1 MiB; shorten it"),
+    ],
+    ids=["syntax", "utf-8", "lists", "tables", "digits", "size"],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence_with_its_name(text: str | bytes, sentence: str, site: Site) -> None:
+    path = site(text)
+    error = error_of()
+    assert error.startswith(f"{path}: ")
+    assert error.endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (
+            f"sasl.jaas.config={SECRET}",
+            "kafka.options is no JSON: Expecting value (at line 1, column 1); it is set by {}",
+        ),
+        (f'{{"a": "{SECRET}",\n}}', "kafka.options is no JSON: "),
+        (f'["{SECRET}"]', "kafka.options: input should be a valid dictionary (set by {})"),
+        (f'{{"a": ["{SECRET}"]}}', "kafka.options.a: input should be a valid string (set by {})"),
+        ("[" * 100_000, "kafka.options is no JSON that we read: tables or lists nest"),
+        ("[" * 30 + "]" * 30, "{}: tables or lists nest more than"),
+        ("9" * 5000, "kafka.options: a number in it is too long to be read; it is set by {}"),
+        ("", "kafka.options is no JSON: "),
+    ],
+)
+def test_a_variable_that_is_no_json_is_told_by_name_and_without_its_text(
+    value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", value)
+    error = error_of()
+    assert error.startswith(sentence.format("BALANCEWATCH_KAFKA__OPTIONS"))
+    assert "BALANCEWATCH_KAFKA__OPTIONS" in error
+
+
+def test_a_list_whose_entries_are_refused_is_not_called_empty(site: Site) -> None:
+    site('[[oncall.receivers]]\nname = "x"\ntype = "slack"\n')
+    error = error_of()
+    assert error.startswith("oncall.receivers[0].type = 'slack': ")
+    assert "at least 1" not in error
+
+
+def test_an_override_of_the_rules_file_is_counted_as_in_that_file(site: Site, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[overrides]]\nsettle_ms = 5\n[[overrides]]\nsettle_ms = 0\n")
+    site(f'[rules]\nfile = "{rules}"\n[[rules.overrides]]\nsettle_ms = 4\n')
+    assert error_of().startswith(f"rules.file = '{rules}': rules.overrides[1].settle_ms = 0: give a whole number")
+    rules.write_bytes(b"\xff")
+    assert error_of() == f"rules.file = '{rules}': it is no UTF-8 text (at line 1); write it as UTF-8"

@@ -1,0 +1,211 @@
+"""`sql` works in a process of its own: time, memory, Ctrl-C and whatever else ends it, and what it hands on."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming.history import sql_process
+from streaming.history.odd_types import with_text
+from streaming.history.sql_process import print_apart
+from streaming.history.sql_request import Request
+from streaming.history.warehouse_error import WarehouseError
+from tests.history.stage import alert, rows_of, run, write
+from tests.offenders import assert_none
+
+ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i), range(1000) AS b(j) WHERE i % 7 = j"
+COMMAND = [sys.executable, "-m", "streaming.cli", "sql"]
+
+TAKE_LONG = {
+    "vectors": ENDLESS,
+    "one value": "SELECT length(lpad('x', 2000000000, 'y'))",
+    "one pair": "SELECT levenshtein(repeat('x', 100000), repeat('y', 100000))",
+    "the planner": "SELECT count(*) FROM "
+    + ", ".join(f"alerts AS a{number}" for number in range(400))
+    + " WHERE "
+    + " AND ".join(f"a{number}.kind = a{number + 1}.kind" for number in range(399)),
+    "printing": "SELECT repeat('x', 300000000)",
+    "rows": "SELECT * FROM range(1000000000000)",
+}
+
+TAKE_MUCH = {
+    "one value": "SELECT length(repeat('x', 3000000000))",
+    "one list": "SELECT len(range(1000000000))",
+    "a list of rows": "SELECT len(list(i)) FROM range(1000000000) AS t(i)",
+    "text of rows": "SELECT length(string_agg(repeat('x', 1000000), '')) FROM range(5000)",
+}
+
+ODD = (
+    "INTERVAL 14 MONTHS",
+    "union_value(k := 1)",
+    "[union_value(k := 'a')]",
+    "{'a': INTERVAL 1 DAY}",
+    "MAP {'a': INTERVAL 1 DAY}",
+    "{'a': 1, 'b': [1, 2]}::VARIANT",
+    "[1::VARIANT]",
+    "{}",
+    "'101'::BIT",
+    "123::BIGNUM",
+    "340282366920938463463374607431768211455::UHUGEINT",
+    "'POINT (1 2)'::GEOMETRY",
+    "'12:00:00+02'::TIMETZ",
+    "TIMESTAMP_NS '2026-01-01 00:00:00.123456789'",
+    "{'a': now(), 'b': 'x'::BLOB}",
+    "MAP {'a': now()}",
+    "gen_random_uuid()",
+    "'a'::ENUM ('a', 'b')",
+    "NULL",
+)
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("sql"), {"alerts": [alert("one", "FIRING", 5), alert("two", "FIRING", 6)]})
+
+
+def failure(warehouse: Path, sql: str, seconds: float) -> str:
+    with pytest.raises(WarehouseError) as error:
+        print_apart(Request(sql, str(warehouse), "table", None, seconds))
+    return str(error.value)
+
+
+def test_a_question_ends_with_its_time_whatever_it_is_at(warehouse: Path) -> None:
+    def late() -> Iterator[str]:
+        failure(warehouse, "SELECT", 1)  # what is loaded for the first time is not the question's
+        for name, sql in TAKE_LONG.items():
+            began = time.monotonic()
+            told, took = failure(warehouse, sql, 1), time.monotonic() - began
+            if told != "no answer within 1 s; ask for less, or allow more time" or took > 10:
+                yield f"{name}: {told} after {took:.1f} s"
+
+    assert_none(late())
+
+
+def test_a_question_gets_no_more_than_two_gigabytes(warehouse: Path) -> None:
+    program = """
+import json, resource, sys
+from streaming.history.sql_process import print_apart
+from streaming.history.sql_request import Request
+from streaming.history.warehouse_error import WarehouseError
+for name, sql in json.load(sys.stdin).items():
+    try:
+        print_apart(Request(sql, sys.argv[1], "json", None, 60))
+    except WarehouseError as error:
+        told = str(error)
+    kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    if "needs more than 2GB of memory; ask for less" not in told or kilobytes > 2_300_000:
+        print(name, told, kilobytes)
+"""
+    command = [sys.executable, "-c", program, str(warehouse)]
+    ended = subprocess.run(
+        command, input=json.dumps(TAKE_MUCH), capture_output=True, text=True, timeout=300, check=True
+    )
+    assert_none(ended.stdout.splitlines())
+
+
+def test_the_rows_that_come_before_the_end_are_printed(warehouse: Path) -> None:
+    result = run(warehouse, "sql", TAKE_LONG["rows"], "--format", "csv", "--timeout", "1")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("range\n0\n1\n")
+    assert result.stderr == "error: no answer within 1 s; ask for less, or allow more time\n"
+
+
+def children_of(process_id: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_command_ends_its_worker(number: signal.Signals, warehouse: Path) -> None:
+    command = [*COMMAND, "-", "--warehouse", str(warehouse)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(ENDLESS.encode())
+        process.stdin.close()
+        until = time.monotonic() + 60
+        while not (workers := children_of(process.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(number)
+        assert process.wait(10) != 0
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+    while any(map(is_alive, workers)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert workers
+    assert not any(map(is_alive, workers))
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("import os; os.abort()", r"needs more than 2GB of memory; ask for less \(DuckDB ended by SIGABRT\)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("raise ImportError('no such library')", "could not be started: ImportError: no such library"),
+        ("import os; os._exit(75)", "change faster than they can be read; ask again"),
+        ("import os; os._exit(0)", "could not be started"),
+    ],
+)
+def test_a_worker_that_ends_by_itself_is_one_sentence(
+    program: str, sentence: str, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_process, "_PROGRAM", program)
+    with pytest.raises(WarehouseError, match=sentence) as error:
+        print_apart(Request("SELECT 1", str(warehouse), "table", None, 5))
+    assert "\n" not in str(error.value)
+
+
+def test_every_type_is_printed_in_every_form(warehouse: Path) -> None:
+    columns = ", ".join(f"{value} AS c{number}" for number, value in enumerate(ODD))
+    question = f"SELECT {columns}, 1 AS same, 2 AS same UNION ALL SELECT {', '.join(['NULL'] * (len(ODD) + 2))}"
+    (row, nulls) = rows_of(warehouse, "sql", question)
+    assert [row[f"c{number}"] for number in range(3)] == ["1 year 2 months", "1", "[a]"]
+    assert row["c9"] == "123"
+    assert row["c10"] == "340282366920938463463374607431768211455"
+    assert (row["same"], row["same_1"]) == (1, 2)
+    assert set(nulls.values()) == {None}
+    assert run(warehouse, "sql", question).exit_code == 0
+    assert "1 year 2 months" in run(warehouse, "sql", question, "--format", "csv").stdout
+    parquet = pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes))
+    assert parquet.column("c0").to_pylist() == ["1 year 2 months", None]
+
+
+def test_every_type_of_duckdb_can_be_written_as_parquet() -> None:
+    types = duckdb.connect().sql("FROM test_all_types()")
+    table = with_text(types).to_arrow_table()
+    pq.write_table(table, io.BytesIO())
+    assert table.column_names == types.columns
+
+
+def test_the_worker_is_told_no_secret(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", '{"sasl.password": "secret"}')
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setattr(sql_process, "_PROGRAM", "import os, sys; sys.exit(' '.join(os.environ.values()))")
+    assert "secret" not in failure(warehouse, "SELECT 1", 1)
+    assert "secret" in os.environ["AWS_SECRET_ACCESS_KEY"]
+
+
+def test_neither_side_loads_what_it_does_not_need() -> None:
+    apart = f"import sys\n{sql_process._PROGRAM.replace('main()', '')}\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", apart], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"numpy", "pandas", "pyspark", "typer", "structlog", "pydantic"} & set(loaded.stdout.split())
+    here = "import sys, streaming.cli, streaming.history.sql_process; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"numpy", "duckdb", "pyarrow", "deltalake", "rich"} & set(loaded.stdout.split())
