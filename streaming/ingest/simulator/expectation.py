@@ -20,7 +20,7 @@ Kind = Literal[
     "starved_queue", "silent_queue", "doubled_queue", "duplicate_client_id", "split_view",
     "inconsistent_subscription", "group_offline", "client_id_at_risk", "order_at_risk", "slave_read",
     "offset_regression", "broker_isolated", "no_available_broker", "broker_evicted", "unheard_cluster",
-    "unheard_broker", "masterless_broker", "clock_skew", "slow_collector",
+    "unheard_broker", "masterless_broker", "slow_collector", "clock_skew", "rule_failed",
 ]  # fmt: skip
 """What is said."""
 
