@@ -12,6 +12,9 @@ SLOW_MS = 30_000
 SKEW_MS = 10_000
 """A clock further off is told."""
 
+SKEW_MARGIN_MS = 10_000
+"""Beyond a tick's interval: what a source may be behind by without being told."""
+
 QUARANTINED_MS = 60_000
 """A clock event so far ahead of Kafka moves nothing."""
 
@@ -76,7 +79,7 @@ def _is_short(fact: Fact, watched: Watched) -> bool:
 def _is_hidden(fact: Fact, watched: Watched) -> bool:
     """Nobody can know it under these conditions; whoever says it all the same must be right."""
     conditions = watched.conditions
-    is_blind = max(conditions.ahead_ms("collector"), conditions.ahead_ms("run")) > QUARANTINED_MS
+    is_blind = conditions.ahead_ms("collector") > QUARANTINED_MS
     is_slow = watched.simulation.scenario.clock_interval_ms > SLOW_MS
     return (
         is_blind
@@ -120,17 +123,13 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
 
 
 def _must_tell_skew(conditions: Conditions, interval_ms: int) -> bool:
-    if conditions.skew is None:
+    """A broker's or a collector's clock that no lag explains. Of a client nothing may be heard; ours needs no other."""
+    if conditions.skew is None or conditions.lag_ms:
         return False
-    ahead_ms = conditions.skew.ahead_ms
-    match conditions.skew.role:
-        case "broker" if conditions.view == "collector":
-            return abs(ahead_ms) > SKEW_MS and not conditions.is_plain
-        case "broker":
-            return conditions.lag_ms == 0 and -ahead_ms > max(SKEW_MS, interval_ms + 5_000) + 10_000
-        case "collector" | "run":
-            return ahead_ms > QUARANTINED_MS
-    return False
+    role, ahead_ms = conditions.skew.role, conditions.skew.ahead_ms
+    if role == "broker" and conditions.view == "collector":
+        return abs(ahead_ms) > SKEW_MS and not conditions.is_plain
+    return role in ("broker", "collector") and abs(ahead_ms) > max(SKEW_MS, interval_ms + SKEW_MARGIN_MS)
 
 
 def _fact(kind: str, watched: Watched, *, required: bool, broker_name: str | None = None) -> Fact:
