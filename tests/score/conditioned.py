@@ -1,6 +1,6 @@
 """What is true of a run under conditions, and what of it can be known: later, hidden, or true because of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from streaming.ingest.simulator import Conditions, Watched
@@ -37,13 +37,29 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
     """Every fact, `required` as the conditions let it be known."""
     conditions = watched.conditions
     slack_ms = SLACK_MS if conditions == Conditions() else _patience_ms(watched)
-    for fact in facts_of(watched.simulation, slack_ms):
-        yield replace(
+    facts = [
+        replace(
             fact,
             required=fact.required and not _is_hidden(fact, watched) and not _is_short(fact, watched),
             also=fact.also | _also(fact, conditions),
         )
+        for fact in facts_of(watched.simulation, slack_ms)
+    ]
+    for fact in facts:
+        is_known = conditions == Conditions() or _is_of_queues(fact, facts)
+        yield replace(fact, required=fact.required and is_known)
     yield from _made_by(watched)
+
+
+def _is_of_queues(fact: Fact, facts: Sequence[Fact]) -> bool:
+    """What a file expects of queues, within a time that may be generous, must be told where it must of one queue."""
+    if fact.kind not in ("starved_queue", "doubled_queue") or fact.queue is not None:
+        return True
+    labels = (fact.kind, fact.consumer_group)
+    return any(
+        one.required and one.queue and (one.kind, one.consumer_group) == labels and fact.cause in (None, one.cause)
+        for one in facts
+    )
 
 
 def _also(fact: Fact, conditions: Conditions) -> frozenset[str]:
