@@ -37,6 +37,9 @@ Kind = Literal[
     "unheard_cluster",
     "unheard_broker",
     "masterless_broker",
+    "slow_collector",
+    "clock_skew",
+    "rule_failed",
 ]
 """Every kind of alert that the rules know, and `"*"` for all; tests/conf/test_rules.py holds it against theirs."""
 
@@ -68,6 +71,7 @@ class Thresholds(Section):
     broker_isolated_clear_ms: Milliseconds
     broker_evicted_ms: Milliseconds
     offset_regression_messages: Annotated[int, Field(ge=1, le=1_000_000_000_000)]
+    consume_silence_ms: Milliseconds
     completeness_min: Share
     blind_ms: Milliseconds
     unheard_ms: Milliseconds

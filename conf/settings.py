@@ -109,7 +109,7 @@ class Collector(Section):
     cluster: Annotated[str, Field(max_length=255)]
     id: Annotated[str, Field(max_length=255)]
     interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
-    groups: Annotated[list[RocketMQName], Field(max_length=100_000)]
+    groups: Annotated[list[RocketMQName], Field(max_length=10_000)]
     topics: Annotated[list[RocketMQName], Field(max_length=100_000)]
     probe: bool
     probe_topic: RocketMQName

@@ -124,6 +124,7 @@ ASSIGNMENTS = _table(
     _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that was heard"),
     _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
     _CHANGED_AT,
+    _column("verdict_reason", STRING, "why it is UNKNOWN or NOT_JUDGED: a code (udfs.verdict_reason); else null"),
 )
 
 MEMBERSHIPS = _table(
@@ -251,9 +252,7 @@ QUALITY = _table(
     _column("topic", STRING, "the Kafka topic"),
     _column("offsets", STRING, "JSON: partition to the first and the last offset of the sample"),
     _column("query", STRING, "the query whose batch led to it; null for one that somebody asked for"),
-    _column(
-        "read_rows", LONG, "rows that a query counted as it read them; null where none did ([quality] observe_every)"
-    ),
+    _column("read_rows", LONG, "rows that a query counted as it read them ([quality] observe_every); else null"),
     _column("read_unexpected", LONG, "those of them that are not as expected; null likewise"),
     _column("validated_at", TIMESTAMP, "when", required=True),
     time="validated_at",

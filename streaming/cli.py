@@ -9,6 +9,7 @@ import typer
 
 from streaming.board.board_command import board
 from streaming.command import fail, guard, load, needs_kafka
+from streaming.forget_command import forget
 from streaming.history.alerts_command import alerts
 from streaming.history.assignments_command import assignments
 from streaming.history.check_command import check
@@ -80,6 +81,7 @@ def demo(
     from streaming.demo_folder import DemoFolder, DemoFolderError
     from streaming.ingest.simulator import ScenarioError, load_scenario
 
+    stop = stop_on_signals()
     settings = load()
     try:
         load_scenario(scenario)
@@ -92,12 +94,13 @@ def demo(
     guard(
         run_demo,
         settings,
-        stop_on_signals(),
+        stop,
         folder=folder,
         scenario=scenario,
         speed=speed,
         seconds=seconds,
         with_board=with_board,
+        ending=stop,
     )
 
 
@@ -117,11 +120,11 @@ def kafka(
 
     Example: balancewatch kafka --port 9092 --data-dir /var/lib/balancewatch/kafka
     """
-    from streaming.ingest.embedded_kafka import EmbeddedKafka
+    stop = stop_on_signals()
+    from streaming.ingest.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
     from streaming.ingest.topics import create_topics
 
     settings = load()
-    stop = stop_on_signals()
 
     def work() -> None:
         broker = EmbeddedKafka(settings.paths.jars, data_dir, port)
@@ -133,11 +136,11 @@ def kafka(
             while broker.is_alive() and not stop.wait(0.5):
                 pass
             if not stop.is_set():
-                raise RuntimeError(f"Kafka ended by itself; see {broker.log}")
+                raise EmbeddedKafkaError(f"Kafka ended by itself; see {broker.log}")
         finally:
             broker.stop()
 
-    guard(work)
+    guard(work, ending=stop)
 
 
 @app.command()
@@ -165,6 +168,7 @@ def collect(
 
     Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing --probe
     """
+    stop = stop_on_signals()
     from streaming.ingest.collector import run_collector
 
     settings = load(
@@ -181,7 +185,7 @@ def collect(
     needs_kafka(settings)
     if not settings.collector.name_server:
         fail("collector.name_server is empty; give --name-server HOST:PORT", code=2)
-    guard(run_collector, settings, stop_on_signals(), rounds=rounds)
+    guard(run_collector, settings, stop, rounds=rounds, ending=stop)
 
 
 app.command()(simulate)
@@ -197,6 +201,7 @@ app.command()(whatif)
 app.command()(relay)
 app.command()(canary)
 app.command()(ack)
+app.command()(forget)
 app.add_typer(silence, name="silence")
 app.command()(replay)
 app.command()(check)

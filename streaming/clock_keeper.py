@@ -7,6 +7,8 @@ After a restart the query asks again as soon as an event arrives.
 A collector died: the cluster's own clock, which was live, has said nothing for `clock.silent_seconds`. Its ticks then
 say that no broker answered, so nothing is taken as silence of the cluster's, until its own clock is heard again. A
 backlog of ours is no silence of a collector's, so Kafka itself is asked before we speak; and as we start.
+
+A cluster that a person decided to forget is given no time until it is heard again.
 """
 
 import threading
@@ -19,12 +21,14 @@ from kafka.errors import KafkaError
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
+from streaming.asking import Asking
 from streaming.clock_tail import ClockTail
 from streaming.ingest.publisher import Publisher, PublishError
 from streaming.oncall.own_alerts import CANARY_CLUSTER
-from streaming.own_clocks import LIVE_MS, OwnClocks
+from streaming.own_clocks import OwnClocks
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN
+from streaming.queries.shard_endings import FORGET
 
 PATIENCE_SECONDS = 15.0
 """How long a cluster must have asked before we speak for it: its own clock may only be late."""
@@ -37,7 +41,7 @@ class ClockKeeper:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._asked_at: dict[str, tuple[float, float]] = {}  # monotonic seconds of the first and the newest time
+        self._asking: dict[str, Asking] = {}
         self._own = OwnClocks(_now_ms())
         self._tail = ClockTail(settings.kafka)
         self._brokers: dict[str, set[str]] = {}
@@ -71,26 +75,35 @@ class ClockKeeper:
         if cluster == CANARY_CLUSTER:
             return
         if not row["is_wanted"]:
-            self._asked_at.pop(cluster, None)
-        elif abs(row["newest_ms"] - _now_ms()) < LIVE_MS:
-            now = time.monotonic()
-            first, _ = self._asked_at.get(cluster, (now, now))
-            self._asked_at[cluster] = first, now
+            self._asking.pop(cluster, None)
+        else:
+            self._asking.setdefault(cluster, Asking()).note(time.monotonic(), row["newest_ms"], _now_ms())
 
     def _hear(self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()) -> None:
-        if source != RUN and cluster != CANARY_CLUSTER:  # the canary is silent between two injections
+        if source == FORGET:
+            if self._own.has(cluster) or cluster in self._asking:
+                log.info("a cluster, or a part of it, is forgotten by decision", cluster=cluster)
+            self._own.forget(cluster)
+            self._asking.pop(cluster, None)
+            self._brokers.pop(cluster, None)
+        elif source != RUN and cluster != CANARY_CLUSTER:  # the canary is silent between two injections
             self._own.hear(cluster, event_time_ms, at_ms, brokers)
 
-    def wanted(self, now: float) -> list[tuple[str, list[str]]]:
+    def wanted(self, now: float, now_ms: int | None = None) -> list[tuple[str, list[str]]]:
         """Clusters that have asked long enough, with their known brokers. `now` is monotonic seconds.
 
-        Where there was a collector, what it published before it died may ask once or twice; agents go on asking.
+        Where there was a collector, what it published before it died may ask once or twice; agents go on asking. Where
+        there is one, its rounds are only slow.
         """
+        now_ms = _now_ms() if now_ms is None else now_ms
+        silent_ms = int(self._settings.clock.silent_seconds * 1000)
         with self._lock:
             return [
                 (cluster, sorted(self._brokers.get(cluster, ())))
-                for cluster, (first, newest) in sorted(self._asked_at.items())
-                if (newest if self._own.has(cluster) else now) - first >= PATIENCE_SECONDS
+                for cluster, asking in sorted(self._asking.items())
+                if asking.is_live
+                and (asking.newest if self._own.has(cluster) else now) - asking.first >= PATIENCE_SECONDS
+                and (not self._own.has(cluster) or self._own.is_silent(cluster, now_ms, silent_ms))
             ]
 
     def unheard(self, now_ms: int) -> list[tuple[str, list[str]]]:
@@ -130,12 +143,15 @@ class ClockKeeper:
     def ticks(self, now: float, now_ms: int) -> list[dict[str, Any]]:
         """The clock events that are to be sent now: `now` in monotonic seconds, `now_ms` by the wall clock.
 
-        Agents that report beside a dead collector are heard, so their cluster is not taken as unheard.
+        Agents that report beside a dead collector are heard, so their cluster is not taken as unheard. A cluster whose
+        events are late by as much each time is given a time as late: all that had happened by then has arrived.
         """
-        wanted = self.wanted(now)
+        wanted = self.wanted(now, now_ms)
         fed = {cluster for cluster, _ in wanted}
-        return [clock_event(cluster, brokers, now_ms) for cluster, brokers in wanted] + [
-            clock_event(cluster, brokers, now_ms, answered=[])
+        with self._lock:
+            lags = {cluster: asking.lag_ms() for cluster, asking in self._asking.items()}
+        return [clock_event(cluster, brokers, now_ms - lags.get(cluster, 0)) for cluster, brokers in wanted] + [
+            clock_event(cluster, brokers, now_ms - self._own.lag_ms(cluster), answered=[])
             for cluster, brokers in self.unheard(now_ms)
             if cluster not in fed
         ]

@@ -1,7 +1,7 @@
 """The newest clock events as Kafka has them, ahead of the queries: who has spoken lately, whatever their backlog."""
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -9,6 +9,7 @@ from conf.settings import Kafka
 from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.ingest.consumer import open_consumer, read_spans
+from streaming.queries.shard_endings import CLUSTER, FORGET
 
 DAY_MS = 86_400_000
 
@@ -62,7 +63,7 @@ class ClockTail:
             for place, records in consumer.poll(timeout_ms=500).items():
                 for record in records:
                     event, reasons = decode(CLOCKS, record.value, record.timestamp)
-                    if not reasons:
+                    if not reasons and not is_of_part(event):
                         seen.append(
                             ClockSeen(
                                 event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
@@ -76,3 +77,8 @@ class ClockTail:
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
+
+
+def is_of_part(event: Any) -> bool:
+    """Whether it tells that a part of a cluster is forgotten: its time goes on."""
+    return event.source == FORGET and all(one.kind != CLUSTER for one in event.forgotten or ())

@@ -4,6 +4,7 @@ What only some commands need is imported when they do: a question to the history
 library is imported, and --help than the settings' validation.
 """
 
+import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -53,8 +54,13 @@ def needs_kafka(settings: "Settings") -> None:
         )
 
 
-def guard(work: Any, *args: Any, **kwargs: Any) -> None:
-    """Run; what is known to go wrong ends in one sentence and exit code 1."""
+def guard(work: Any, *args: Any, ending: threading.Event | None = None, **kwargs: Any) -> None:
+    """Run; what is known to go wrong ends in one sentence and exit code 1.
+
+    `ending` is set when the command was asked to end: what goes wrong then is a consequence, and the end a clean one.
+    """
+    import structlog
+
     from streaming.data_loss import DataLossError
     from streaming.ingest.embedded_kafka import EmbeddedKafkaError
     from streaming.ingest.known_brokers import CollectorError
@@ -62,7 +68,10 @@ def guard(work: Any, *args: Any, **kwargs: Any) -> None:
     from streaming.ingest.rocketmq_jvm import RocketMQError
     from streaming.ingest.topics import KafkaUnreachableError
     from streaming.jars import JarsError
+    from streaming.occupancy import OccupiedError
+    from streaming.oncall.relay_thread import RelayLostError
     from streaming.service import ServiceError
+    from streaming.stopping import is_end_asked
 
     known = (
         JarsError,
@@ -72,9 +81,20 @@ def guard(work: Any, *args: Any, **kwargs: Any) -> None:
         RocketMQError,
         CollectorError,
         DataLossError,
+        OccupiedError,
+        RelayLostError,
         ServiceError,
     )
     try:
         work(*args, **kwargs)
-    except known as error:
-        fail(str(error))
+    except Exception as error:
+        if ending is not None and is_end_asked(ending):
+            structlog.get_logger().info("ended as asked, in the middle of something", reason=_first_line(error))
+        elif isinstance(error, known):
+            fail(str(error))
+        else:
+            raise
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

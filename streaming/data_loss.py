@@ -27,6 +27,7 @@ from streaming.ingest.topics import KafkaUnreachableError
 from streaming.oncall.own_alerts import OWN_CLUSTER
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import Writer, table_path
+from streaming.readable_rows import Row, read_rows, whole
 from udfs.alert import alert_id
 from udfs.life import FIRING, RESOLVED, Reason
 
@@ -228,7 +229,7 @@ def _read_open(warehouse: Path) -> list[dict[str, Any]]:
         table = DeltaTable(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
         return []
-    rows = table.to_pyarrow_table(filters=[("kind", "=", KIND)]).to_pylist()
+    rows = read_rows(ALERTS.name, table.to_pyarrow_table(filters=[("kind", "=", KIND)]), _with_query)
     newest: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["changed_at"]):
         newest[row["incident_id"]] = {
@@ -236,4 +237,9 @@ def _read_open(warehouse: Path) -> list[dict[str, Any]]:
             for column, value in row.items()
             if column != "batch_id"
         }
-    return [row | {"query": json.loads(row["labels"])["query"]} for row in newest.values() if row["state"] != RESOLVED]
+    return [row for row in newest.values() if row["state"] != RESOLVED]
+
+
+def _with_query(row: Row) -> Row:
+    """A whole row, with the query that its labels name."""
+    return {**whole(ALERTS)(row), "query": str(json.loads(row["labels"])["query"])}

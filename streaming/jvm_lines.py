@@ -29,9 +29,13 @@ log = structlog.get_logger()
 
 
 class JvmLines:
-    """One pipe and the thread that reads it, until the last process that holds it is gone."""
+    """One pipe and the thread that reads it, until the last process that holds it is gone.
 
-    def __init__(self) -> None:
+    Once `ending` is set, what they say of their end is for the log of level debug.
+    """
+
+    def __init__(self, ending: threading.Event | None = None) -> None:
+        self._ending = ending or threading.Event()
         self._read_end, self._write_end = os.pipe()
         threading.Thread(target=self._follow, name="jvm-lines", daemon=True).start()
 
@@ -47,17 +51,17 @@ class JvmLines:
             if len(rest) > LONGEST_BYTES:
                 whole, rest = whole + rest, b""
             with suppress(Exception):  # the pipe must be emptied, or the JVM stands still
-                say_lines(whole)
+                say_lines(whole, is_ending=self._ending.is_set())
         with suppress(Exception):
-            say_lines(rest)  # the last words of one that died have no end of line
+            say_lines(rest, is_ending=self._ending.is_set())  # the last words of one that died have no end of line
         os.close(self._read_end)
 
 
-def say_lines(text: bytes) -> None:
+def say_lines(text: bytes, *, is_ending: bool = False) -> None:
     """Log what a process has written."""
     for event in read_events([line.decode("utf-8", "replace") for line in text.splitlines()]):
         level = _LEVELS.get(str(event.pop("level", "")), "warning")
-        getattr(log, level)(event.pop("event"), **event)
+        getattr(log, "debug" if is_ending else level)(event.pop("event"), **event)
 
 
 def read_events(lines: list[str]) -> Iterator[dict[str, Any]]:

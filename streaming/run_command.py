@@ -1,12 +1,17 @@
 """`balancewatch run`: the service, its metrics, and what tells people, in one process."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streaming.command import fail, guard, load, needs_kafka
 from streaming.stopping import stop_on_signals
+
+if TYPE_CHECKING:
+    from conf.settings import Settings
 
 
 def run(
@@ -34,6 +39,7 @@ def run(
 
     Example: balancewatch run --available-now
     """
+    stop = stop_on_signals()
     from conf.settings import SettingsError
     from streaming.jvm_lines import JvmLines
     from streaming.metrics.instruments import run_instruments
@@ -45,16 +51,16 @@ def run(
         rules={"file": None if rules is None else str(rules)},
     )
     needs_kafka(settings)
-    stop = stop_on_signals()
 
     def work() -> None:
         with (
+            only_run(settings),
             run_instruments(settings, is_lasting=not available_now) as instruments,
             Service(
                 settings,
                 available_now=available_now,
                 on_rows=progress_logger(),
-                jvm_log=JvmLines(),
+                jvm_log=JvmLines(stop),
                 tells_people=settings.oncall.enabled,
                 with_canary=True,
                 instruments=instruments,
@@ -63,6 +69,19 @@ def run(
             service.wait(stop, seconds)
 
     try:
-        guard(work)
+        guard(work, ending=stop)
     except SettingsError as error:
         fail(str(error), code=2)
+
+
+@contextmanager
+def only_run(settings: "Settings") -> Iterator[None]:
+    """Nobody else runs on these tables or checkpoints, nor, where it tells people, tells them of these tables.
+
+    Raises OccupiedError.
+    """
+    from streaming.occupancy import occupying, work_folders
+
+    folders = work_folders(settings)
+    with occupying("run", "run", folders), occupying("relay", "run", folders if settings.oncall.enabled else {}):
+        yield

@@ -1,5 +1,6 @@
 """`balancewatch run`: one Spark session, both queries, the clock keeper; until stopped, done, or failed."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -225,16 +226,17 @@ class Service:
             thread.join(seconds)
 
     def close(self) -> None:
-        if self._instruments is not None:
-            self._instruments.vitals.stop()
-        for part in (self._keeper, self._canary, self._inspector):
-            if part is not None:
-                part.stop()
-        self._stop_queries()
-        if self._relay is not None:
-            self._relay.stop()
-        if not self._is_guest:
-            self.spark.stop()
+        with contextlib.ExitStack() as parts:  # the last is ended first, and each, whatever becomes of the others
+            if not self._is_guest:
+                parts.callback(self.spark.stop)
+            if self._relay is not None:
+                parts.callback(self._relay.stop)
+            parts.callback(self._stop_queries)
+            for part in (self._inspector, self._canary, self._keeper):
+                if part is not None:
+                    parts.callback(part.stop)
+            if self._instruments is not None:
+                parts.callback(self._instruments.vitals.stop)
 
     def __enter__(self) -> "Service":
         return self

@@ -15,6 +15,7 @@ from streaming.jars import spark_jars
 from streaming.jvm_lines import JvmLines
 from streaming.private_folder import make_private
 from streaming.spark_launch import launch_jvm
+from streaming.stopping import keep_from_sigterm
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
@@ -84,6 +85,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     with _output_to(jvm_log):
         launch_jvm(conf)
         spark: SparkSession = builder.getOrCreate()
+    keep_from_sigterm(spark._jvm)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
     return spark

@@ -70,17 +70,19 @@ def simulate(
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
     watching = Watching(view, interval, missed_rounds, lost_answers, mute_clients, listed_only, skew, lag, beside)
+    stop = stop_on_signals()
     try:
         guard(
             run_simulation,
             settings,
-            stop_on_signals(),
+            stop,
             scenario=scenario,
             seed=seed,
             speed=speed,
             seconds=seconds,
             start=start,
             watching=watching,
+            ending=stop,
         )
     except SimulateError as error:
         fail(str(error), code=2)

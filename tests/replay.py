@@ -3,7 +3,7 @@
 Offsets and partitions are as the embedded Kafka would give them: one partition a topic.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from streaming.history import stream
@@ -52,6 +52,8 @@ class Stream(stream.Stream):
         super().__init__(Rulebook(rules or Rules()))
         self._enveloper = Enveloper()
 
-    def feed(self, events: Iterable[Event]) -> dict[str, list[dict[str, Any]]]:
-        """Work through the next events; the rows they give, by table."""
-        return self.work_through(self._enveloper.messages(events))
+    def feed(
+        self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Work through the next events; the rows they give, by table. `ingest_time_ms` says when Kafka had each."""
+        return self.work_through(self._enveloper.messages(events, ingest_time_ms))

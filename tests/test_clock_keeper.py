@@ -51,7 +51,8 @@ def test_the_time_of_a_replay_is_not_moved(keeper: ClockKeeper) -> None:
 
 
 def test_its_tick_is_a_good_clock_event() -> None:
-    event, reasons = decode(CLOCKS, msgspec.json.encode(clock_event("c", ["broker-a"], 5)), 5)
+    now_ms = time.time_ns() // 1_000_000
+    event, reasons = decode(CLOCKS, msgspec.json.encode(clock_event("c", ["broker-a"], now_ms)), now_ms)
     assert reasons == []
     assert event.brokers_asked == event.brokers_answered == ["broker-a"]
 

@@ -8,6 +8,9 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+MOST_TOLD = 100
+"""Entries of one list of the evidence: a row is for people, and is kept in the state."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -44,7 +47,9 @@ class Incident:
     `state` is never RESOLVED: what is over is not kept. `looks` and `held_ms` count how often, and for how long, the
     finding was seen to hold before it fired; `calm_ms` for how long it has stayed away since it last held. Time in
     which nobody looked counts for neither. `flaps` is how often it came back. `written_ms` is its newest row.
-    `alone_ms` is since when nothing explains it that was explained, while it is neither sure nor gone.
+    `alone_ms` is since when nothing explains it that was explained, while it is neither sure nor gone. `next_queues`
+    are others than those told, found since `next_ms`, others at all since `differs_ms`; None while they are the same.
+    `evidence` is bounded.
     """
 
     alert_id: str
@@ -72,6 +77,9 @@ class Incident:
     flaps: int = 0
     is_flapping: bool = False
     alone_ms: int | None = None
+    next_queues: tuple[str, ...] | None = None
+    next_ms: int = 0
+    differs_ms: int = 0
 
     @property
     def has_fired(self) -> bool:
@@ -94,6 +102,14 @@ class Transition:
     reason: str
     changed_at_ms: int
     completeness: float = 1.0
+
+
+def with_words(transition: Transition, words: str) -> Transition:
+    """The same row, with what a person said of it at the end of its summary."""
+    if not words:
+        return transition
+    summary, advice = transition.incident.text
+    return replace(transition, incident=replace(transition.incident, text=(f"{summary} {words}", advice)))
 
 
 def alert_id(kind: str, labels: dict[str, str]) -> str:
@@ -119,7 +135,7 @@ def opened(finding: Finding, state: str, now_ms: int) -> Incident:
         queues=finding.queues,
         suppressed_by=finding.suppressed_by,
         text=finding.text,
-        evidence=finding.evidence,
+        evidence=bound(finding.evidence),
         state=state,
         figures=finding.figures,
         seen_ms=now_ms,
@@ -138,6 +154,20 @@ def told(incident: Incident, finding: Finding) -> Incident:
         queues=finding.queues,
         suppressed_by=finding.suppressed_by,
         text=finding.text,
-        evidence=finding.evidence,
+        evidence=bound(finding.evidence),
         figures=finding.figures,
+        next_queues=None,
     )
+
+
+def bound(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The first MOST_TOLD entries of each list and mapping in it, and beside one that is cut its `NAME_count`."""
+    told: dict[str, Any] = {}
+    for name, value in evidence.items():
+        if isinstance(value, dict | list | tuple) and len(value) > MOST_TOLD:
+            told[f"{name}_count"] = len(value)
+        if isinstance(value, dict):
+            told[name] = bound(dict(list(value.items())[:MOST_TOLD]))
+        else:
+            told[name] = value[:MOST_TOLD] if isinstance(value, list | tuple) else value
+    return told

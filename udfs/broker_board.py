@@ -74,7 +74,10 @@ class Board:
 
 
 class _Turns:
-    """One advance of a board: a heap of the items that wait for their time."""
+    """One advance of a board: heaps of the items that wait for their time, the next first and the last first.
+
+    An entry whose item has turned or moved since is dropped when it comes up.
+    """
 
     def __init__(self, board: Board) -> None:
         self.flips: list[Flip] = []
@@ -84,7 +87,9 @@ class _Turns:
             (item.start_timestamp_ms, client_id) for client_id, item in board.items.items() if not item.is_available
         ]
         self._unavailable = len(self._waiting)
+        self._latest = [(-start_ms, client_id) for start_ms, client_id in self._waiting]
         heapq.heapify(self._waiting)
+        heapq.heapify(self._latest)
 
     def expire(self, now_ms: int) -> None:
         """Items whose startTimestamp has come are available from then on; in 5.1.4 only if reachable."""
@@ -108,10 +113,11 @@ class _Turns:
         if item is None:
             item = self._items[client_id] = Item.of(client_version, step, step.from_ms)
         turn = item.apply(client_version, step)
-        if turn is not None:
-            self._tell(client_id, item, turn)
         if not item.is_available:
             heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
+            heapq.heappush(self._latest, (-item.start_timestamp_ms, client_id))
+        if turn is not None:
+            self._tell(client_id, item, turn)
 
     def evict(self, now_ms: int, idle_ms: int) -> None:
         """Forget what nobody has sent to for long. It turns nothing: what became of the producer is not known."""
@@ -142,8 +148,17 @@ class _Turns:
         self._tell_health(turn.changed_at_ms)
 
     def _tell_health(self, at_ms: int) -> None:
-        until = [item.start_timestamp_ms for item in self._items.values() if not item.is_available]
-        health = Health(self._unavailable, len(self._items), max(until, default=None), at_ms)
+        health = Health(self._unavailable, len(self._items), self._until_ms(), at_ms)
         if self.health and self.health[-1].changed_at_ms == at_ms:
             self.health.pop()
         self.health.append(health)
+
+    def _until_ms(self) -> int | None:
+        """When the last of the unavailable items comes back."""
+        while self._latest:
+            start_ms, client_id = -self._latest[0][0], self._latest[0][1]
+            item = self._items.get(client_id)
+            if item is not None and not item.is_available and item.start_timestamp_ms == start_ms:
+                return start_ms
+            heapq.heappop(self._latest)
+        return None

@@ -5,27 +5,35 @@ what it suppresses in ten thousand groups are decided in one batch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from udfs.alert import Finding, Transition
 from udfs.cluster_findings import (
     MASTERLESS_BROKER,
     UNHEARD_BROKER,
     UNHEARD_CLUSTER,
+    explains,
     find_masterless,
     find_unheard_brokers,
     find_unheard_cluster,
     open_id,
 )
-from udfs.cluster_watch import ClusterWatch, Tick, note_nothing, note_silent, note_unheard
-from udfs.findings.brokers import REMEMBERED_MS
+from udfs.cluster_watch import (
+    ClusterWatch,
+    Tick,
+    note_nothing,
+    note_retired,
+    note_silent,
+    note_unheard,
+    retired,
+)
 from udfs.life import Look, Reason, end, step
+from udfs.rounds import missing_ms, scaled
 from udfs.rules import Rules
+from udfs.skew_findings import step_skew
+from udfs.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
 
 __all__ = ["MASTERLESS_BROKER", "UNHEARD_BROKER", "UNHEARD_CLUSTER", "ClusterWatch", "Overview", "Tick", "look_over"]
-
-GIVEN_UP_MS = 86_400_000
-"""One that a route still names, and nobody asks: a route outlives its brokers at some collectors."""
 
 HEARTBEAT_MS = 30_000
 """MQClientInstance's heartbeat interval: so far apart are the newest heartbeats of a broker's clients."""
@@ -35,7 +43,11 @@ HEARTBEAT_MS = 30_000
 class Overview:
     """What a tick says of the whole cluster.
 
+    tick        what all sources that live have asked and heard
+    rules       those of the cluster, for rounds as far apart as its are
     unheard     brokers whose clients and queues are not known now
+    missed      those of them that were heard just now
+    resumed     brokers that are heard again after they were missed for long
     silent      brokers that no client reaches, though they may answer
     explained   broker → the incident that explains what is wrong under it
     masterless  broker → the incident that explains what needs its master
@@ -43,7 +55,11 @@ class Overview:
     gap_ms      for how long nothing had arrived, at the tick that ends it
     """
 
+    tick: Tick
+    rules: Rules
     unheard: frozenset[str]
+    missed: frozenset[str]
+    resumed: frozenset[str]
     silent: frozenset[str]
     explained: dict[str, str]
     masterless: dict[str, str]
@@ -56,11 +72,22 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     """Judge the cluster as of this tick."""
     now_ms = tick.now_ms
     watch.voices.forget()
-    late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS)
+    watch.rounds.note(tick)
+    watch.rounds.forget(now_ms)
+    interval_ms = watch.interval_ms = watch.rounds.interval_ms(now_ms)
+    rules = scaled(rules, interval_ms)
+    tick = _without_forgotten(watch, watch.rounds.together(now_ms))
+    late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
+    nothing_ms = watch.nothing_ms
     gap_ms = note_nothing(watch, tick, late_ms)
+    if nothing_ms is not None and gap_ms <= now_ms - late_ms + rules.unheard_ms:
+        gap_ms = 0  # it was late, not away
     unheard = tick.asked if watch.nothing_ms is not None else tick.asked - tick.answered
+    resumed = _resumed(watch, tick, unheard, missing_ms(rules, interval_ms))
     note_unheard(watch, tick, unheard)
-    note_silent(watch, late_ms)
+    watch.missed.note(now_ms, tick.asked, unheard, interval_ms)
+    note_silent(watch, tick, late_ms, unheard)
+    note_retired(watch, tick, tick.answered - unheard)
     share = len(tick.asked - unheard) / len(tick.asked) if tick.asked else 1.0
     is_one = len(unheard) == 1 < len(tick.asked)
     if share >= rules.completeness_min or is_one:
@@ -68,35 +95,73 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     elif watch.below_ms is None:
         watch.below_ms = now_ms if watch.nothing_ms is None else watch.nothing_ms
     of_cluster = dict(find_unheard_cluster(watch, cluster, tick, unheard, rules))
+    of_cluster |= find_stopped_collectors(watch, cluster, now_ms, rules)
     transitions = list(_step(watch, UNHEARD_CLUSTER, of_cluster, now_ms, share, rules))
     transitions += _give_up(watch, now_ms)
-    cluster_id = open_id(watch, UNHEARD_CLUSTER, rules)
-    before = _by_broker(watch, UNHEARD_BROKER, rules)
+    cluster_id = open_id(watch, UNHEARD_CLUSTER, now_ms, rules)
+    before = _by_broker(watch, UNHEARD_BROKER, now_ms, rules)
     of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules))
     transitions += _step(watch, UNHEARD_BROKER, of_brokers, now_ms, share, rules)
     masterless = dict(find_masterless(watch, cluster, now_ms, rules))
     transitions += _step(watch, MASTERLESS_BROKER, masterless, now_ms, share, rules)
+    slow = dict(find_slow_collector(watch, cluster, now_ms))
+    transitions += _step(watch, SLOW_COLLECTOR, slow, now_ms, share, rules)
+    transitions += step_skew(watch, cluster, now_ms, rules)
     is_dark = bool(tick.asked) and unheard == tick.asked
+    all_unheard = frozenset(unheard | watch.unheard_ms.keys())
     return Overview(
-        frozenset(unheard | watch.unheard_ms.keys()),
+        tick,
+        rules,
+        all_unheard,
+        _just_missed(watch, all_unheard, now_ms - missing_ms(rules, interval_ms)),
+        resumed,
         frozenset(watch.silent_ms),
         _explained(watch, before, now_ms, rules),
-        _by_broker(watch, MASTERLESS_BROKER, rules),
+        _by_broker(watch, MASTERLESS_BROKER, now_ms, rules),
         cluster_id if is_dark else None,
         gap_ms,
         transitions,
     )
 
 
+def _without_forgotten(watch: ClusterWatch, tick: Tick) -> Tick:
+    """What a person took for gone is not missed; a broker that really answers is no longer forgotten."""
+    if not watch.forgotten_ms:
+        return tick
+    if not tick.is_own:
+        for broker_name in tick.answered & watch.forgotten_ms.keys():
+            del watch.forgotten_ms[broker_name]
+    forgotten = watch.forgotten_ms.keys()
+    return replace(tick, asked=tick.asked - forgotten, answered=tick.answered - forgotten)
+
+
+def _resumed(watch: ClusterWatch, tick: Tick, unheard: frozenset[str], missing: int) -> frozenset[str]:
+    """Brokers heard now that had been missed for longer than lost rounds explain; notes that they are heard."""
+    resumed = set()
+    for broker_name in tick.answered - unheard:
+        last_ms = watch.answered_ms.get(broker_name, watch.unheard_ms.get(broker_name))
+        if last_ms is not None and broker_name in watch.unheard_ms and tick.now_ms - last_ms > missing:
+            resumed.add(broker_name)
+        watch.answered_ms[broker_name] = tick.now_ms
+    for broker_name in watch.answered_ms.keys() - tick.asked - watch.unheard_ms.keys():
+        del watch.answered_ms[broker_name]
+    return frozenset(resumed)
+
+
+def _just_missed(watch: ClusterWatch, unheard: frozenset[str], since_ms: int) -> frozenset[str]:
+    """Of these brokers those that were heard after `since_ms`."""
+    return frozenset(name for name in unheard if watch.answered_ms.get(name, 0) > since_ms)
+
+
 def _give_up(watch: ClusterWatch, now_ms: int) -> Iterator[Transition]:
-    """Unheard brokers that left routes and questions long ago."""
-    for broker_name, since_ms in list(watch.gone_ms.items()):
-        if now_ms >= since_ms + (GIVEN_UP_MS if watch.topics.get(broker_name) else REMEMBERED_MS):
-            del watch.gone_ms[broker_name]
-            watch.unheard_ms.pop(broker_name, None)
-            incident = watch.incidents.pop(f"{UNHEARD_BROKER} {broker_name}", None)
-            if incident is not None:
-                yield end(incident, Reason.GIVEN_UP, Look(now_ms))
+    """Unheard brokers that people have retired. A dead one is never given up: that takes a decision."""
+    for broker_name in list(retired(watch)):
+        for of_brokers in (watch.gone_ms, watch.unheard_ms, watch.left_ms, watch.lost_topics):
+            of_brokers.pop(broker_name, None)
+        watch.missed.drop(broker_name)
+        incident = watch.incidents.pop(f"{UNHEARD_BROKER} {broker_name}", None)
+        if incident is not None:
+            yield end(incident, Reason.GIVEN_UP, Look(now_ms))
 
 
 def _step(
@@ -106,20 +171,18 @@ def _step(
     return step(watch.incidents, watch.windows, kind, findings, lambda _: Look(now_ms, round(share, 4)), rules)
 
 
-def _by_broker(watch: ClusterWatch, kind: str, rules: Rules) -> dict[str, str]:
-    """Broker → its open incident of this kind."""
-    if not rules.of_kind(kind).is_enabled:
-        return {}
+def _by_broker(watch: ClusterWatch, kind: str, now_ms: int, rules: Rules) -> dict[str, str]:
+    """Broker → its open incident of this kind, if that explains anything."""
     return {
         incident.broker_name: incident.incident_id
         for incident in watch.incidents.values()
-        if incident.kind == kind and incident.broker_name
+        if incident.kind == kind and incident.broker_name and explains(incident, now_ms, rules)
     }
 
 
 def _explained(watch: ClusterWatch, before: dict[str, str], now_ms: int, rules: Rules) -> dict[str, str]:
     """What unheard brokers explain, and for settle_ms what those explain that are just heard again."""
-    open_ones = _by_broker(watch, UNHEARD_BROKER, rules)
+    open_ones = _by_broker(watch, UNHEARD_BROKER, now_ms, rules)
     for broker_name in before.keys() - open_ones.keys():
         watch.lingering[broker_name] = before[broker_name], now_ms + rules.settle_ms
     watch.lingering = {

@@ -28,17 +28,52 @@ def tell_unheard_cluster(cluster: str, cause: str, unheard: Sequence[str], asked
     )
 
 
-def tell_unheard_broker(cluster: str, broker_name: str, cause: str, topics: int, since_ms: int) -> Text:
-    """One broker is not heard."""
+def tell_unheard_broker(
+    cluster: str, broker_name: str, cause: str, topics: int, since_ms: int, missed_share: float = 0.0
+) -> Text:
+    """One broker is not heard, or hardly."""
+    serves = f"It serves {count(topics, 'topic')}; what is wrong in its queues is listed under this alert."
+    advice = f"See whether {broker_name} runs and can be reached (process, disk, network); restart it if not."
+    if cause == "answers_seldom":
+        return (
+            f"Broker {broker_name} of cluster {cluster} has missed {missed_share:.0%} of the newest rounds since "
+            f"{clock(since_ms)}: it answers the collector now and then only. {serves}",
+            advice,
+        )
     why = (
         "none of its clients reaches it, though they reach other brokers"
         if cause == "clients_silent"
         else "it does not answer the collector"
     )
     return (
-        f"Broker {broker_name} of cluster {cluster} is not heard since {clock(since_ms)}: {why}. "
-        f"It serves {count(topics, 'topic')}; what is wrong in its queues is listed under this alert.",
-        f"See whether {broker_name} runs and can be reached (process, disk, network); restart it if not.",
+        f"Broker {broker_name} of cluster {cluster} is not heard since {clock(since_ms)}: {why}. {serves}",
+        f"{advice} If it is gone for good: balancewatch forget --cluster {cluster} --broker {broker_name}",
+    )
+
+
+def tell_stopped_collector(cluster: str, name: str, groups: int | None, brokers: Sequence[str], since_ms: int) -> Text:
+    """One of several collectors has stopped."""
+    lost = [f"broker {broker_name}" for broker_name in brokers]
+    lost = [
+        *([] if groups == 0 else ["all groups that no other reads" if groups is None else count(groups, "group")]),
+        *lost,
+    ]
+    return (
+        f"Collector {name} of cluster {cluster} has sent nothing since {clock(since_ms)}, while another goes on. "
+        f"Nobody else reads {some(lost)}: what is so there is unknown, and pages nobody.",
+        f"See whether the collector {name} runs and reaches Kafka, or let another read its part.",
+    )
+
+
+def tell_slow_collector(cluster: str, interval_ms: int) -> Text:
+    """Rounds are far apart."""
+    seconds = round(interval_ms / 1000)
+    return (
+        f"The rounds of cluster {cluster} come {seconds} s apart. Whatever begins and ends between two rounds is not "
+        "seen: clients that take turns on a queue (doubled_queue), short freezes, quick reconnects. Everything else is "
+        "told up to two rounds later.",
+        "Shorten collector.interval_seconds, or if rounds take that long: see which clients or brokers do not answer "
+        "(the collector's log), and let a second collector read some of the groups.",
     )
 
 

@@ -1,10 +1,42 @@
 """What is known of a cluster between two ticks, beside its groups: who is not heard, since when, and what was told."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from udfs.alert import Incident
 from udfs.flapping import Window
+from udfs.missed_rounds import MissedRounds
+from udfs.rounds import Rounds, Tick
+from udfs.skew import Skew
 from udfs.voices import Voices
+
+__all__ = [
+    "ClusterWatch",
+    "QueueChange",
+    "Tick",
+    "note_nothing",
+    "note_retired",
+    "note_silent",
+    "note_unheard",
+    "retired",
+]
+
+
+STILL_THERE_MS = 60_000
+"""A NameServer drops a broker's routes as soon as its connection breaks, which may be just after its last answer."""
+
+
+class QueueChange(NamedTuple):
+    """A topic's queues a broker, before and after its route changed."""
+
+    topic: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+    def is_by_people(self) -> bool:
+        """A broker that dies leaves the route as it is without it, or empty; more queues elsewhere are a decision."""
+        return any(count > self.before.get(name, 0) for name, count in self.after.items())
 
 
 @dataclass
@@ -12,50 +44,97 @@ class ClusterWatch:
     """What is kept of a cluster between ticks, beside its groups.
 
     unheard_ms     broker → since when it was asked and did not answer
+    answered_ms    broker → the newest round that heard it
     masterless_ms  broker → since when routes name only slaves of it
     topics         broker → how many topics' routes name it
+    lost_topics    broker that routes no longer name → topic → the queues that were left; none where people moved all
+    left_ms        broker → when the last route that named it did not any more
     gone_ms        broker → since when nobody asks an unheard broker
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
+    silent_at_ms   silent broker → the tick at which it was found to be
     nothing_ms     the newest heartbeat of all, where none arrives any more
+    interval_ms    how far apart the rounds come, as of the newest
+    ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
+    forgotten_ms   broker → when a person decided that it is gone; until it is heard
     lingering      broker → the incident that explained what is under it, and until when it still does
     """
 
     unheard_ms: dict[str, int] = field(default_factory=dict)
+    answered_ms: dict[str, int] = field(default_factory=dict)
     masterless_ms: dict[str, int] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
+    lost_topics: dict[str, dict[str, int]] = field(default_factory=dict)
+    left_ms: dict[str, int] = field(default_factory=dict)
     gone_ms: dict[str, int] = field(default_factory=dict)
     silent_ms: dict[str, int] = field(default_factory=dict)
+    silent_at_ms: dict[str, int] = field(default_factory=dict)
     nothing_ms: int | None = None
+    forgotten_ms: dict[str, int] = field(default_factory=dict)
     lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
+    interval_ms: int = 0
+    ahead: dict[str, tuple[int, int]] = field(default_factory=dict)
+    skew: Skew = field(default_factory=Skew)
+    rounds: Rounds = field(default_factory=Rounds)
+    missed: MissedRounds = field(default_factory=MissedRounds)
     voices: Voices = field(default_factory=Voices)
     incidents: dict[str, Incident] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     below_ms: int | None = None
 
-    def learn_route(self, before: set[str], brokers: set[str], masterless: set[str], at_ms: int) -> None:
+    def learn_route(
+        self, before: set[str], brokers: set[str], masterless: set[str], at_ms: int, change: QueueChange | None = None
+    ) -> None:
         """A topic's route names `brokers`, of which `masterless` have slaves only; it named `before`."""
+        if change is not None:
+            self._note_lost(before - brokers, change)
         for broker_name in before - brokers:
             self.voices.drop(broker_name)
             self.topics[broker_name] = self.topics.get(broker_name, 1) - 1
             if self.topics[broker_name] <= 0:
                 del self.topics[broker_name]
+                self.left_ms[broker_name] = at_ms
                 self.masterless_ms.pop(broker_name, None)
         for broker_name in brokers - before:
             self.topics[broker_name] = self.topics.get(broker_name, 0) + 1
+            self.lost_topics.pop(broker_name, None)
+            self.left_ms.pop(broker_name, None)
         for broker_name in masterless:
             self.masterless_ms.setdefault(broker_name, at_ms)
         for broker_name in brokers - masterless:
             self.masterless_ms.pop(broker_name, None)
 
+    def _note_lost(self, gone: set[str], change: QueueChange) -> None:
+        left = sum(change.after.values())
+        for topics in self.lost_topics.values():
+            if change.topic in topics and (change.is_by_people() or left > topics[change.topic]):
+                del topics[change.topic]
+        for broker_name in gone:
+            topics = self.lost_topics.setdefault(broker_name, {})
+            if not change.is_by_people():
+                topics[change.topic] = left
 
-@dataclass(frozen=True)
-class Tick:
-    """One clock event. `is_own` says that `run` sent it, which asks no broker itself."""
+    def is_retired(self, broker_name: str) -> bool:
+        """No route names it, and not because it died: people have moved its topics, or deleted them."""
+        return not self.topics.get(broker_name) and self.lost_topics.get(broker_name) == {}
 
-    now_ms: int
-    asked: frozenset[str]
-    answered: frozenset[str]
-    is_own: bool
+    def forget_broker(self, broker_name: str, at_ms: int) -> list[Incident]:
+        """It is gone by decision; what was open of it."""
+        self.forgotten_ms[broker_name] = at_ms
+        places: tuple[dict[str, Any], ...] = (
+            self.unheard_ms,
+            self.answered_ms,
+            self.masterless_ms,
+            self.gone_ms,
+            self.silent_ms,
+            self.topics,
+        )
+        for of_brokers in (*places, self.silent_ms, self.topics, self.lost_topics, self.lingering):
+            of_brokers.pop(broker_name, None)
+        self.missed.drop(broker_name)
+        self.rounds.drop_broker(broker_name)
+        self.voices.drop(broker_name)
+        about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
+        return [self.incidents.pop(key) for key in about]
 
 
 def note_nothing(watch: ClusterWatch, tick: Tick, late_ms: int) -> int:
@@ -73,6 +152,7 @@ def note_unheard(watch: ClusterWatch, tick: Tick, unheard: frozenset[str]) -> No
         watch.unheard_ms.setdefault(broker_name, tick.now_ms)
     for broker_name in tick.answered - unheard:
         watch.unheard_ms.pop(broker_name, None)
+        watch.gone_ms.pop(broker_name, None)
     for broker_name in list(watch.unheard_ms):
         if broker_name in tick.asked:
             watch.gone_ms.pop(broker_name, None)
@@ -80,11 +160,33 @@ def note_unheard(watch: ClusterWatch, tick: Tick, unheard: frozenset[str]) -> No
             watch.gone_ms.setdefault(broker_name, tick.now_ms)
 
 
-def note_silent(watch: ClusterWatch, late_ms: int) -> None:
-    """A broker stays silent until somebody speaks there or no route names it, whatever becomes of the witnesses."""
+def note_retired(watch: ClusterWatch, tick: Tick, heard: frozenset[str]) -> None:
+    """Who still answers when routes have not named it for a while was not left by dying."""
+    for broker_name, left_ms in list(watch.left_ms.items()):
+        if broker_name in heard and tick.now_ms >= left_ms + STILL_THERE_MS:
+            watch.lost_topics[broker_name] = {}
+        elif broker_name not in tick.asked | watch.unheard_ms.keys() | watch.silent_ms.keys():
+            del watch.left_ms[broker_name]
+            watch.lost_topics.pop(broker_name, None)
+
+
+def retired(watch: ClusterWatch) -> Iterator[str]:
+    """Unheard brokers that nobody asks, because people have moved all that was theirs."""
+    for broker_name in sorted(watch.gone_ms):
+        if watch.is_retired(broker_name):
+            yield broker_name
+
+
+def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> None:
+    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses.
+
+    Of a broker that did not answer in this round nobody would have been heard.
+    """
     for broker_name, since_ms in list(watch.silent_ms.items()):
-        if (watch.voices.at(broker_name) or 0) > since_ms or not watch.topics.get(broker_name):
+        if (watch.voices.at(broker_name) or 0) > since_ms or watch.is_retired(broker_name):
             del watch.silent_ms[broker_name]
+            watch.silent_at_ms.pop(broker_name, None)
     for broker_name, since_ms in watch.voices.silent(late_ms).items():
-        if watch.topics.get(broker_name):
+        if watch.topics.get(broker_name) and broker_name not in unheard:
             watch.silent_ms.setdefault(broker_name, since_ms)
+            watch.silent_at_ms.setdefault(broker_name, tick.now_ms)

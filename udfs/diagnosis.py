@@ -10,6 +10,7 @@ split_view             its owner works from another broker's list of members
 stale_route            its owner works from the route as it was before it changed
 order_lock             its owner consumes in order and has not won its lock
 frozen_client          its owner is listed, but its heartbeats are late
+consume_stopped        its committed offset stands still while messages come, whatever its owner pulls
 pull_stopped           its owner heartbeats, and has not pulled for longer than pull-expired takes (120 s)
 group_offline          the group has no member
 """
@@ -25,6 +26,10 @@ from udfs.rules import PULL_MAX_IDLE_MS, Rules
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
+CONSUME_STOPPED = "consume_stopped"
+
+CONSUME_STOPPED_MS = 60_000
+"""A listener that takes as long again as consume_silence_ms is given is as good as none."""
 
 CAUSES = (
     DUPLICATE_CLIENT_ID,
@@ -37,6 +42,7 @@ CAUSES = (
     STALE_ROUTE,
     ORDER_LOCK,
     FROZEN_CLIENT,
+    CONSUME_STOPPED,
     PULL_STOPPED,
     GROUP_OFFLINE,
 )
@@ -58,7 +64,9 @@ class Evidence:
     """What the causes are judged by.
 
     twin_ids           proven twins
+    now_ms             the look
     last_heartbeat_ms  each client's newest heartbeat
+    listed_only        clients whose heartbeats no broker tells
     late               clients whose heartbeats are late now
     orderly            clients that must lock the topic's queues
     pulling            clients that pull some queue of the topic
@@ -71,6 +79,8 @@ class Evidence:
 
     twin_ids: frozenset[str]
     last_heartbeat_ms: Mapping[str, int]
+    now_ms: int = 0
+    listed_only: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
     orderly: frozenset[str] = frozenset()
     pulling: frozenset[str] = frozenset()
@@ -108,6 +118,9 @@ def _diagnose_silence(
     owner = watch.share.owner or ""
     if _was_refused(watch):
         return Starvation(CONSUME_DISABLED, silent_since_ms, owner, watch.since_ms)
+    stopped = _consumption_stopped(watch, evidence, rules)
+    if stopped is not None and any(puller.client_id == owner for puller in watch.pullers.values()):
+        return stopped  # it pulls, so it is not kept from it
     given_ms = max(silent_since_ms, watch.share_since_ms)
     if owner not in evidence.late and (known := _why_alive(owner, evidence, broker_name)):
         cause, client_id = known
@@ -116,9 +129,30 @@ def _diagnose_silence(
         return Starvation(cause, silent_since_ms, client_id, certain_at_ms)
     late_at_ms = evidence.last_heartbeat_ms.get(owner, 0) + rules.heartbeat_late_ms
     stopped_at_ms = given_ms + PULL_MAX_IDLE_MS
-    if late_at_ms <= stopped_at_ms:
+    if owner not in evidence.late and stopped is not None:
+        return stopped
+    is_held_back = watch.consumption is not None and watch.consumption.is_cache_full
+    is_late_first = late_at_ms <= stopped_at_ms or is_held_back  # by a full cache: it need not have pulled till then
+    if is_late_first and owner not in evidence.listed_only:
         return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, watch.since_ms))
     return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)
+
+
+def _consumption_stopped(watch: QueueWatch, evidence: Evidence, rules: Rules) -> Starvation | None:
+    """The queue's commit stands still while messages come, and has since its owner was given it.
+
+    Not: one slow message, for CONSUME_STOPPED_MS longer; an owner that waits for what the one before it left behind.
+    """
+    known = watch.consumption
+    if known is None:
+        return None
+    stands_ms = min(known.stands_ms(evidence.now_ms), evidence.now_ms - watch.share_since_ms)
+    if stands_ms < rules.consume_silence_ms:
+        return None
+    certain_ms = rules.consume_silence_ms + CONSUME_STOPPED_MS
+    certain_at_ms = max(known.since_ms, watch.share_since_ms) + certain_ms
+    is_certain = stands_ms >= certain_ms
+    return Starvation(CONSUME_STOPPED, known.since_ms, watch.share.owner, certain_at_ms if is_certain else None)
 
 
 def _why_alive(owner: str, evidence: Evidence, broker_name: str) -> tuple[str, str | None] | None:

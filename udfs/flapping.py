@@ -1,36 +1,36 @@
-"""Whether an alert comes and goes: the share of changes in a window of slots, as Nagios counts them.
+"""Whether an alert comes and goes: how often it came in a window, a newer coming weighing more, as in Nagios.
 
 Nagios Core 4, "Detection and Handling of State Flapping": 21 states, 20 possible changes, the newest weighing 1.2 and
-the oldest 0.8; flapping begins above a high threshold and ends below a low one. A slot here is a span of event time,
-and counts as on when the alert was firing at any look in it.
+the oldest 0.8; flapping begins above a high threshold and ends below a low one. A coming is two changes, there and
+back. Comings are counted at their own times, not as a state a slot: what comes and goes once in each slot, or at a
+period close to a slot's, is in the same state in every slot.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SLOTS = 21
+
+MOST_COMINGS = 64
+"""Remembered of a window, newest; so many are flapping by any threshold."""
 
 
 @dataclass
 class Window:
-    """How one alert came and went. `slots` has a 0 or 1 each, the newest, number `slot`, last; `is_on` is now."""
+    """How one alert came and went. `comings` are the times it began to fire, oldest first; `is_on` is now."""
 
-    slots: str = "0" * SLOTS
-    slot: int = 0
+    comings: list[int] = field(default_factory=list)
     is_on: bool = False
     is_flapping: bool = False
+    now_ms: int = 0
+    span_ms: int = 0
 
     def note(self, now_ms: int, slot_ms: int, *, is_on: bool) -> None:
-        """Bring the window to now; slots that nobody looked in are as they were left."""
-        slot = now_ms // slot_ms
-        passed = min(max(0, slot - self.slot), SLOTS) if self.slot else 0
-        if passed:
-            self.slots = (self.slots + ("1" if self.is_on else "0") * passed)[-SLOTS:]
-        self.slot = max(slot, self.slot)
+        """Bring the window to now; in time that nobody looked in nothing came."""
+        self.now_ms, self.span_ms = max(now_ms, self.now_ms), SLOTS * slot_ms
+        if is_on and not self.is_on:
+            self.comings.append(self.now_ms)
         self.is_on = is_on
-        if is_on:
-            self.slots = self.slots[:-1] + "1"
-        elif passed and self.slots[-1] == "1":
-            self.slots = self.slots[:-1] + "0"
+        self.comings = [at for at in self.comings if at + self.span_ms > self.now_ms][-MOST_COMINGS:]
 
     def judge(self, high: float, low: float) -> bool:
         """Whether it flaps now: it begins above `high`, and ends below `low`."""
@@ -40,10 +40,9 @@ class Window:
 
     def share(self) -> float:
         """Weighted share of changes, 0 to 1."""
-        weights = (0.8 + 0.4 * index / (SLOTS - 2) for index in range(SLOTS - 1))
-        changes = (before != after for before, after in zip(self.slots, self.slots[1:], strict=False))
-        return sum(weight for weight, is_change in zip(weights, changes, strict=True) if is_change) / (SLOTS - 1)
+        weights = (1.2 - 0.4 * (self.now_ms - at) / self.span_ms for at in self.comings)
+        return min(1.0, 2 * sum(weights) / (SLOTS - 1))
 
     def is_over(self) -> bool:
         """Nothing of it is left to remember."""
-        return not self.is_on and "1" not in self.slots
+        return not self.is_on and not self.comings

@@ -8,20 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from udfs.alert import Finding, Transition, brokers_of
-from udfs.diagnosis import ORDER_LOCK
+from udfs.diagnosis import GROUP_OFFLINE, ORDER_LOCK
 from udfs.findings import FINDERS
 from udfs.findings.brokers import ORDER_AT_RISK, REMEMBERED_MS, SLAVE_READ
 from udfs.hearing import Hearing
 from udfs.life import Look, Reason, end, is_waiting, step
-from udfs.membership import Change
-from udfs.ownership import NOT_JUDGED
-from udfs.replan import replan
+from udfs.membership import Change, late_clients
+from udfs.not_asked import NotAsked
+from udfs.ownership import UNKNOWN, OwnershipRow
+from udfs.queue_verdicts import Moment
+from udfs.replan import close_queues, replan
 from udfs.route import Route
 from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.scene import Scene
 from udfs.sight import Sight
-from udfs.verdict import OwnershipRow, idle_topics, judge_topic
+from udfs.verdict import idle_topics, judge_topic
+from udfs.verdict_reason import NOT_HEARD
 from udfs.watch import GroupState
+
+__all__ = ["Outcome", "close_queues", "end_all", "tick"]
 
 UNHEARD_LOOK_MS = 30_000
 """How soon to look again at members that a broker's silence keeps from expiring."""
@@ -52,17 +57,24 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     """Look at the group as of `now_ms`."""
     if hearing.gap_ms:
         state.skip(hearing.gap_ms, now_ms)
+    brokers = {name for route in routes.values() for name in route.broker_names()} | state.membership.views.keys()
+    not_asked = NotAsked.of(state.consumer_group, brokers, hearing)
+    if not_asked.brokers:
+        hearing = replace(hearing, unheard=hearing.unheard | not_asked.brokers.keys())
     changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard, state.heard_from_ms))
-    if changes or state.is_stale:
-        replan(state, routes, now_ms, rules)
+    closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
+    state.is_replaced = state.membership.is_empty() and (state.is_replaced or _is_replaced(state, hearing))
+    late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
+    unjudged = tuple(member for _, member in state.membership.members() if not member.is_judged)
+    moment = Moment(now_ms, hearing, not_asked, late, rules, unjudged)
     ownership = [
         row
         for topic in sorted(state.topics)
         if topic in routes
-        for row in judge_topic(state, topic, routes[topic], hearing, now_ms, rules)
+        for row in judge_topic(state, topic, routes[topic], moment)
     ]
-    ownership = _forget(state, idle_topics(state, routes, now_ms, rules), ownership, now_ms)
-    scene = Scene.of(state, routes, hearing, now_ms, rules)
+    ownership = closed + _forget(state, idle_topics(state, routes, now_ms, rules), ownership, now_ms)
+    scene = Scene.of(state, routes, moment)
     sight = _see(scene)
     transitions: list[Transition] = []
     for kind, find in FINDERS:
@@ -78,27 +90,15 @@ def _forget(state: GroupState, idle: list[str], ownership: list[OwnershipRow], n
     """Drop these topics. The rows of this tick, where of theirs there is a last one alone: nobody owns their queues."""
     closed = [row for topic in idle for row in close_queues(state, now_ms, topic)]
     for topic in idle:
-        del state.topics[topic]
+        state.forget_topic(topic)
     return [row for row in ownership if row.topic not in idle] + closed
-
-
-def close_queues(state: GroupState, now_ms: int, topic: str | None = None) -> list[OwnershipRow]:
-    """The last rows of the group's queues, or of one topic's: nobody owns what is deleted."""
-    return [
-        OwnershipRow(name, queue, None, [], NOT_JUDGED, now_ms)
-        for name, watched in sorted(state.topics.items())
-        if topic in (None, name)
-        for queue, watch in watched.queues.items()
-        if watch.reported is not None and watch.reported[2] != NOT_JUDGED
-    ]
 
 
 def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> list[Transition]:
     """The group, or one topic of it, was deleted on purpose: what was open about it ends now, for that reason."""
     ended = [key for key, one in sorted(state.incidents.items()) if topic is None or one.labels.get("topic") == topic]
     if topic is not None:
-        state.topics.pop(topic, None)
-        state.conditions = {name: ms for name, ms in state.conditions.items() if not name.endswith(f" {topic}")}
+        state.forget_topic(topic)
     return [end(state.incidents.pop(key), reason, Look(now_ms)) for key in ended]
 
 
@@ -108,9 +108,26 @@ def _see(scene: Scene) -> Sight:
         scene.now_ms,
         brokers,
         scene.hearing.unheard | scene.hearing.silent,
-        scene.last_heartbeat_ms,
+        {**scene.last_heartbeat_ms, **dict.fromkeys(scene.last_heartbeat_ms.keys() & scene.not_asked.members, 0)},
+        _unheard_queues(scene.state),
         late_ms=scene.now_ms - scene.rules.heartbeat_late_ms,
         completeness_min=scene.rules.completeness_min,
+    )
+
+
+def _unheard_queues(state: GroupState) -> frozenset[tuple[str, str]]:
+    """(topic, queue) of which nothing is known because nobody was heard."""
+    return frozenset(
+        (topic, name)
+        for topic, watched in state.topics.items()
+        for name, watch in watched.queues.items()
+        if watch.verdict == UNKNOWN and watch.reason in NOT_HEARD
+    )
+
+
+def _is_replaced(state: GroupState, hearing: Hearing) -> bool:
+    return state.most_members <= 1 and hearing.families.has_birth(
+        state.consumer_group, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
     )
 
 

@@ -2,15 +2,52 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from udfs.families import Families
+
+NO_COLLECTOR = "no_collector"
+"""The reason where nobody asks any more: the one collector that spoke for it has stopped."""
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Something of the cluster that its brokers did not let hear, though they answered; None stands for every one.
+
+    `reason` is the event's (refused, timed_out, left_in_peace, no_time, failed) or NO_COLLECTOR.
+    """
+
+    broker_name: str | None
+    consumer_group: str | None
+    client_id: str | None
+    reason: str
+    since_ms: int
+
+    def covers(self, consumer_group: str, broker_name: str | None, client_id: str | None) -> bool:
+        """Whether all of this was unasked: an entry about one broker does not cover a question about every broker."""
+        return (
+            self.consumer_group in (None, consumer_group)
+            and self.broker_name in (None, broker_name)
+            and self.client_id in (None, client_id)
+        )
 
 
 @dataclass(frozen=True)
 class Hearing:
-    """`answered` brokers were really asked and did answer, `unheard` ones did not; `since_ms` is when a broker that was
-    missed is heard again, `pulled_ms` since when a broker tells every pull it gets. `silent` brokers are out of their
-    clients' reach. `gap_ms` is how long nothing was heard at all before this tick. `explained` is broker → the open
-    incident that explains what is wrong under it, `cluster_id` the one that explains everything; `masterless` is broker
-    → the open incident of its missing master, which explains what needs a master.
+    """What of a cluster one tick's rounds let hear.
+
+    unheard     brokers that did not answer, or whose clients are out of reach of all of us
+    missed      those of them that only missed the newest rounds: what was known of them just now still holds
+    since_ms    broker → since when it is heard again, after it was missed for long
+    answered    brokers that were really asked and did answer
+    pulled_ms   broker → since when it tells every pull it gets
+    silent      brokers that are out of their clients' reach
+    gap_ms      how long nothing was heard at all before this tick
+    explained   broker → the open incident that explains what is wrong under it
+    cluster_id  the open incident that explains everything
+    masterless  broker → the open incident of its missing master, which explains what needs a master
+    unasked     what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
+    families    the groups that are born and die with their processes
     """
 
     unheard: frozenset[str] = frozenset()
@@ -22,6 +59,29 @@ class Hearing:
     explained: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str | None = None
     masterless: Mapping[str, str] = field(default_factory=dict)
+    unasked: tuple[Unasked, ...] = ()
+    missed: frozenset[str] = frozenset()
+    families: Families = field(default_factory=Families)
+
+    @cached_property
+    def _unasked_of(self) -> dict[str | None, list[Unasked]]:
+        by_group: dict[str | None, list[Unasked]] = {}
+        for one in self.unasked:
+            by_group.setdefault(one.consumer_group, []).append(one)
+        return by_group
+
+    def is_unasked(
+        self, consumer_group: str, broker_name: str | None = None, client_id: str | None = None
+    ) -> str | None:
+        """Why the group, at this broker, as this member, was not heard in the newest round; None where it was.
+
+        Without a `client_id` the question is for the whole group, and without a `broker_name` for every broker.
+        """
+        for group in (consumer_group, None):
+            for one in self._unasked_of.get(group, ()):
+                if one.covers(consumer_group, broker_name, client_id):
+                    return one.reason
+        return None
 
     def tells_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been told."""

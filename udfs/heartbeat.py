@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from udfs.verdict_reason import BROADCASTING, GRPC, POP, SERVER_REBALANCE
+
 _GRPC = re.compile(r"[^@]+@[0-9]+@[0-9]+@[0-9a-z]+")
 """ClientId of rocketmq-clients (gRPC): host@pid@index@nanoTime in base 36."""
 
@@ -54,17 +56,25 @@ class Heartbeat(Protocol):
     @property
     def without_sub(self) -> bool | None: ...
     @property
+    def is_listed_only(self) -> bool | None: ...
+    @property
     def event_time_ms(self) -> int: ...
+
+
+def why_not_judged(client_id: str, consumer: ConsumerData) -> str | None:
+    """Why client-side rebalance does not decide this member's queues (verdict_reason); None where it does."""
+    if consumer.message_model != "CLUSTERING":
+        return BROADCASTING
+    if consumer.consume_type == "CONSUME_POP":
+        return POP
+    if consumer.client_rebalance is False:
+        return SERVER_REBALANCE
+    return GRPC if _GRPC.fullmatch(client_id) else None
 
 
 def is_judged(client_id: str, consumer: ConsumerData) -> bool:
     """Whether client-side rebalance decides this member's queues: clustering, not POP, not gRPC, rebalancing itself."""
-    return (
-        consumer.message_model == "CLUSTERING"
-        and consumer.consume_type != "CONSUME_POP"
-        and consumer.client_rebalance is not False
-        and _GRPC.fullmatch(client_id) is None
-    )
+    return why_not_judged(client_id, consumer) is None
 
 
 def filters_of(consumer: ConsumerData) -> dict[str, str]:

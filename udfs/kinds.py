@@ -35,8 +35,15 @@ KIND_FACTS: Mapping[str, KindFacts] = {
     "starved_queue": KindFacts(
         "nobody has pulled a queue for pull_silence_ms and its cause is certain: settle_ms after the last change of "
         "members or routes, a frozen owner's heartbeat is heartbeat_late_ms old, or an owner that lives has not pulled "
-        "for 120 s",
-        ("pull_silence_ms", "settle_ms", "heartbeat_late_ms", "channel_expired_ms", "allocate_message_queue_strategy"),
+        "for 120 s; or its commit has stood still for consume_silence_ms and a minute while messages come",
+        (
+            "pull_silence_ms",
+            "settle_ms",
+            "heartbeat_late_ms",
+            "channel_expired_ms",
+            "allocate_message_queue_strategy",
+            "consume_silence_ms",
+        ),
         ("critical", "warning"),
         ("duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS, *NO_MASTER),
     ),
@@ -58,8 +65,9 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         ABOVE_GROUPS,
     ),
     "silent_queue": KindFacts(
-        "a queue's owner has not pulled it for settle_ms, and the cause is not certain yet",
-        ("pull_silence_ms", "settle_ms"),
+        "a queue's owner has not pulled it for settle_ms, or not consumed it for consume_silence_ms, and the cause is "
+        "not certain yet",
+        ("pull_silence_ms", "settle_ms", "consume_silence_ms"),
         ("warning",),
         ("starved_queue", *ABOVE_GROUPS),
     ),
@@ -145,6 +153,25 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         (),
         ("error",),
         ("unheard_broker",),
+        is_of_group=False,
+    ),
+    "slow_collector": KindFacts(
+        "a cluster's rounds come, or are meant to come, more than 30 s apart; noted from the third on",
+        (),
+        ("warning",),
+        is_of_group=False,
+    ),
+    "clock_skew": KindFacts(
+        "a clock is more than 10 s off Kafka's and stays so for half a minute; at once where a clock event is a minute "
+        "ahead",
+        (),
+        ("warning",),
+        is_of_group=False,
+    ),
+    "rule_failed": KindFacts(
+        "a rule raised an exception at a group, a broker or a cluster, which is not judged meanwhile",
+        (),
+        ("error",),
         is_of_group=False,
     ),
 }

@@ -21,6 +21,9 @@ PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN = "PENDING", "FIRING", "RECOVERIN
 TOLD_AGAIN_MS = 60_000
 """Figures alone are written again at most this often."""
 
+QUEUES_STEADY_MS = 20_000
+"""Another list of queues is told once it has stayed the same for a rebalance; one that keeps changing, now and then."""
+
 
 class Reason(StrEnum):
     """Why a row was written."""
@@ -41,6 +44,7 @@ class Reason(StrEnum):
     HEARD_AGAIN = "heard_again"  # RESOLVED: the data are back
     GROUP_DELETED = "group_deleted"  # RESOLVED: on purpose
     TOPIC_DELETED = "topic_deleted"
+    FORGOTTEN = "forgotten"  # RESOLVED: a person decided that it is gone (`balancewatch forget`)
     GIVEN_UP = "given_up"  # RESOLVED: nothing of what it was about is left
 
 
@@ -71,7 +75,7 @@ def advance(incident: Incident | None, finding: Finding | None, look: Look, kind
         return _hold(incident, finding, look, kind, passed_ms)
     if not finding.is_ready:
         return _linger(replace(incident, calm_ms=0), finding, look, rules.settle_ms)
-    return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, look)
+    return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, look, rules.settle_ms)
 
 
 def end(incident: Incident, reason: Reason, look: Look) -> Transition:
@@ -101,12 +105,13 @@ def _fire(incident: Incident, finding: Finding, look: Look) -> Step:
     return _row(replace(told(incident, finding), state=FIRING, fired_at_ms=look.now_ms), FIRING, Reason.HOLD_OVER, look)
 
 
-def _go_on(incident: Incident, finding: Finding, look: Look) -> Step:
+def _go_on(incident: Incident, finding: Finding, look: Look, settle_ms: int) -> Step:
     """It fires, or does so again; a row when what it says has changed."""
     if incident.state == RECOVERING:
         back = replace(told(incident, finding), state=FIRING, flaps=incident.flaps + 1)
         return _row(back, FIRING, Reason.CAME_BACK, look)
-    reason = _what_changed(incident, finding, look)
+    incident = _note_queues(incident, finding, look.now_ms)
+    reason = _what_changed(incident, finding, look, settle_ms)
     return (incident, None) if reason is None else _row(told(incident, finding), FIRING, reason, look)
 
 
@@ -120,14 +125,26 @@ def _linger(incident: Incident, finding: Finding, look: Look, settle_ms: int) ->
     return _row(replace(incident, alone_ms=None, suppressed_by=None), FIRING, Reason.CAUSE_ENDED, look)
 
 
-def _what_changed(incident: Incident, finding: Finding, look: Look) -> Reason | None:
+def _note_queues(incident: Incident, finding: Finding, now_ms: int) -> Incident:
+    """Since when the finding is about these queues, where they are others than those told."""
+    if finding.queues == incident.queues:
+        return incident if incident.next_queues is None else replace(incident, next_queues=None)
+    if finding.queues == incident.next_queues:
+        return incident
+    differs_ms = now_ms if incident.next_queues is None else incident.differs_ms
+    return replace(incident, next_queues=finding.queues, next_ms=now_ms, differs_ms=differs_ms)
+
+
+def _what_changed(incident: Incident, finding: Finding, look: Look, settle_ms: int) -> Reason | None:
     """The strongest change that deserves a row."""
     if incident.suppressed_by != finding.suppressed_by:
         return Reason.SUPPRESSED if finding.suppressed_by else Reason.CAUSE_ENDED
     if incident.cause != finding.cause:
         return Reason.CAUSE_CHANGED
-    if incident.queues != finding.queues:
-        return Reason.QUEUES_CHANGED
+    if incident.next_queues is not None:
+        is_steady = look.now_ms >= incident.next_ms + QUEUES_STEADY_MS
+        if is_steady or look.now_ms >= incident.differs_ms + settle_ms:
+            return Reason.QUEUES_CHANGED
     if incident.severity != finding.severity:
         return Reason.SEVERITY_CHANGED
     is_time = look.now_ms >= incident.written_ms + TOLD_AGAIN_MS
@@ -201,7 +218,9 @@ def step(
 def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
     """Whether time alone may move one of them on."""
     return any(
-        incident.alone_ms is not None if incident.state == FIRING else _is_moving(incident, rules)
+        incident.alone_ms is not None or incident.next_queues is not None
+        if incident.state == FIRING
+        else _is_moving(incident, rules)
         for incident in incidents.values()
     )
 

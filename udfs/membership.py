@@ -7,9 +7,18 @@ every client is handed both. Views are never merged: a client rebalances with th
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from udfs.heartbeat import ConsumerData, Heartbeat, filters_of, is_judged
+from udfs.heartbeat import ConsumerData, Heartbeat, filters_of, why_not_judged
 
 JOINED, CHANGED, LEFT, EXPIRED = "JOINED", "CHANGED", "LEFT", "EXPIRED"
+
+CHANNEL_EXPIRED_MS = 120_000
+"""ClientChannelInfo expiry: a broker lists a dead channel for so long."""
+
+SCAN_MS = 10_000
+"""ClientHousekeepingService: so much later a broker may find it."""
+
+LISTING_MS = 25_000
+"""Heartbeats that come closer together than this are no client's, which sends one every 30 s, but a list read often."""
 
 
 @dataclass
@@ -17,6 +26,9 @@ class Member:
     """One channel of a group at one broker.
 
     `filters` has the topics of which it does not want every message, `consume_orderly` is None where nobody told.
+    `is_listed_only`: the broker lists the channel and does not tell its heartbeats; `first_heartbeat_ms` and
+    `last_heartbeat_ms` are then when it was listed, which says nothing of the process behind it. `gap_ms` is the time
+    between its newest two heartbeats. `unjudged` is why it is not judged (verdict_reason).
     """
 
     client_id: str
@@ -31,6 +43,9 @@ class Member:
     has_told_topics: bool = True
     consume_orderly: bool | None = None
     filters: dict[str, str] = field(default_factory=dict)
+    is_listed_only: bool = False
+    gap_ms: int | None = None
+    unjudged: str | None = None
 
     def subscribes(self, topic: str) -> bool:
         """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
@@ -74,6 +89,9 @@ class Membership:
         topics = sorted({subscription.topic for subscription in consumer.subscriptions})
         if known is not None and known.client_id == heartbeat.client_id:
             is_newer = now_ms >= known.last_heartbeat_ms
+            if now_ms > known.last_heartbeat_ms:
+                known.gap_ms = now_ms - known.last_heartbeat_ms
+                known.is_listed_only = bool(heartbeat.is_listed_only)
             known.last_heartbeat_ms = max(known.last_heartbeat_ms, now_ms)
             known.first_heartbeat_ms = min(known.first_heartbeat_ms, now_ms)
             has_changed = is_newer and _update(known, heartbeat, consumer, topics)
@@ -85,12 +103,14 @@ class Membership:
             heartbeat.client_version,
             topics,
             consumer.strategy,
-            is_judged(heartbeat.client_id, consumer),
+            (unjudged := why_not_judged(heartbeat.client_id, consumer)) is None,
             now_ms,
             now_ms,
             has_told_topics=not heartbeat.without_sub,
             consume_orderly=consumer.consume_orderly,
             filters=filters_of(consumer),
+            is_listed_only=bool(heartbeat.is_listed_only),
+            unjudged=unjudged,
         )
         return Change(heartbeat.broker_name, view[addr], JOINED, now_ms)
 
@@ -125,11 +145,12 @@ class Membership:
                     yield Change(broker_name, member, EXPIRED, left_at_ms)
         self.left = {channel: at for channel, at in self.left.items() if at + expired_ms > now_ms}
 
-    def twins(self) -> list[Twins]:
+    def twins(self, expired_ms: int = CHANNEL_EXPIRED_MS) -> list[Twins]:
         """Every ClientId that several live channels of one broker carry, sorted.
 
         A channel that appears while the first falls silent is a reconnect, not a twin: each channel must have sent
-        a heartbeat after the other's first one.
+        a heartbeat after the other's first one. Where the broker tells no heartbeats, both must be listed side by side
+        for longer than a broker lists a dead one, `expired_ms` and a scan.
         """
         found = []
         for broker_name, view in sorted(self.views.items()):
@@ -137,7 +158,7 @@ class Membership:
             for member in view.values():
                 by_id.setdefault(member.client_id, []).append(member)
             for client_id, members in sorted(by_id.items()):
-                proven = _proven(members)
+                proven = _proven(members, expired_ms + SCAN_MS)
                 if proven:
                     found.append(
                         Twins(
@@ -175,15 +196,44 @@ def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics:
     return before != (known.topics, known.filters, known.strategy, known.has_told_topics)
 
 
-def _proven(members: Iterable[Member]) -> list[Member]:
+def _proven(members: Iterable[Member], dead_listed_ms: int) -> list[Member]:
     ordered = list(members)
     return [
         member
         for member in ordered
-        if any(
-            other is not member
-            and member.last_heartbeat_ms > other.first_heartbeat_ms
-            and other.last_heartbeat_ms > member.first_heartbeat_ms
-            for other in ordered
-        )
+        if any(other is not member and _are_both_alive(member, other, dead_listed_ms) for other in ordered)
     ]
+
+
+def _are_both_alive(one: Member, other: Member, dead_listed_ms: int) -> bool:
+    since_ms = max(one.first_heartbeat_ms, other.first_heartbeat_ms)
+    until_ms = min(one.last_heartbeat_ms, other.last_heartbeat_ms)
+    if one.is_listed_only or other.is_listed_only or _are_listings(one, other):
+        return until_ms - since_ms > dead_listed_ms
+    return one.last_heartbeat_ms > other.first_heartbeat_ms and other.last_heartbeat_ms > one.first_heartbeat_ms
+
+
+def _are_listings(one: Member, other: Member) -> bool:
+    """Two channels that speak in the same millisecond, more often than clients do, are read from a list by somebody
+    who takes being listed for a heartbeat. Twins send at times of their own.
+    """
+    is_together = one.last_heartbeat_ms == other.last_heartbeat_ms
+    return is_together and all(member.gap_ms is not None and member.gap_ms < LISTING_MS for member in (one, other))
+
+
+def newest_heartbeats(membership: Membership, heard_from_ms: int = 0) -> tuple[dict[str, int], set[str]]:
+    """ClientId → its newest heartbeat at any broker, none before `heard_from_ms`; and those whose heartbeats no broker
+    tells, for whom it is when they were listed.
+    """
+    heard: dict[str, int] = {}
+    listed: dict[str, int] = {}
+    for _, member in membership.members():
+        of_kind = listed if member.is_listed_only else heard
+        of_kind[member.client_id] = max(of_kind.get(member.client_id, 0), member.last_heartbeat_ms, heard_from_ms)
+    return {**listed, **heard}, listed.keys() - heard.keys()
+
+
+def late_clients(membership: Membership, late_ms: int, heard_from_ms: int = 0) -> frozenset[str]:
+    """Clients whose newest heartbeat is of `late_ms` or before; one that is only listed is never known to be late."""
+    newest, listed = newest_heartbeats(membership, heard_from_ms)
+    return frozenset(client_id for client_id, at_ms in newest.items() if at_ms <= late_ms and client_id not in listed)

@@ -5,7 +5,7 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
 
     OK          the planned owner pulls
     STARVED     nobody is meant to, and nobody does
-    SILENT      somebody is meant to, and nobody does
+    SILENT      somebody is meant to, and nobody does: nobody pulls, or its commit stands still while messages come
     DOUBLED     two channels pull side by side for longer than a hand-over takes
     MISPLACED   another than the planned owner pulls
     NOT_JUDGED  the queues are not shared out by clients: broadcasting, POP, gRPC, assign()
@@ -15,6 +15,7 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from udfs.consumption import Consumption
 from udfs.plan import NOBODYS, Share
 from udfs.rules import REBALANCE_MS, Rules
 
@@ -62,7 +63,10 @@ class Oddity:
 
 @dataclass
 class QueueWatch:
-    """What is known of one queue of one group. `last_client_id` is who pulled it last, if that is known."""
+    """What is known of one queue of one group. `last_client_id` is who pulled it last, if that is known.
+
+    `reason` is why the verdict is UNKNOWN or NOT_JUDGED (verdict_reason), as it was last reported.
+    """
 
     pullers: dict[str, Puller] = field(default_factory=dict)
     last_pull_ms: int | None = None
@@ -75,6 +79,21 @@ class QueueWatch:
     reported: tuple[str | None, list[str], str] | None = None
     last_client_id: str | None = None
     oddity: Oddity | None = None
+    consumption: Consumption | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class OwnershipRow:
+    """A queue's planned owner, observed owners or verdict changed, or the `reason` why it is UNKNOWN or NOT_JUDGED."""
+
+    topic: str
+    queue: str
+    planned_owner: str | None
+    observed_owners: list[str]
+    verdict: str
+    since_ms: int
+    reason: str | None = None
 
 
 def observed_pullers(watch: QueueWatch, now_ms: int, pull_silence_ms: int) -> list[Puller]:
@@ -106,24 +125,50 @@ def judge(
     rules: Rules,
     is_planned: bool = True,
 ) -> str:
-    """The verdict on one queue.
+    """The verdict on one queue. A commit that advances is as good as a pull; one that stands still is worse than none.
 
     `other_owners` are the owners other brokers' views would give it; `watched_since_ms` is when the group and its
     topic were first seen; `has_pulls` whether any pull of the group was ever seen; `is_planned` is False when the
     strategy cannot be recomputed, so that whoever pulls is right.
     """
+    verdict = _judge_pulls(watch, pullers, other_owners, watched_since_ms, now_ms, rules, has_pulls, is_planned)
+    known = watch.consumption
+    if known is None or watch.share.owner is None or verdict == DOUBLED:
+        return verdict
+    if known.stands_ms(now_ms, watched_since_ms) >= rules.consume_silence_ms:
+        return SILENT
+    is_life = verdict != MISPLACED and known.was_consumed_after(now_ms - rules.pull_silence_ms)
+    return OK if is_life else verdict
+
+
+def _judge_pulls(
+    watch: QueueWatch,
+    pullers: Sequence[Puller],
+    other_owners: set[str],
+    watched_since_ms: int,
+    now_ms: int,
+    rules: Rules,
+    has_pulls: bool,
+    is_planned: bool,
+) -> str:
     if pullers:
         if is_doubled(watch, pullers):
             return DOUBLED
         owners = {watch.share.owner, *other_owners} - {None}
         ids = {puller.client_id for puller in pullers}
         return OK if ids == {None} or ids & owners or not is_planned else MISPLACED
-    since_ms = max(watched_since_ms, watch.share_since_ms, watch.last_pull_ms or 0)
-    if now_ms < since_ms + rules.pull_silence_ms:
+    if is_too_new(watch, watched_since_ms, now_ms, rules):
         return UNKNOWN
     if watch.share.owner is None:
         return STARVED if has_pulls or watch.share.gap else UNKNOWN
     return SILENT if has_pulls else UNKNOWN
+
+
+def is_too_new(watch: QueueWatch, watched_since_ms: int, now_ms: int, rules: Rules) -> bool:
+    """Whether nothing can be said of a silence yet."""
+    consumed_ms = (watch.consumption.consumed_ms if watch.consumption else None) or 0
+    since_ms = max(watched_since_ms, watch.share_since_ms, watch.last_pull_ms or 0, consumed_ms)
+    return now_ms < since_ms + rules.pull_silence_ms
 
 
 def is_doubled(watch: QueueWatch, pullers: Sequence[Puller]) -> bool:

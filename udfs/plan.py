@@ -125,7 +125,7 @@ def _shares(
     if strategy not in POSITIONAL:
         taken = allocate_all(strategy, consumer_group, queues, cid_all)
         owners = {mq: client_id for client_id, share in taken.items() for mq in share}
-        return {queue_name(mq): _share(owners[mq], subscribers) for mq in queues}
+        return {queue_name(mq): _share(owners.get(mq), subscribers) for mq in queues}
     slots = [f"{index:06d}" for index in range(len(cid_all))]
     first_slot = {client_id: slot for slot, client_id in zip(reversed(slots), reversed(cid_all), strict=True)}
     shares: dict[str, Share] = {}
@@ -137,7 +137,9 @@ def _shares(
     return {queue_name(mq): shares.get(queue_name(mq), Share(None)) for mq in queues}
 
 
-def _share(client_id: str, subscribers: set[str]) -> Share:
+def _share(client_id: str | None, subscribers: set[str]) -> Share:
+    if client_id is None:
+        return NOBODYS  # a client that gave no ClientId has a place on the ring, and takes nothing
     return Share(client_id) if client_id in subscribers else Share(None, MEMBER_NOT_SUBSCRIBED, client_id)
 
 

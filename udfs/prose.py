@@ -32,6 +32,10 @@ ADVICE = {
         "queues before {client_id} and restart it; a lock is free 60 s after its holder is gone."
     ),
     "frozen_client": "Look at {client_id} on {host} (full GC, swapped out, suspended?) and restart it.",
+    "consume_stopped": (
+        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s): end "
+        "what its listener waits for, or resume() it if it was suspended; then restart it."
+    ),
     "pull_stopped": "Take a jstack of {client_id} on {host}, then restart it; its rebalance takes the queues anew.",
     "group_offline": "Start a consumer of group {consumer_group}.",
 }
@@ -48,6 +52,10 @@ WHY = {
     "stale_route": "{client_id} at {client_addr} works from the topic's route as it was before it changed",
     "order_lock": "{client_id} at {client_addr} consumes in order and has not won the locks of these queues",
     "frozen_client": "{client_id} at {client_addr} is still listed, but neither heartbeats nor pulls",
+    "consume_stopped": (
+        "the committed offset stands still{came}: {client_id} at {client_addr} holds them and consumes nothing (its "
+        "listener hangs, it is suspended, or its cache is full)"
+    ),
     "pull_stopped": "{client_id} at {client_addr} sends heartbeats, but has stopped pulling them",
     "group_offline": "the group has no member left",
 }
@@ -137,10 +145,12 @@ def tell_starved_queue(
     client_addr: str | None,
     backlog: int | None,
     strategies: Mapping[str, Sequence[str]] | None = None,
+    came: int = 0,
 ) -> tuple[str, str]:
     """Summary and advice for queues nobody consumes.
 
-    `backlog` is messages, null when no end was seen; `strategies` is strategy → ClientIds.
+    `backlog` is messages, null when no end was seen; `strategies` is strategy → ClientIds; `came` is messages that came
+    while commits stood still.
     """
     facts = {
         "cluster": cluster,
@@ -150,6 +160,7 @@ def tell_starved_queue(
         "client_addr": client_addr,
         "host": host_of(client_addr) if client_addr else "its host",
         "strategies": _tell_strategies(strategies or {}),
+        "came": f" while {count(came, 'message')} came" if came else "",
     }
     grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
     summary = (

@@ -22,6 +22,7 @@ class QueueData:
 class Route:
     """TopicRouteData, as far as balancing goes. `event_time_ms` orders two of them.
 
+    `has_queue_mapping`: a static topic, of which clients hold other queues than these.
     `without_master` are brokers of which only slaves serve: they can be read, not written, and grant no order locks.
     """
 
@@ -30,6 +31,7 @@ class Route:
     event_time_ms: int = field(compare=False, default=0)
     without_master: tuple[str, ...] = ()
     order_topic: bool = False
+    has_queue_mapping: bool = False
 
     def readable_queues(self) -> list[MessageQueue]:
         """What MQClientInstance.topicRouteData2TopicSubscribeInfo gives consumers, sorted as they sort it."""
@@ -52,9 +54,13 @@ class Route:
     def broker_names(self) -> set[str]:
         return {data.broker_name for data in self.queues}
 
+    def read_nums(self) -> dict[str, int]:
+        """By broker, the queues that consumers share out."""
+        return {data.broker_name: data.read_queue_nums for data in self.queues}
+
     def has_queue(self, broker_name: str, queue_id: int) -> bool:
         """Whether the queue number can exist: write-only and read-only queues count, static topics' ids do not."""
-        return any(
+        return self.has_queue_mapping or any(
             data.broker_name == broker_name and queue_id < max(data.read_queue_nums, data.write_queue_nums)
             for data in self.queues
         )

@@ -37,6 +37,9 @@ class KindRules:
 STRUCTURAL = KindRules(pending_looks=1, recovering_ms=30_000)
 """For what is so, not what was not seen: twins are proven by three heartbeats before they are found at all."""
 
+IN_ROUNDS = KindRules(pending_looks=1)
+"""For what its own rule has counted rounds for."""
+
 OF_ALL = "*"
 """The key in `Rules.kinds` of how all kinds live that have no entry of their own."""
 
@@ -46,6 +49,11 @@ KINDS: Mapping[str, KindRules] = {
     "broker_evicted": STRUCTURAL,
     "broker_isolated": KindRules(recovering_ms=0),  # broker_isolated_clear_ms has passed before it counts as gone
     "no_available_broker": KindRules(recovering_ms=0),
+    "unheard_cluster": IN_ROUNDS,
+    "unheard_broker": IN_ROUNDS,
+    "slow_collector": IN_ROUNDS,
+    "clock_skew": IN_ROUNDS,
+    "rule_failed": KindRules(pending_looks=1, recovering_ms=0),
 }
 
 
@@ -64,6 +72,7 @@ class Rules:
     broker_isolated_clear_ms: int = 60_000
     broker_evicted_ms: int = 60_000
     offset_regression_messages: int = 1_000
+    consume_silence_ms: int = 180_000
     completeness_min: float = 0.7
     blind_ms: int = 60_000
     unheard_ms: int = 30_000

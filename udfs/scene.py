@@ -7,9 +7,11 @@ from udfs.alert import Finding, Incident
 from udfs.diagnosis import Evidence
 from udfs.explanation import SPLIT_VIEW
 from udfs.hearing import Hearing
-from udfs.membership import Member, Twins
+from udfs.membership import Member, Twins, newest_heartbeats
+from udfs.not_asked import NOTHING, NotAsked
 from udfs.ownership import QueueWatch
 from udfs.plan import reference_view, strategies_of
+from udfs.queue_verdicts import Moment
 from udfs.route import Route
 from udfs.rules import Rules
 from udfs.verdict import RECENT_PULL_MS
@@ -21,7 +23,7 @@ class Scene:
     """A group as of `now_ms`.
 
     `late` are the clients whose heartbeats are late; `cut_off` is broker → clients whose heartbeats are late there,
-    and not elsewhere, though others' heartbeats arrive there.
+    and not elsewhere, though others' heartbeats arrive there. Of `listed_only` clients no heartbeats are told.
     """
 
     state: GroupState
@@ -33,16 +35,18 @@ class Scene:
     last_heartbeat_ms: Mapping[str, int]
     late: frozenset[str]
     cut_off: Mapping[str, frozenset[str]]
+    listed_only: frozenset[str] = frozenset()
+    not_asked: NotAsked = NOTHING
 
     @classmethod
-    def of(cls, state: GroupState, routes: Mapping[str, Route], hearing: Hearing, now_ms: int, rules: Rules) -> "Scene":
-        newest: dict[str, int] = {}
-        for _, member in state.membership.members():
-            heard_ms = max(member.last_heartbeat_ms, state.heard_from_ms)
-            newest[member.client_id] = max(newest.get(member.client_id, 0), heard_ms)
-        late = frozenset(cid for cid, at_ms in newest.items() if at_ms + rules.heartbeat_late_ms <= now_ms)
+    def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
+        newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
+        hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
         cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
-        return cls(state, routes, hearing, now_ms, rules, state.membership.twins(), newest, late, cut_off)
+        twins = state.membership.twins(rules.channel_expired_ms)
+        return cls(
+            state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
+        )
 
     @property
     def labels(self) -> dict[str, str]:
@@ -80,6 +84,8 @@ class Scene:
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
             last_heartbeat_ms=self.last_heartbeat_ms,
+            now_ms=self.now_ms,
+            listed_only=self.listed_only,
             late=self.late,
             orderly=frozenset(orderly),
             pulling=frozenset(_pulling(watched.queues.values(), self.now_ms)) if orderly else frozenset(),
@@ -104,8 +110,10 @@ class Scene:
 
     def _unlisted(self, broker_name: str) -> frozenset[str]:
         """Members that are alive, and that a broker we hear does not list, once that is no passing thing."""
-        since_ms = self.state.conditions.get(SPLIT_VIEW)
-        if since_ms is None or not self.is_settled(since_ms):
+        split = f"{split_condition(broker_name, '')}"
+        known = {name.removeprefix(split): ms for name, ms in self.state.conditions.items() if name.startswith(split)}
+        missing = {client_id for client_id, since_ms in known.items() if self.is_settled(since_ms)}
+        if not missing:
             return frozenset()
         view = self.state.membership.views.get(broker_name)
         if broker_name in self.hearing.unheard or (view is None and broker_name not in self.hearing.answered):
@@ -113,7 +121,7 @@ class Scene:
         if any(broker_name in route.without_master for route in self.routes.values()):
             return frozenset()
         listed = {member.client_id for member in (view or {}).values()}
-        return frozenset(self.last_heartbeat_ms.keys() - self.late - listed)
+        return frozenset((self.last_heartbeat_ms.keys() & missing) - self.late - listed)
 
     def since(self, condition: str, holds: bool) -> int | None:
         """Since when a condition holds (watch.GroupState.holds_since)."""
@@ -121,6 +129,11 @@ class Scene:
 
     def is_settled(self, since_ms: int) -> bool:
         return self.now_ms >= since_ms + self.rules.settle_ms
+
+
+def split_condition(broker_name: str, client_id: str) -> str:
+    """The condition that a broker does not list a member that it should (GroupState.conditions)."""
+    return f"{SPLIT_VIEW}|{broker_name}|{client_id}"
 
 
 Findings = dict[str, Finding]

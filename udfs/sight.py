@@ -19,6 +19,7 @@ class Sight:
     clients_heard: float = 1.0
     unheard: frozenset[str] = frozenset()
     completeness_min: float = 0.0
+    unheard_queues: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(
@@ -27,11 +28,14 @@ class Sight:
         brokers: Iterable[str],
         unheard: frozenset[str],
         last_heartbeat_ms: Mapping[str, int],
+        unheard_queues: frozenset[tuple[str, str]] = frozenset(),
         *,
         late_ms: int,
         completeness_min: float,
     ) -> "Sight":
-        """`last_heartbeat_ms` is by ClientId; a heartbeat of `late_ms` or before is late."""
+        """`last_heartbeat_ms` is by ClientId; a heartbeat of `late_ms` or before is late. Of `unheard_queues`, (topic,
+        queue), nobody was heard that may pull them.
+        """
         known = set(brokers)
         fresh = sum(at_ms > late_ms for at_ms in last_heartbeat_ms.values())
         return cls(
@@ -40,6 +44,7 @@ class Sight:
             _share(fresh, len(last_heartbeat_ms)),
             unheard,
             completeness_min,
+            unheard_queues,
         )
 
     @property
@@ -51,6 +56,8 @@ class Sight:
         is_seen = self.completeness >= self.completeness_min
         if is_seen and incident is not None and self.unheard:
             is_seen = not brokers_of(incident) & self.unheard
+        if is_seen and incident is not None and incident.topic is not None and self.unheard_queues:
+            is_seen = all((incident.topic, queue) not in self.unheard_queues for queue in incident.queues)
         return Look(self.now_ms, self.completeness, is_seen)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
+from udfs.consumption import note_offsets
 from udfs.explanation import Explanation
 from udfs.flapping import Window
 from udfs.membership import Membership
@@ -17,7 +18,7 @@ class TopicWatch:
     `is_shared`: a member was seen that shares the queues out with the others. Queues of topics that nobody
     subscribes, yet somebody pulls (`assign()`), are not judged. `is_planned` is False when a member's strategy cannot
     be recomputed. `read_queue_nums` is the route as it is, `nums_before` as it was before it changed at
-    `route_changed_ms`, both by broker.
+    `route_changed_ms`, both by broker. `first_pull_ms` is since when any of its pulls is told.
     """
 
     watched_since_ms: int
@@ -28,6 +29,7 @@ class TopicWatch:
     read_queue_nums: dict[str, int] = field(default_factory=dict)
     nums_before: dict[str, int] = field(default_factory=dict)
     route_changed_ms: int = 0
+    first_pull_ms: int | None = None
 
 
 @dataclass
@@ -37,6 +39,8 @@ class GroupState:
     `conditions` has, by name, since when something holds that is told only after a while. `first_pull_ms` is since when
     a broker is known to tell the group's pulls, `seen_pulling` are the members that were ever seen to pull, sorted.
     `windows` remember how its alerts came and went. `heard_from_ms` is when the cluster was heard again after a gap.
+    `most_members` is how many ClientIds it had at once at the most; `is_replaced`: it has no member, and is one of a
+    family of groups that are born and die with their processes (families).
     """
 
     cluster: str
@@ -52,6 +56,8 @@ class GroupState:
     is_stale: bool = True
     changed_ms: int = 0
     heard_from_ms: int = 0
+    most_members: int = 0
+    is_replaced: bool = False
 
     def observe(self, pull: Pull) -> None:
         """Remember who pulled; a pull older than the newest known only lengthens its puller's span.
@@ -59,6 +65,9 @@ class GroupState:
         A pull that the broker refused consumes nothing: it shows only that somebody asks.
         """
         now_ms = pull.event_time_ms
+        if pull.offsets_only:
+            self._note_offsets(pull)
+            return
         topic = self.topics.get(pull.topic)
         if topic is None:
             topic = self.topics[pull.topic] = TopicWatch(now_ms)
@@ -70,10 +79,12 @@ class GroupState:
         first_ms = self.first_pull_ms.get(pull.broker_name)
         if first_ms is None or now_ms < first_ms:
             self.first_pull_ms[pull.broker_name] = now_ms
+        topic.first_pull_ms = min(now_ms, topic.first_pull_ms or now_ms)
         if pull.pull_status == NO_PERMISSION:
             watch.oddity = watch.oddity or Oddity()
             watch.oddity.refused_ms = max(now_ms, watch.oddity.refused_ms or 0)
             return
+        watch.consumption = note_offsets(watch.consumption, pull)
         if watch.last_pull_ms is None or now_ms >= watch.last_pull_ms:
             note_oddity(watch, pull)
             watch.last_pull_ms = now_ms
@@ -88,6 +99,23 @@ class GroupState:
             puller.first_pull_ms = min(puller.first_pull_ms, now_ms)
             puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
             puller.client_id = pull.client_id or puller.client_id
+
+    def _note_offsets(self, pull: Pull) -> None:
+        """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
+        watched = self.topics.get(pull.topic)
+        watch = watched.queues.get(f"{pull.broker_name}:{pull.queue_id}") if watched else None
+        if watch is None:
+            return
+        is_newest = watch.consumption is None or pull.event_time_ms >= watch.consumption.told_ms
+        watch.consumption = note_offsets(watch.consumption, pull)
+        if is_newest and not pull.broker_id and pull.event_time_ms >= (watch.last_pull_ms or 0):
+            watch.commit_offset = pull.commit_offset if pull.commit_offset is not None else watch.commit_offset
+            watch.max_offset = pull.max_offset if pull.max_offset is not None else watch.max_offset
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the topic, and since when what concerns it held."""
+        self.topics.pop(topic, None)
+        self.conditions = {name: ms for name, ms in self.conditions.items() if not name.endswith(f" {topic}")}
 
     def holds_since(self, condition: str, holds: bool, now_ms: int) -> int | None:
         """Since when the condition holds without a gap, as far as it was asked; None when it does not."""

@@ -37,12 +37,13 @@ def board(
 
     Example: BALANCEWATCH_BOARD_TOKEN=$(openssl rand -hex 24) balancewatch board --host 0.0.0.0
     """
-    from conf.settings import SettingsError
-    from streaming.board.server import BoardServer
     from streaming.stopping import stop_on_signals
 
-    settings = load(paths={"warehouse": warehouse}, board={"host": host, "port": port})
     stop = stop_on_signals()
+    from conf.settings import SettingsError
+    from streaming.board.server import BoardServer
+
+    settings = load(paths={"warehouse": warehouse}, board={"host": host, "port": port})
     try:
         server = BoardServer(settings)
     except SettingsError as error:

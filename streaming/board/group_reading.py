@@ -19,7 +19,10 @@ OPEN_STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of the group: who is meant to consume it, who was seen to, the verdict on the two, and since when."""
+    """A queue of the group: who is meant to consume it, who was seen to, the verdict on the two, and since when.
+
+    `reason` is why the verdict is UNKNOWN or NOT_JUDGED (udfs.verdict_reason).
+    """
 
     topic: str
     broker_name: str
@@ -28,6 +31,7 @@ class Queue:
     observed_owners: tuple[str, ...]
     verdict: str
     since_ms: int
+    reason: str | None = None
 
     @property
     def name(self) -> str:
@@ -119,7 +123,7 @@ _OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
 def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
     rows = history.query(
         "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
-        f"verdict, epoch_ms(since) AS since_ms FROM {_newest('assignments', params)} WHERE {_OF_GROUP} "
+        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {_newest('assignments', params)} WHERE {_OF_GROUP} "
         "ORDER BY topic, broker_name, queue_id",
         params,
     )
@@ -127,11 +131,13 @@ def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
 
 
 def queues_of(rows: pa.Table) -> list[Queue]:
-    """The rows of a query that has a Queue's fields as columns, in their order."""
+    """The rows of a query that has a Queue's fields as columns, in their order; the reason may be left out."""
     columns = [rows.column(name).to_pylist() for name in rows.column_names]
     return [
-        Queue(topic, broker_name, queue_id, planned_owner, tuple(observed), verdict, since_ms)
-        for topic, broker_name, queue_id, planned_owner, observed, verdict, since_ms in zip(*columns, strict=True)
+        Queue(topic, broker_name, queue_id, planned_owner, tuple(observed), verdict, since_ms, *reason)
+        for topic, broker_name, queue_id, planned_owner, observed, verdict, since_ms, *reason in zip(
+            *columns, strict=True
+        )
     ]
 
 

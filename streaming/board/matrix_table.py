@@ -7,8 +7,10 @@ from dash.development.base_component import Component
 
 from streaming.board import elements as el
 from streaming.board.attributes import aria
+from streaming.board.group_reading import Queue
 from streaming.board.queue_matrix import Cell, Client, Line, Matrix
 from streaming.board.verdicts import VERDICTS, verdict_mark, worst_first
+from udfs.verdict_reason import VERDICT_REASONS
 
 
 def break_client_id(client_id: str) -> str:
@@ -56,6 +58,8 @@ def legend(lines: Sequence[Line]) -> Component:
     for verdict in worst_first({line.queue.verdict for line in lines}):
         if verdict in VERDICTS:
             words += [html.Dt(verdict), html.Dd(VERDICTS[verdict].meaning)]
+    for reason in sorted({line.queue.reason for line in lines if line.queue.reason}):
+        words += [html.Dt(reason), html.Dd(VERDICT_REASONS.get(reason, "a reason of a newer release"))]
     return html.Div(
         [
             html.Dl(signs, className="legend", **aria(label="Signs")),
@@ -92,7 +96,9 @@ def _line(
         named.insert(0, html.Span(queue.topic, className="topic"))
     cells: list[Component] = [
         html.Th(named, scope="row"),
-        html.Td([verdict_mark(queue.verdict), " since ", el.moment(queue.since_ms, now_ms)], className="said"),
+        html.Td(
+            [verdict_mark(queue.verdict), " since ", el.moment(queue.since_ms, now_ms), *_why(queue)], className="said"
+        ),
     ]
     for client in matrix.clients:
         cell = line.cells.get(client.key)
@@ -103,6 +109,12 @@ def _line(
     if incidents:
         cells.append(html.Td(incidents.get(key)))
     return html.Tr(cells, id=f"{id_}-{key}".replace(" ", "-"), className=f"row-{queue.verdict.lower()}")
+
+
+def _why(queue: Queue) -> list[el.Child]:
+    if queue.reason is None:
+        return []
+    return [" ", html.Span(f"({queue.reason})", title=VERDICT_REASONS.get(queue.reason, ""))]
 
 
 def _cell(cell: Cell, client: Client) -> html.Td:

@@ -13,6 +13,7 @@ from schemas.tables import ASSIGNMENTS, MEMBERSHIPS, Table
 from streaming.history.alerts import WarehouseError
 from streaming.history.whatif import WhatIfError
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows, whole
 from udfs.model import MessageQueue
 from udfs.version import parse_client_version
 from udfs.whatif import Client, Group
@@ -79,7 +80,7 @@ def _read(warehouse: Path, table: Table, condition: ds.Expression | None = None)
         raise WarehouseError(
             f"paths.warehouse = {str(warehouse)!r}: no {table.name} table there; has `run` written it?"
         ) from None
-    ordered = sorted(rows.to_pylist(), key=lambda row: (row["changed_at"], row["batch_id"]))
+    ordered = sorted(read_rows(table.name, rows, whole(table)), key=lambda row: (row["changed_at"], row["batch_id"]))
     return list({tuple(row[name] for name in table.key): row for row in ordered}.values())
 
 

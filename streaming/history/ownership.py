@@ -14,6 +14,7 @@ from streaming.history.store import History
 from udfs.model import queue_order
 from udfs.prose import join_words, name_queues
 from udfs.rulebook import CANARY_CLUSTER
+from udfs.verdict_reason import VERDICT_REASONS
 
 FINE = ("OK", "NOT_JUDGED")
 
@@ -36,7 +37,9 @@ class Queue:
 @dataclass(frozen=True)
 class Owners:
     """One group's answer. `strategy` is the planned owner's, where it told one. `incident_id` is the open incident that
-    lists the queue, `advice` the line that fixes it, of the incident that explains it where one does."""
+    lists the queue, `advice` the line that fixes it, of the incident that explains it where one does. `verdict_reason`
+    is why the verdict is UNKNOWN or NOT_JUDGED (udfs.verdict_reason).
+    """
 
     cluster: str
     consumer_group: str
@@ -53,6 +56,7 @@ class Owners:
     kind: str | None = None
     cause: str | None = None
     advice: str | None = None
+    verdict_reason: str | None = None
 
 
 _TIME = pa.timestamp("us", "UTC")
@@ -74,6 +78,7 @@ SCHEMA = pa.schema(
         "kind": pa.string(),
         "cause": pa.string(),
         "advice": pa.string(),
+        "verdict_reason": pa.string(),
         "newest_row_at": _TIME,
         "is_stale": pa.bool_(),
     }
@@ -135,6 +140,7 @@ def _owners(history: History, row: dict[str, Any], at_ms: int) -> Owners:
         row["verdict"],
         to_ms(row["since"]),
         row["completeness"],
+        verdict_reason=row["verdict_reason"],
         **incident,
     )
 
@@ -176,6 +182,8 @@ def tell_owners(owners: Owners) -> str:
     if owners.incident_id:
         cause = f", {owners.cause}" if owners.cause and owners.cause != owners.kind else ""
         why = f"; {owners.kind}{cause}, incident {owners.incident_id}: {owners.advice}"
+    elif owners.verdict_reason is not None and owners.verdict_reason in VERDICT_REASONS:
+        why = f"; {owners.verdict_reason}: {VERDICT_REASONS[owners.verdict_reason].removesuffix('.')}"
     elif owners.verdict == "UNKNOWN":
         why = "; nothing was heard of it"
     return (

@@ -18,6 +18,7 @@ from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows, whole
 from udfs.kinds import KIND_FACTS
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -107,14 +108,19 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
         if value is not None:
             condition = condition & (ds.field(name) == value)
-    rows = table.to_pyarrow_dataset().to_table(columns=list(NEEDED), filter=condition).to_pylist()
+    found = table.to_pyarrow_dataset().to_table(columns=list(NEEDED), filter=condition)
     pages = Pages()
+    rows = read_rows(ALERTS.name, found, _in_ms)
     for row in sorted(rows, key=lambda row: (row["changed_at"], row["batch_id"])):
-        times = {name: to_ms(row[name]) for name in ("started_at", "changed_at")}
-        if times["changed_at"] < to_ms_:
-            pages.add({**row, **times})
+        if row["changed_at"] < to_ms_:
+            pages.add(row)
     untold = _read_untold(warehouse)
     return [page for page in pages.paged() if page.incident_id not in untold]
+
+
+def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
+    """With its times in epoch ms. Raises ValueError for a row that breaks its contract."""
+    return {**whole(ALERTS)(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
 def _read_untold(warehouse: Path) -> set[str]:

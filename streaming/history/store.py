@@ -24,6 +24,7 @@ from streaming.history.odd_types import with_text
 from streaming.history.question import MOST_CHARACTERS, check_question
 from streaming.history.reading import Timer, in_words
 from streaming.history.table_files import TableFiles, UnreadableTableError
+from streaming.history.unreadable import leave_out_unreadable
 from streaming.history.view_sql import newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.history.warehouse_error import FilesGoneError, WarehouseError
 
@@ -104,6 +105,11 @@ class History:
     def versions(self) -> Mapping[str, int]:
         """The Delta version of each table that is there, as it is seen now."""
         return {name: files.version for name, files in self._files.items() if files.version is not None}
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """How many rows of each table were met that cannot be read; they are in no view."""
+        return {name: files.left_out for name, files in self._files.items() if files.left_out}
 
     @property
     def file_counts(self) -> Mapping[str, int]:
@@ -236,7 +242,12 @@ class History:
 
     def _show(self, changed: Sequence[TableFiles]) -> None:
         """Views change together, or not at all."""
-        views = [f"CREATE OR REPLACE VIEW {one.table.name} AS {rows_of(one.table, one.paths())}" for one in changed]
+        for one in changed:
+            leave_out_unreadable(self._engine, one)
+        views = [
+            f"CREATE OR REPLACE VIEW {one.table.name} AS {rows_of(one.table, one.paths(), one.readable)}"
+            for one in changed
+        ]
         self._engine.execute("BEGIN")
         try:
             for view in views:

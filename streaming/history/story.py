@@ -27,6 +27,7 @@ REASONS: Mapping[str, str] = {
     "heard_again": "the data are back",
     "group_deleted": "the group was deleted",
     "topic_deleted": "the topic was deleted",
+    "forgotten": "a person decided that it is gone",
     "given_up": "nothing of what it was about is left",
 }
 """udfs.life.Reason in words."""

@@ -3,12 +3,13 @@
 The code is the queries' own, one shard instead of several. Only their state is elsewhere: in this object.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from schemas.events import CLOCKS
 from streaming.queries.assignments import TOPICS, pack_batch
 from streaming.queries.chunk import Chunk
 from streaming.queries.fault_items import TOPICS as FAULT_TOPICS
@@ -65,20 +66,33 @@ class Stream:
                 _add(rows, advance_board(board, [pack], cluster, broker_name, idle_ms=idle_ms, may_be_cut=False))
 
 
+AHEAD_MS = 60_000
+"""An event further ahead of its log than this has a clock that is ahead: the log's time does not follow it."""
+
+
 class Enveloper:
-    """Events as the messages that Kafka would make of them, one partition a topic."""
+    """Events as the messages that Kafka would make of them as they happen, one partition a topic.
+
+    A message reaches Kafka when the log has come so far: an event that is older than what came before it came late.
+    """
 
     def __init__(self) -> None:
         self._offsets: dict[str, int] = {}
+        self._now_ms = 0
 
-    def messages(self, events: Iterable[Event]) -> list[Message]:
-        """In the order given; offsets go on from the call before."""
-        return [self._message(topic, event) for topic, event in events]
+    def messages(self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None) -> list[Message]:
+        """In the order given; offsets go on from the call before. `ingest_time_ms` is Kafka's time of each."""
+        return [self._message(topic, event, ingest_time_ms) for topic, event in events]
 
-    def _message(self, topic: str, event: dict[str, Any]) -> Message:
+    def _message(self, topic: str, event: dict[str, Any], ingest: Callable[[Event], int] | None) -> Message:
         offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
         value, time_ms = msgspec.json.encode(event), event["event_time_ms"]
-        return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": time_ms, "value": value}
+        is_far = topic != CLOCKS and self._now_ms and time_ms > self._now_ms + AHEAD_MS
+        if ingest is not None:
+            self._now_ms = ingest((topic, event))
+        elif not is_far:
+            self._now_ms = max(self._now_ms, time_ms)
+        return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": self._now_ms, "value": value}
 
 
 def chunks_for(messages: Sequence[Message], number: int, shards: int) -> Iterator[Chunk]:

@@ -23,11 +23,17 @@ class UnreadableTableError(RuntimeError):
 
 
 class TableFiles:
-    """Follows one table's log. `version` is None while nobody has written it."""
+    """Follows one table's log. `version` is None while nobody has written it.
+
+    `readable` is the condition in SQL of rows that can be read, where some of `looked_at`'s cannot: `left_out` so far.
+    """
 
     def __init__(self, warehouse: Path, table: Table) -> None:
         self.table = table
         self.version: int | None = None
+        self.readable = ""
+        self.left_out = 0
+        self.looked_at: set[str] = set()
         self._path = table_path(warehouse, table.name)
         self._handle: DeltaTable | None = None
         self._paths: list[str] = []

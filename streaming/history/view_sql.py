@@ -13,13 +13,14 @@ _TYPES = {ColumnType.STRINGS: "VARCHAR[]", ColumnType.TIMESTAMP: "TIMESTAMPTZ", 
 """DuckDB's names of the types that it calls otherwise than Spark."""
 
 
-def rows_of(table: Table, paths: Sequence[str]) -> str:
-    """All rows of these files. Columns of the contract that a file lacks are null."""
+def rows_of(table: Table, paths: Sequence[str], condition: str = "") -> str:
+    """All rows of these files that meet the condition. Columns of the contract that a file lacks are null."""
     columns = [f'NULL::{_TYPES.get(one.type, one.type.value)} AS "{one.name}"' for one in table.columns]
     nothing = f"SELECT {', '.join(columns)} WHERE false"
     if not paths:
         return nothing
-    return f"{nothing} UNION ALL BY NAME SELECT * FROM {files_as_rows(paths)}"
+    rows = f"{nothing} UNION ALL BY NAME SELECT * FROM {files_as_rows(paths)}"
+    return f"SELECT * FROM ({rows}) WHERE {condition}" if condition else rows
 
 
 def files_as_rows(paths: Sequence[str]) -> str:
@@ -44,7 +45,7 @@ def with_spans(sql: str, files: Mapping[str, "TableFiles"]) -> str:
             for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
             if at_ms is not None
         ]
-        rows = rows_of(of_table.table, of_table.between(since_ms, until_ms))
+        rows = rows_of(of_table.table, of_table.between(since_ms, until_ms), of_table.readable)
         return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(conditions) or 'true'})"
 
     return _SPAN.sub(lambda name: rows_between(name) if name["table"] in files else name[0], sql)

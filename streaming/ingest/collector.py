@@ -18,8 +18,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from tenacity.wait import wait_random_exponential
 
 from conf.settings import Settings
-from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
-from streaming.ingest.clock_events import Source, clock_event, is_name
+from streaming.ingest.clock_events import Source, clock_event
 from streaming.ingest.collector_name import CollectorName
 from streaming.ingest.forgotten import Forgotten
 from streaming.ingest.known_brokers import CollectorError, KnownBrokers
@@ -60,11 +59,6 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
     """
     if not settings.collector.name_server:
         raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
-    groups = settings.collector.groups
-    if len(groups) > MOST_GROUPS or not all(map(is_name, groups)):
-        raise CollectorError(
-            f"collector.groups: at most {MOST_GROUPS} groups, each of 1 to {NAME_CHARACTERS} characters"
-        )
     log.info(
         "the collector starts",
         name_server=settings.collector.name_server,

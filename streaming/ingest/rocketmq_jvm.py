@@ -1,7 +1,7 @@
 """A JVM with RocketMQ's own jars, driven from Python by py4j over the loopback.
 
-One process, one random port, one token that only its standard output says. It ends with us: by `close()`, or when
-our end of its standard input closes, however we die.
+One process, one random port, one token that only its standard output says. It ends with us, when our end of its
+standard input closes: by `close()`, or however we die. SIGTERM it leaves to us.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from streaming.jars import PYSPARK_JARS, class_path, java
+from streaming.stopping import keep_from_sigterm
 
 STOP_SECONDS = 5.0
 
@@ -135,7 +136,12 @@ class RocketMQJvm:
                 port=port, auth_token=token, auto_convert=True, read_timeout=read_seconds
             )
         )
-        self._gson = self._make_gson()
+        try:
+            keep_from_sigterm(self._gateway.jvm)
+            self._gson = self._make_gson()
+        except (Py4JError, OSError) as error:
+            self.close()
+            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
 
     @property
     def pid(self) -> int:
@@ -173,15 +179,14 @@ class RocketMQJvm:
         """End the process and remove its folder. Safe to call twice."""
         self._gateway.close()
         self._gateway._gateway_client.is_connected = False  # or each object we drop would look for its JVM
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
         if self._process.stdin:
-            self._process.stdin.close()
+            with contextlib.suppress(OSError):  # it may be gone already
+                self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._remove_folder()
 
     def __enter__(self) -> "RocketMQJvm":

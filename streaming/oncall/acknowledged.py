@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from streaming.oncall.duty import Acknowledgement
+from streaming.oncall.now import Now
 from streaming.oncall.outbox import Outbox
 from streaming.oncall.story import Story
 
@@ -26,7 +27,7 @@ class Acknowledged:
         """It is over."""
         self._waiting.pop(incident_id, None)
 
-    def tell(self, incident_id: str, story: Story, now_ms: int) -> None:
+    def tell(self, incident_id: str, story: Story, now: Now) -> None:
         """What was said of it is due to its receivers, once they are told of it."""
         if story.told is None:
             return
@@ -34,5 +35,5 @@ class Acknowledged:
             for receiver in story.receivers:
                 key = f"{incident_id}:acknowledged:{word.at_ms}", receiver
                 box = self._outboxes.get(receiver)
-                if key not in self._known and box and box.owe_acknowledgement(word, story.told, now_ms):
+                if key not in self._known and box and box.owe_acknowledgement(word, story.told, now):
                     self._known.add(key)

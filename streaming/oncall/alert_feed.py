@@ -17,6 +17,7 @@ from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observ
 from streaming.oncall.transition import read_transition
 from streaming.queries.delta_log import read_commit
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ class NewFiles:
             dataset = self._table.to_pyarrow_dataset()
             fragments = [dataset.format.make_fragment(file, dataset.filesystem) for file in new]
             rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
-            observe([read_transition(row) for row in rows.to_pylist()])
+            observe(read_rows(ALERTS.name, rows, read_transition))
         self.version = self._before = newest
 
     def skip(self) -> None:

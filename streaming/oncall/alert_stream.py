@@ -19,6 +19,7 @@ from schemas.tables import ALERTS
 from streaming.oncall.transition import Transition, read_transition
 from streaming.private_folder import make_checkpoints
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows
 
 NAME = "relay"
 
@@ -85,7 +86,7 @@ class AlertStream:
         with self._busy:
             if self._is_stopping:
                 raise AlertStreamError(f"batch {batch_id} is left to the next start")
-            self._observe([read_transition(row) for row in batch.toArrow().to_pylist()])
+            self._observe(read_rows(ALERTS.name, batch.toArrow(), read_transition))
 
 
 def checkpoint_of(settings: Settings) -> Path:

@@ -1,7 +1,8 @@
 """Alertmanager's API v2: one receiver a replica, because replicas share silences and notification logs, not alerts.
 
 A firing alert is a lease: it ends `lease_seconds` after it was told last, so it must be told again before, and a
-dead sender leaves nothing open for ever (Prometheus: 4 times its resend delay).
+dead sender leaves nothing open for ever (Prometheus: 4 times its resend delay). It ends by Alertmanager's clock, and
+where so many are open that telling all of them could take longer, later: each batch may wait for its answer.
 
 `severity` is a label, because routing trees match on it, and labels are an alert's identity there. So an incident
 whose severity changes becomes a new alert, and the old one is ended by the same request. When this process has
@@ -9,14 +10,16 @@ forgotten what it told (a restart), the old one ends with its lease.
 """
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming.oncall.incident_link import incident_link
 from streaming.oncall.notice import Notice
-from streaming.oncall.posting import TIME_OUTS, Poster, Reply, TimeOuts, bearer, json_bytes
+from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, bearer, json_bytes
 from streaming.oncall.receiver import Answer, Verdict
 from streaming.oncall.text import clean, cut_list, one_line, rfc3339
+from streaming.oncall.their_clock import TheirClock, is_same
 
 ALERTS_PATH = "/api/v2/alerts"
 QUEUES_SHOWN = 20
@@ -24,6 +27,9 @@ ANNOTATION_CHARACTERS = 4_000
 
 REFUSES_A_BATCH = {400, 413, 422}
 """413: a proxy finds a hundred alerts too large, and one perhaps not."""
+
+SEARCH_SECONDS = 30.0
+"""For finding what is refused of a batch; what is not found by then is looked for in the next call."""
 
 REMEMBERED = 100_000
 """Incidents whose severity is kept; one that was told longest ago goes first, and its lease is over long since."""
@@ -51,33 +57,52 @@ class Alertmanager:
         """
         self.name = name
         self._lease_ms = round(lease_seconds * 1000)
+        self._answer_ms = round(time_outs.total * 1000)
+        self._clock = TheirClock()
         self._board_url = board_url
         self._poster = Poster(url.rstrip("/") + ALERTS_PATH, headers=bearer(token), time_outs=time_outs)
         self._severities: dict[str, str] = {}
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Tell all at once. On 400 the valid ones are stored all the same, so each is told alone to find the others."""
-        reply = self._post(notices, now_ms)
-        if reply.answer.code not in REFUSES_A_BATCH or len(notices) == 1:
-            return reply.answer
+        """Tell all at once. A batch that is refused is halved until those are found that it is refused for."""
+        first = self._post(notices, now_ms)
+        if first.code not in REFUSES_A_BATCH or len(notices) == 1:
+            return first
         refused: list[str] = []
-        reason = reply.answer.reason
-        for notice in notices:
-            answer = self._post([notice], now_ms).answer
+        reason, until = first.reason, time.monotonic() + SEARCH_SECONDS
+        left = _halves(notices)
+        while left:
+            if time.monotonic() > until:
+                return Answer("RETRY", first.code, f"{reason}; for which alerts is not known yet", 0.0, tuple(refused))
+            some = left.pop()
+            answer = self._post(some, now_ms)
             if answer.verdict in {"RETRY", "BAD_KEY"}:
                 return dataclasses.replace(answer, refused=tuple(refused))
-            if answer.verdict == "REFUSED":
-                refused.append(notice.key)
+            if answer.code in REFUSES_A_BATCH and len(some) > 1:
+                left += _halves(some)
+            elif answer.verdict == "REFUSED":
+                refused += [notice.key for notice in some]
                 reason = answer.reason
         verdict: Verdict = "REFUSED" if len(refused) == len(notices) else "DELIVERED"
-        return Answer(verdict, reply.answer.code, reason, refused=tuple(refused))
+        return Answer(verdict, first.code, reason, refused=tuple(refused))
 
-    def _post(self, notices: Sequence[Notice], now_ms: int) -> Reply:
-        payload = alerts(notices, now_ms, self._lease_ms, self._severities, self._board_url)
-        reply = self._poster.post(json_bytes(payload), now_ms)
+    def _post(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Once; twice where the answer shows that the times in it were of another clock."""
+        for _ in range(2):
+            told_ms = self._clock.now_ms(now_ms)
+            payload = alerts(notices, told_ms, self._lease(notices), self._severities, self._board_url)
+            reply = self._poster.post(json_bytes(payload), now_ms)
+            self._clock.hear(reply.date)
+            if reply.answer.verdict != "DELIVERED" or is_same(told_ms, self._clock.now_ms(now_ms)):
+                break
         if reply.answer.verdict == "DELIVERED":
             self._remember(notices)
-        return reply
+        return reply.answer
+
+    def _lease(self, notices: Sequence[Notice]) -> int:
+        """ms. Beyond the first, each batch of what is open there may take as long as an answer may, twice over."""
+        open_ = self._severities.keys() | {notice.incident_id for notice in notices}
+        return self._lease_ms + 2 * self._answer_ms * ((len(open_) - 1) // self.at_most)
 
     def _remember(self, notices: Sequence[Notice]) -> None:
         for notice in notices:
@@ -89,6 +114,12 @@ class Alertmanager:
 
     def close(self) -> None:
         self._poster.close()
+
+
+def _halves(notices: Sequence[Notice]) -> list[Sequence[Notice]]:
+    """The first half last, where it is taken from."""
+    middle = len(notices) // 2
+    return [notices[middle:], notices[:middle]]
 
 
 def alerts(

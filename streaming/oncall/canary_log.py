@@ -13,6 +13,7 @@ from schemas.tables import ALERT_DELIVERIES
 from streaming.history.alerts import WarehouseError, iso
 from streaming.oncall.own_alerts import CANARY
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows, whole
 
 COLUMNS = ["receiver", "outcome", "status", "changed_at", "delivered_at", "incident_id", "route", "kind"]
 
@@ -52,7 +53,9 @@ def read_canaries(warehouse: Path, last: int) -> list[Arrival]:
     is_canary = (pc.field("route") == CANARY) | (pc.field("kind") == KIND)
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
     mine = (pc.field("receiver") == CANARY) & is_canary & is_arrival
-    rows = table.to_pyarrow_table(columns=COLUMNS, filters=mine).to_pylist()
+    rows = read_rows(
+        ALERT_DELIVERIES.name, table.to_pyarrow_table(columns=COLUMNS, filters=mine), whole(ALERT_DELIVERIES)
+    )
     arrivals = [Arrival(row["incident_id"], _ms(row["changed_at"]), _ms(row["delivered_at"])) for row in rows]
     return sorted(arrivals, key=lambda one: one.delivered_at_ms)[-last:]
 

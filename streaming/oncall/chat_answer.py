@@ -4,6 +4,7 @@ A 200 without a code is not taken for success: a proxy's login page answers 200 
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ def judge(
         return answer
     fields = reply.fields()
     code = _number(next((fields[name] for name in code_fields if name in fields), None))
+    if code is None:
+        code = _code_in(reply.body, code_fields)
     if code is None or (code == 0 and answer.verdict != "DELIVERED"):
         if answer.verdict != "DELIVERED":
             return answer
@@ -46,6 +49,15 @@ def judge(
         reason=f"{poster.host} refused it with code {code}: {message}",
         retry_after_seconds=seconds,
     )
+
+
+def _code_in(body: bytes, code_fields: tuple[str, ...]) -> int | None:
+    """The code of a body that has not come whole: only an object's, and only where the number itself is whole."""
+    for name in code_fields:
+        found = re.search(rb'"%s"\s*:\s*(-?\d{1,11})\s*[,}]' % name.encode(), body)
+        if found and body.lstrip().startswith(b"{"):
+            return int(found[1])
+    return None
 
 
 def _number(value: Any) -> int | None:

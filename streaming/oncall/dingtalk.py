@@ -41,7 +41,8 @@ class DingTalk(Robot):
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the robot confirms with errcode 0."""
         params = signature(self._secret, now_ms) if self._secret else None
-        reply = self._poster.post(json_bytes(message(notices, now_ms, self._board_url)), now_ms, params=params)
+        body = json_bytes(message(notices, now_ms, self._board_url))
+        reply = self._poster.post(body, now_ms, params=params, needs_body=True)
         return judge(reply, self._poster, ("errcode",), "errmsg", VERDICTS)
 
 

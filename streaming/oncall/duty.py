@@ -20,7 +20,8 @@ class Acknowledgement:
 class Duty:
     """A notice to deliver, or with `acknowledgement` the word that somebody is at that incident.
 
-    `chokes` are the attempts that failed, as far as one can tell, because of what was sent, not for want of an answer.
+    `due_at_ms` is by the pace (streaming.oncall.now). `chokes` are the attempts that failed, as far as one can tell,
+    because of what was sent, not for want of an answer.
     """
 
     notice: Notice
@@ -43,7 +44,7 @@ class Duty:
 
 @dataclass
 class Lane:
-    """One incident at one receiver: what is owed, in its order, and the newest that it has."""
+    """One incident at one receiver: what is owed, in its order, and the newest that it has. Times are by the pace."""
 
     owed: deque[Duty] = field(default_factory=deque)
     delivered: Notice | None = None

@@ -5,21 +5,37 @@ from collections.abc import Mapping
 from streaming.oncall.story import Story
 from udfs.routing import QUIET
 
+WAIT_MS = 120_000
+"""So long an effect waits for a cause that may yet fire: most causes need less, and a page need not come twice."""
+
 
 class Effects:
-    """Stories by the incident that explains them."""
+    """Stories by the incident that explains them. The clock is the pace's (streaming.oncall.now)."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, Story]] = {}
         self._causes: dict[str, str] = {}
+        self._unsure_since_ms: dict[str, int] = {}
+        self._unheard: set[str] = set()
+        self._is_flushed = False
 
-    def is_explained(self, receivers: Mapping[str, str], cause: Story | None) -> bool:
+    def is_explained(
+        self, incident_id: str, receivers: Mapping[str, str], cause_id: str, cause: Story | None, pace_ms: int
+    ) -> bool:
         """Whether the cause stands for an effect that would go to these. A cause not seen yet is believed.
 
-        Not: when no route takes the cause, or it is only logged and the effect is not.
+        Not: when no route takes the cause, or it is only logged and the effect is not. A cause that has not fired is
+        believed for WAIT_MS, or until it is over.
         """
-        is_quiet = all(route == QUIET for route in receivers.values())
-        return is_quiet or cause is None or cause.is_heard()
+        if cause_id in self._unheard:
+            return False
+        if cause is None or all(route == QUIET for route in receivers.values()):
+            return True
+        if cause.is_decided():
+            self._unsure_since_ms.pop(incident_id, None)
+            return cause.is_heard()
+        since_ms = self._unsure_since_ms.setdefault(incident_id, pace_ms)
+        return not self._is_flushed and pace_ms < since_ms + WAIT_MS
 
     def wait(self, incident_id: str, story: Story, cause_id: str) -> None:
         self._waiting.setdefault(cause_id, {})[incident_id] = story
@@ -34,6 +50,32 @@ class Effects:
             if not stories:
                 self._waiting.pop(cause_id, None)
 
-    def release(self, cause_id: str) -> list[Story]:
+    def forget(self, incident_id: str) -> None:
+        """It is over."""
+        self._unsure_since_ms.pop(incident_id, None)
+
+    def release(self, cause_id: str, *, is_over: bool = False) -> list[Story]:
         """Nobody hears of this cause; those that waited under it are to be considered anew."""
-        return list(self._waiting.get(cause_id, {}).values())
+        stories = list(self._waiting.get(cause_id, {}).values())
+        if is_over and stories:
+            self._unheard.add(cause_id)
+        return stories
+
+    def due(self, pace_ms: int) -> list[Story]:
+        """Those that have waited long enough for a cause to fire."""
+        return [
+            story
+            for stories in self._waiting.values()
+            for name, story in stories.items()
+            if pace_ms >= self._unsure_since_ms.get(name, pace_ms) + WAIT_MS
+        ]
+
+    def flush(self) -> list[Story]:
+        """All that wait so: from now on none does, for nobody may come back to them."""
+        self._is_flushed = True
+        return [
+            story
+            for stories in self._waiting.values()
+            for name, story in stories.items()
+            if name in self._unsure_since_ms
+        ]

@@ -44,7 +44,7 @@ class Feishu(Robot):
         body = message(notices, now_ms, self._board_url)
         if self._secret:
             body = {**signature(self._secret, now_ms), **body}
-        reply = self._poster.post(json_bytes(body), now_ms)
+        reply = self._poster.post(json_bytes(body), now_ms, needs_body=True)
         is_bad_request = "bad request" in str(reply.fields().get("msg", "")).lower()
         limited: tuple[Verdict, float | None] = ("REFUSED", None) if is_bad_request else ("RETRY", LIMITED_SECONDS)
         return judge(reply, self._poster, ("code", "StatusCode"), "msg", {**VERDICTS, TWO_MEANINGS: limited})

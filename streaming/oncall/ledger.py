@@ -19,10 +19,12 @@ from streaming.oncall.duty import Acknowledgement
 from streaming.oncall.record import Record
 from streaming.oncall.restore import LOG_COLUMNS as PAST_COLUMNS
 from streaming.oncall.restore import Past, read_pasts
-from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, split_settled
-from streaming.oncall.transition import Transition, epoch_ms, read_transition
+from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, at, split_settled
+from streaming.oncall.silence_rows import UnreadableSilence, read_silences
+from streaming.oncall.transition import Transition, epoch_ms, need, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
+from streaming.readable_rows import Row, each_of, read_rows, say_file_left_out, say_left_out, say_nameless
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -63,11 +65,13 @@ class Ledger:
         version = self._alerts.version()
         thin = self._alerts.read(ALERT_COLUMNS)
         log = self._deliveries.read(LOG_COLUMNS, pc.field("delivery_key").is_valid())
+        say_nameless(ALERTS.name, thin)
+        say_nameless(ALERT_DELIVERIES.name, log)
         until_ms = self._first_look(thin, now_ms)
         settled, left = split_settled(thin, log, receivers, renewed_since_ms, until_ms)
         del thin, log
         rows = self._deliveries.read(PAST_COLUMNS, pc.field("incident_id").isin(left)) if len(left) else None
-        pasts = {} if rows is None else read_pasts(_told_rows(rows))
+        pasts = {} if rows is None else read_pasts(_told_rows(rows), on_unreadable=self._leave_out)
         names = settled.slice(max(0, len(settled) - MOST_SETTLED)).to_pylist()
         return History(self._read_stories(left), pasts, names, version, until_ms)
 
@@ -92,16 +96,20 @@ class Ledger:
         if len(incident_ids):
             columns = list(ALERTS.names)
             wanted = pc.field("incident_id").isin(incident_ids)
-            for row in self._alerts.read(columns, wanted).to_pylist():
-                stories.setdefault(row["incident_id"], []).append(read_transition(row))
+            for transition in read_rows(ALERTS.name, self._alerts.read(columns, wanted), read_transition):
+                stories.setdefault(transition.incident_id, []).append(transition)
         return stories
+
+    def _leave_out(self, row: Row, error: Exception) -> None:
+        say_left_out(ALERT_DELIVERIES.name, row, error)
 
     def _first_look(self, thin: pa.Table, now_ms: int) -> int:
         """Up to when history reaches: what an empty table is yet to be filled with may be a week old."""
         known = self._deliveries.transaction_version(APP_ID)
         if known is not None:
             return known
-        newest = pc.max(thin["changed_at"]).as_py()
+        so_far = thin.filter(pc.less_equal(thin["changed_at"], at(now_ms)))  # a time yet to come is a mistake
+        newest = pc.max(so_far["changed_at"]).as_py()
         newest_ms = epoch_ms(newest) if newest is not None else now_ms
         if self._may_write:
             self._deliveries.append([], 0, Transaction(APP_ID, newest_ms))
@@ -112,30 +120,34 @@ class Words:
     """Silences and acknowledgements: appended by people, read again when their tables have changed."""
 
     def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+        self.unreadable: tuple[UnreadableSilence, ...] = ()
         self._silences = _Log(warehouse, SILENCES, may_write)
         self._acknowledgements = _Log(warehouse, ACKNOWLEDGEMENTS, may_write)
 
     def read_silences(self) -> list[Silence] | None:
-        """The newest row of each; None when nothing has changed since the last time."""
+        """The newest row of each; None when nothing has changed since the last time.
+
+        One whose newest row cannot be read keeps nothing quiet, and is in `unreadable`.
+        """
         if not self._silences.has_changed():
             return None
-        rows = self._silences.read(list(SILENCES.names)).to_pylist()
-        newest = {row["silence_id"]: row for row in sorted(rows, key=lambda row: row["changed_at"])}
-        return [_silence(row) for row in newest.values()]
+        rows = self._silences.read(list(SILENCES.names)).sort_by("changed_at")
+        silences, self.unreadable = read_silences(each_of(rows))
+        return silences
 
     def read_acknowledgements(self) -> list[Acknowledgement] | None:
         """All of them; None when nothing has changed since the last time."""
         if not self._acknowledgements.has_changed():
             return None
         columns = list(ACKNOWLEDGEMENTS.names)
-        rows = self._acknowledgements.read(columns).sort_by("acknowledged_at").to_pylist()
-        return [
-            Acknowledgement(row["incident_id"], row["owner"], row["note"], epoch_ms(row["acknowledged_at"]))
-            for row in rows
-        ]
+        rows = self._acknowledgements.read(columns).sort_by("acknowledged_at")
+        return read_rows(ACKNOWLEDGEMENTS.name, rows, _acknowledgement)
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
-        """Also one that is known already: its newest row holds."""
+        """Also one that is known already: its newest row holds, and this is the newest, however the clock was set."""
+        self._silences.version()
+        known = self._silences.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
+        newest = pc.max(known["changed_at"]).as_py()
         row = {
             "silence_id": silence.silence_id,
             "matchers": json.dumps({label: list(globs) for label, globs in sorted(silence.matchers.items())}),
@@ -143,7 +155,7 @@ class Words:
             "reason": silence.reason,
             "starts_at": silence.starts_at_ms,
             "ends_at": silence.ends_at_ms,
-            "changed_at": now_ms,
+            "changed_at": now_ms if newest is None else max(now_ms, epoch_ms(newest) + 1),
         }
         self._silences.append([row], 0)
 
@@ -189,7 +201,7 @@ class _Log:
         if self._table is None:
             return schema.empty_table().select(list(columns))
         present = {field.name for field in self._table.schema().fields}
-        rows = self._table.to_pyarrow_dataset().to_table([name for name in columns if name in present], filter=wanted)
+        rows = _read_files(self._contract.name, self._table, [name for name in columns if name in present], wanted)
         for name in columns:
             if name not in present:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
@@ -217,10 +229,24 @@ class _Log:
         return None if known is None else int(known)
 
 
-def _told_rows(rows: pa.Table) -> list[dict[str, Any]]:
+def _read_files(name: str, table: DeltaTable, columns: list[str], wanted: pc.Expression | None) -> pa.Table:
+    """All files but such as are damaged. Without those something may be told again, or not at all."""
+    dataset = table.to_pyarrow_dataset()
+    try:
+        return dataset.to_table(columns, filter=wanted)
+    except pa.ArrowInvalid:
+        found = [dataset.schema.empty_table().select(columns)]
+    for fragment in dataset.get_fragments():
+        try:
+            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
+        except pa.ArrowInvalid as error:
+            say_file_left_out(name, fragment.path, error)
+    return pa.concat_tables(found)
+
+
+def _told_rows(rows: pa.Table) -> list[Row]:
     """In the order in which they were written; those that an older release wrote have no key."""
-    told: list[dict[str, Any]] = rows.filter(pc.is_valid(rows["delivery_key"])).sort_by("batch_id").to_pylist()
-    return told
+    return list(each_of(rows.filter(pc.is_valid(rows["delivery_key"])).sort_by("batch_id")))
 
 
 def is_table(warehouse: Path | str, contract: Table) -> bool:
@@ -228,8 +254,6 @@ def is_table(warehouse: Path | str, contract: Table) -> bool:
     return bool(DeltaTable.is_deltatable(table_path(warehouse, contract.name)))
 
 
-def _silence(row: dict[str, Any]) -> Silence:
-    matchers = {str(label): tuple(map(str, globs)) for label, globs in json.loads(row["matchers"]).items()}
-    return Silence(
-        row["silence_id"], matchers, row["owner"], row["reason"], epoch_ms(row["starts_at"]), epoch_ms(row["ends_at"])
-    )
+def _acknowledgement(row: Row) -> Acknowledgement:
+    need(row, ("incident_id", "owner", "note"))
+    return Acknowledgement(row["incident_id"], row["owner"], row["note"], epoch_ms(row["acknowledged_at"]))

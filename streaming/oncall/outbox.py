@@ -1,4 +1,4 @@
-"""What one receiver is still owed, what is sent to it next, and what becomes of the answer. The clock is the caller's.
+"""What one receiver is still owed, what is sent to it next, and what becomes of the answer. The caller has the clock.
 
 Each incident has a lane of its own, strictly in order; one lane's trouble holds up no other, but that an alert's next
 incident waits for the end of the one before. One call is in flight at a time. Nothing owed is ever dropped but what
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from streaming.oncall.duty import Acknowledgement, Duty, Lane, Send
 from streaming.oncall.notice import Notice
+from streaming.oncall.now import Now
 from streaming.oncall.pace import Pace, Patience, is_about_notice
 from streaming.oncall.receiver import Answer, Receiver
 from streaming.oncall.record import Outcome, Record
@@ -58,21 +59,22 @@ class Outbox:
         self._flying: Send | None = None
         self.watchdog: Notice | None = None
         self._watched_at_ms = 0
+        self._has_renewed = False
         self.has_delivered = False
 
     def owe(self, duty: Duty) -> None:
         """From now on it is due, after what the incident's lane holds already."""
         self._lane(duty.notice).owed.append(duty)
 
-    def owe_acknowledgement(self, word: Acknowledgement, notice: Notice, now_ms: int) -> bool:
+    def owe_acknowledgement(self, word: Acknowledgement, notice: Notice, now: Now) -> bool:
         """False where the receiver has no use for it."""
         if not self.traits.can_acknowledge:
             return False
-        self.owe(Duty(notice, "acknowledgement", now_ms, acknowledgement=word))
+        self.owe(Duty(notice, "acknowledgement", now.pace_ms, acknowledgement=word))
         return True
 
     def remember(self, notice: Notice, delivered_at_ms: int) -> None:
-        """It has this already, from before a restart."""
+        """It has this already, since then by the pace, from before a restart."""
         lane = self._lane(notice)
         lane.delivered, lane.delivered_at_ms = notice, delivered_at_ms
 
@@ -81,16 +83,16 @@ class Outbox:
         self._lanes.pop(notice.incident_id, None)
         self._succession.leave(notice)
 
-    def give_up(self, now_ms: int) -> list[Record]:
+    def give_up(self, now: Now) -> list[Record]:
         """Ends that would end a newer incident of the same alert; to be asked before each `pick`."""
         if not self.traits.is_leased or self._flying is not None:
             return []
         records = []
         for lane in [lane for lane in self._lanes.values() if self._is_superseded(lane)]:
             duty = lane.owed.popleft()
-            self._forget_if_done(duty.notice, lane, now_ms, is_last=True)
+            self._forget_if_done(duty.notice, lane, now.pace_ms, is_last=True)
             answer = Answer("REFUSED", None, "a newer incident of this alert is open there")
-            records.append(self._record(duty, "REFUSED", answer, now_ms, 0))
+            records.append(self._record(duty, "REFUSED", answer, now.wall_ms, 0))
         return records
 
     def owed(self) -> Iterator[Duty]:
@@ -105,19 +107,31 @@ class Outbox:
     def is_flying(self) -> bool:
         return self._flying is not None
 
-    def trouble(self, now_ms: int) -> str | None:
+    def trouble(self, pace_ms: int) -> str | None:
         """Why the other receivers must hear of this one: `bad_key`, `refuses` or `unreachable`."""
-        return self._patience.trouble(now_ms)
+        return self._patience.trouble(pace_ms)
 
-    def pick(self, now_ms: int) -> Send | None:
+    def pick(self, now: Now) -> Send | None:
         """The next call, if one is to be made now: what is owed, then the watchdog, then renewals."""
+        now_ms = now.pace_ms
         if self._flying is not None or now_ms < self._patience.resumes_at_ms:
             return None
-        self._flying = self._pick_owed(now_ms) or self._pick_watchdog(now_ms) or self._pick_renewals(now_ms)
+        first, then = self._pick_owed, self._pick_renewals
+        if self._is_lease_pressing(now_ms):
+            first, then = then, first
+        self._flying = first(now_ms) or self._pick_watchdog(now) or then(now_ms)
         return self._flying
 
+    def _is_lease_pressing(self, now_ms: int) -> bool:
+        """Whether a renewal is a whole interval late: then each second call is for what is open there."""
+        late_ms = now_ms - self._pace.resend_ms
+        return not self._has_renewed and any(
+            self._is_renewed(lane) and lane.renewed_at_ms and self._ready_at_ms(lane) <= late_ms
+            for lane in self._lanes.values()
+        )
+
     def wake_at_ms(self) -> int | None:
-        """When `pick` may have something, as things are; None when only an answer or a new duty can change that."""
+        """When by the pace `pick` may have something; None when only an answer or a new duty can bring that about."""
         if self._flying is not None:
             return None
         lanes = [lane for lane in self._lanes.values() if lane.owed or self._is_renewed(lane)]
@@ -126,20 +140,22 @@ class Outbox:
             times.append(self._watched_at_ms + self._pace.resend_ms)
         return max(self._patience.resumes_at_ms, min(times)) if times else None
 
-    def settle(self, answer: Answer, now_ms: int, latency_ms: int) -> list[Record]:
+    def settle(self, answer: Answer, now: Now, latency_ms: int) -> list[Record]:
         """What came of the call in flight, and the rows that it leaves in the log."""
         send, self._flying = self._flying, None
+        now_ms = now.pace_ms
         assert send is not None, "settle follows pick"  # noqa: S101  # a caller's mistake, not a receiver's
         self._patience.answered(answer, now_ms, self.traits.min_interval_ms)
         if answer.verdict == "DELIVERED":
             self.has_delivered = True
             for lane in self._lanes.values():
                 lane.not_before_ms = 0
+        self._has_renewed = send.is_renewal
         if send.is_renewal:
             if answer.verdict in ("DELIVERED", "REFUSED"):
                 self._renewed(send, now_ms)
             return []
-        settled = [self._settle(duty, send, answer, now_ms, latency_ms) for duty in send.duties]
+        settled = [self._settle(duty, send, answer, now, latency_ms) for duty in send.duties]
         records = [record for record in settled if record is not None]
         if answer.verdict == "REFUSED":
             self._patience.refused(sum(1 for record in records if record.outcome == "REFUSED"))
@@ -156,16 +172,17 @@ class Outbox:
         notices = tuple(replace(lane.owed[0].notice, is_first=lane.delivered is None) for lane in lanes)
         return Send(self.name, notices, tuple(lane.owed[0] for lane in lanes))
 
-    def _pick_watchdog(self, now_ms: int) -> Send | None:
-        if self.watchdog is None or now_ms < self._watched_at_ms + self._pace.resend_ms:
+    def _pick_watchdog(self, now: Now) -> Send | None:
+        if self.watchdog is None or now.pace_ms < self._watched_at_ms + self._pace.resend_ms:
             return None
-        return Send(self.name, (replace(self.watchdog, changed_at_ms=now_ms),))
+        return Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
         for lane in list(self._lanes.values()):
             if lane.delivered is not None:
                 self._forget_if_done(lane.delivered, lane, now_ms)
         lanes = [lane for lane in self._lanes.values() if self._is_renewed(lane) and self._ready_at_ms(lane) <= now_ms]
+        lanes.sort(key=self._ready_at_ms)
         notices = [lane.delivered for lane in lanes[: self.traits.at_most] if lane.delivered is not None]
         return Send(self.name, tuple(replace(one, is_first=False) for one in notices)) if notices else None
 
@@ -210,8 +227,8 @@ class Outbox:
             elif (lane := self._lanes.get(notice.incident_id)) is not None:
                 lane.renewed_at_ms = now_ms
 
-    def _settle(self, duty: Duty, send: Send, answer: Answer, now_ms: int, latency_ms: int) -> Record | None:
-        lane = self._lanes[duty.notice.incident_id]
+    def _settle(self, duty: Duty, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+        lane, now_ms = self._lanes[duty.notice.incident_id], now.pace_ms
         is_refused = duty.key in answer.refused or (
             answer.verdict == "REFUSED" and (bool(answer.refused) or len(send.duties) == 1)
         )
@@ -232,9 +249,9 @@ class Outbox:
             if outcome == "DELIVERED" and duty.acknowledgement is None:
                 lane.delivered, lane.delivered_at_ms, lane.renewed_at_ms = duty.notice, now_ms, now_ms
             self._forget_if_done(duty.notice, lane, now_ms, is_last=duty.status == "resolved")
-        return self._record(duty, outcome, answer, now_ms, latency_ms)
+        return self._record(duty, outcome, answer, now.wall_ms, latency_ms)
 
-    def _record(self, duty: Duty, outcome: Outcome, answer: Answer, now_ms: int, latency_ms: int) -> Record:
+    def _record(self, duty: Duty, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
         return Record(
             duty.notice.incident_id,
             duty.key,
@@ -242,7 +259,7 @@ class Outbox:
             duty.status,
             outcome,
             duty.notice.changed_at_ms,
-            now_ms,
+            at_ms,
             self.name,
             duty.route,
             answer.reason,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streaming.oncall.now import Now
 from streaming.oncall.outbox import Outbox
 from streaming.oncall.own_alerts import (
     CANARY_LOST,
@@ -33,7 +34,7 @@ class HeldBack:
 
 
 class OwnBook:
-    """Those that are open. `note` is told each of their rows, whoever wrote it.
+    """Those that are open. `note` is told each of their rows, whoever wrote it. Waits are by the pace.
 
     A canary that has not arrived for `lost_after_ms` is lost; 0 expects none, and with None nobody looks here.
     """
@@ -42,37 +43,45 @@ class OwnBook:
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._open: dict[str, Transition] = {}
         self._unwanted_since_ms: dict[str, int] = {}
+        self._updated_at_ms: dict[str, int] = {}
         self._canary_at_ms: int | None = None
         self._has_canary = False
 
-    def hear_canary(self, now_ms: int) -> None:
+    def hear_canary(self, pace_ms: int) -> None:
         """It arrived."""
-        self._canary_at_ms, self._has_canary = now_ms, True
+        self._canary_at_ms, self._has_canary = pace_ms, True
 
     def note(self, transition: Transition) -> None:
         if transition.notice.kind in OWN_KINDS:
             if transition.state == "RESOLVED":
                 self._open.pop(transition.notice.alert_id, None)
+                self._updated_at_ms.pop(transition.notice.alert_id, None)
             else:
                 self._open[transition.notice.alert_id] = transition
 
-    def rows(self, held_back: list[HeldBack], outboxes: Mapping[str, Outbox], now_ms: int) -> list[dict[str, Any]]:
+    def rows(self, held_back: list[HeldBack], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """The rows that make them what they should be; the figure of an open one changes once a resend at most."""
         wanted = {alert.alert_id: alert for alert in map(_more, held_back)}
         for name, box in outboxes.items():
-            if (alert := self._trouble(name, box, now_ms)) is not None:
+            if (alert := self._trouble(name, box, now.pace_ms)) is not None:
                 wanted[alert.alert_id] = alert
-        if self._is_canary_lost(now_ms):
+        if self._is_canary_lost(now.pace_ms):
             wanted[canary_lost().alert_id] = canary_lost()
-        over = [one for key, one in self._open.items() if self._is_over(key, one, wanted, now_ms)]
-        rows = [_ended(one, now_ms) for one in over]
+        over = [one for key, one in self._open.items() if self._is_over(key, one, wanted, now.pace_ms)]
+        rows = [_ended(one, now.wall_ms) for one in over]
         for key, alert in wanted.items():
             known = self._open.get(key)
             if known is None:
-                rows.append(alert.row("FIRING", now_ms, now_ms))
-            elif now_ms >= known.at_ms + self._resend_ms and _says_other(known, alert):
-                rows.append(alert.row("FIRING", known.notice.started_at_ms, now_ms))
+                self._updated_at_ms[key] = now.pace_ms
+                rows.append(alert.row("FIRING", now.wall_ms, now.wall_ms))
+            elif _says_other(known, alert) and self._may_update(key, known, now):
+                self._updated_at_ms[key] = now.pace_ms
+                rows.append(alert.row("FIRING", known.notice.started_at_ms, _after(known, now.wall_ms)))
         return rows
+
+    def _may_update(self, key: str, known: Transition, now: Now) -> bool:
+        since_ms = self._updated_at_ms.setdefault(key, now.pace_of(known.at_ms))
+        return now.pace_ms >= since_ms + self._resend_ms
 
     def _is_over(self, key: str, known: Transition, wanted: Mapping[str, OwnAlert], now_ms: int) -> bool:
         if key in wanted:
@@ -108,6 +117,11 @@ class OwnBook:
         return now_ms >= self._canary_at_ms + self._lost_after_ms or (was_lost and not self._has_canary)
 
 
+def _after(known: Transition, now_ms: int) -> int:
+    """Rows of an incident are in the order of their times, however the clock was set."""
+    return max(now_ms, known.at_ms + 1)
+
+
 def _says_other(known: Transition, alert: OwnAlert) -> bool:
     return (known.notice.summary, known.notice.severity) != (alert.summary, alert.severity)
 
@@ -121,4 +135,4 @@ def _ended(known: Transition, now_ms: int) -> dict[str, Any]:
     alert = OwnAlert(
         notice.kind, notice.severity, notice.cause or notice.kind, notice.labels, notice.summary, "", notice.evidence
     )
-    return alert.row("RESOLVED", notice.started_at_ms, max(now_ms, known.at_ms + 1))
+    return alert.row("RESOLVED", notice.started_at_ms, _after(known, now_ms))

@@ -1,10 +1,13 @@
 """One HTTP POST and what its answer means: delivered, later, never, or the key is wrong.
 
+The status is the answer, and holds once the head is there: a body that drips, or breaks off, changes nothing of it.
+
 Redirects are not followed: they would carry an alert, and perhaps a key, to an address nobody configured. Nothing
 secret gets into `Answer.reason`: an address is told by its host alone, and what an answer echoes is masked.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
@@ -22,6 +25,9 @@ from streaming.visible_text import shown_json
 
 READ_BYTES = 16_384
 """As much of an answer as is read; what a vendor says of an event is far shorter."""
+
+BODY_SECONDS = 1.0
+"""For a body that nothing hangs on: it explains a refusal, and read to its end it leaves a connection to use again."""
 
 REASON_CHARACTERS = 300
 
@@ -41,7 +47,7 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True)
 class TimeOuts:
-    """Seconds. `total` bounds everything, a slowly dripping answer too; DNS counts as connecting."""
+    """Seconds. `total` bounds all up to the answer's head, `read` each piece of it; DNS counts as connecting."""
 
     connect: float = 5.0
     read: float = 10.0
@@ -53,10 +59,11 @@ TIME_OUTS = TimeOuts()
 
 @dataclass(frozen=True)
 class Reply:
-    """The classified answer, and the first READ_BYTES of its body for receivers that know the vendor's codes."""
+    """The classified answer, the first READ_BYTES of its body for receivers that know the vendor's codes, its Date."""
 
     answer: Answer
     body: bytes = b""
+    date: str | None = None
 
     def fields(self) -> dict[str, Any]:
         """The body as a JSON object; empty when it is none."""
@@ -99,9 +106,11 @@ class Poster:
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        needs_body: bool = False,
     ) -> Reply:
         """POST `body` as JSON, with `params` added to the URL's own. Never raises, never repeats.
 
+        With `needs_body` the answer's body is waited for as long as a piece of its head; what is there then is all.
         `now_ms` is the wall clock, against which a Retry-After date is held.
         """
         url = self._url.copy_merge_params(dict(params)) if params else self._url
@@ -109,7 +118,7 @@ class Poster:
         try:
             with self._lock:
                 self._runner = self._runner or asyncio.Runner()
-                response, text = self._runner.run(self._exchange(url, body, own))
+                response, text = self._runner.run(self._exchange(url, body, own, needs_body))
         except Exception as error:  # whatever broke, the notice has perhaps not arrived, and is tried again
             return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._tell(error)}"))
         verdict, reason = _classify(response.status_code)
@@ -117,20 +126,25 @@ class Poster:
         if said and verdict != "DELIVERED":
             reason = f"{reason}: {said}"
         later = retry_after_seconds(response.headers.get("Retry-After"), now_ms) if verdict == "RETRY" else None
-        return Reply(Answer(verdict, response.status_code, f"{self.host} {reason}", later), text)
+        answer = Answer(verdict, response.status_code, f"{self.host} {reason}", later)
+        return Reply(answer, text, response.headers.get("Date"))
 
-    async def _exchange(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> tuple[httpx.Response, bytes]:
+    async def _exchange(
+        self, url: httpx.URL, body: bytes, headers: dict[str, str], needs_body: bool
+    ) -> tuple[httpx.Response, bytes]:
         if self._client is None:
             timeout = httpx.Timeout(self._time_outs.read, connect=self._time_outs.connect)
             self._client = httpx.AsyncClient(timeout=timeout, headers=self._headers, follow_redirects=False)
-        text = b""
         async with asyncio.timeout(self._time_outs.total):
-            async with self._client.stream("POST", url, content=body, headers=headers) as response:
-                async for chunk in response.aiter_raw():
-                    text += chunk
-                    if len(text) >= READ_BYTES:
-                        break
-        return response, text[:READ_BYTES]
+            request = self._client.build_request("POST", url, content=body, headers=headers)
+            response = await self._client.send(request, stream=True)
+        try:
+            text = await _read_some(response, self._time_outs.read if needs_body else BODY_SECONDS)
+        finally:
+            with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
+                async with asyncio.timeout(BODY_SECONDS):
+                    await response.aclose()
+        return response, text
 
     def _tell(self, error: Exception) -> str:
         match error:
@@ -143,7 +157,7 @@ class Poster:
             case httpx.ConnectError():
                 return f"no connection: {self.quote(str(error))}"
             case httpx.RemoteProtocolError() | httpx.ReadError() | httpx.WriteError():
-                return "the connection broke off before the answer was whole"
+                return "the connection broke off before the answer was there"
         return type(error).__name__
 
     def quote(self, text: str) -> str:
@@ -160,6 +174,18 @@ class Poster:
                     self._runner.run(self._client.aclose())
                 self._runner.close()
             self._client = self._runner = None
+
+
+async def _read_some(response: httpx.Response, seconds: float) -> bytes:
+    """What has come of the body when it ends, breaks off, is long enough, or the time is over."""
+    text = b""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.StreamError):
+        async with asyncio.timeout(seconds):
+            async for chunk in response.aiter_raw():
+                text += chunk
+                if len(text) >= READ_BYTES:
+                    break
+    return text[:READ_BYTES]
 
 
 def bearer(token: str | None) -> dict[str, str]:

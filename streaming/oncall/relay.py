@@ -20,6 +20,7 @@ from streaming.oncall.duty import Duty
 from streaming.oncall.ears import Deaf, Ears
 from streaming.oncall.ledger import Ledger, Words
 from streaming.oncall.notice import Notice
+from streaming.oncall.now import Clock, Now
 from streaming.oncall.own_alerts import CANARY, watchdog
 from streaming.oncall.receiver import Receiver
 from streaming.oncall.record import Record
@@ -62,10 +63,12 @@ class Relay:
         ears: Ears | None = None,
         now_ms: Callable[[], int] = clock_ms,
     ) -> None:
-        self._settings, self._ledger, self._words, self._now_ms = settings, ledger, words, now_ms
+        self._settings, self._ledger, self._words, self._wall_ms = settings, ledger, words, now_ms
+        self._clock = Clock(now_ms)
+        now = self._clock.now()
         self._progress_age, self._ears = progress_age, ears or Deaf()
         self._told_owed_ms = 0
-        self._started_at_ms = now_ms()
+        self._started_at_ms = now.wall_ms
         routes = make_routes(settings, receivers)
         self._watchers = pick_watchdog_receivers(routes)
         dice = random.Random()  # noqa: S311  # jitter
@@ -75,8 +78,7 @@ class Relay:
         self._unwritten_alerts: list[dict[str, Any]] = []
         self._receivers = receivers
         self._workers: dict[str, Worker] = {}
-        self._read_at_ms = self._started_at_ms
-        self._compacts_at_ms = self._started_at_ms
+        self._read_at_ms = self._compacts_at_ms = now.pace_ms
         self.version = self._restore()
 
     def observe(self, transitions: Iterable[Transition]) -> None:
@@ -92,17 +94,18 @@ class Relay:
         finally:
             self.close()
 
-    def finish(self, seconds: float) -> int:
-        """Go on until each notice that is due was tried, or the seconds are over; how many are still due."""
+    def finish(self, seconds: float, stop: threading.Event | None = None) -> int:
+        """Go on until each notice that is due was tried, the seconds are over, or `stop`; how many are still due."""
         deadline = time.monotonic() + seconds
         self.step(LEAST_WAIT_SECONDS)
-        while time.monotonic() < deadline and self._has_news():
+        self.desk.flush(self._clock.now())
+        while time.monotonic() < deadline and not (stop and stop.is_set()) and self._has_news():
             self.step()
         return sum(1 for _ in self.owed())
 
     def _has_news(self) -> bool:
         """Whether a call is in flight, or something is due that was never tried; an answer may bring that about."""
-        self.desk.advance(self._now_ms())
+        self.desk.advance(self._clock.now())
         return self.is_busy() or any(not duty.attempts for duty in self.owed())
 
     def owed(self) -> Iterator[Duty]:
@@ -111,13 +114,13 @@ class Relay:
 
     def step(self, wait_seconds: float | None = None) -> None:
         """Decide, write, send; then wait for news, at most until something is due."""
-        now_ms = self._now_ms()
-        self._look(now_ms)
+        now = self._clock.now()
+        self._look(now)
         self._write()
-        self._send(now_ms)
-        self._tell_owed(now_ms)
-        self._compact(now_ms)
-        self._take(self._wait_seconds(now_ms) if wait_seconds is None else wait_seconds)
+        self._send(now)
+        self._tell_owed(now.pace_ms)
+        self._compact(now.pace_ms)
+        self._take(self._wait_seconds(now.pace_ms) if wait_seconds is None else wait_seconds)
 
     def is_busy(self) -> bool:
         """Whether a call is in flight."""
@@ -134,35 +137,35 @@ class Relay:
 
     def _restore(self) -> int:
         """The version of the alerts table that was read."""
-        now_ms = self._now_ms()
-        renewed_since_ms = now_ms - round(self._settings.resolved_resend_seconds * 1000)
-        history = self._ledger.read_history(self._receivers, renewed_since_ms, now_ms)
+        now = self._clock.now()
+        renewed_since_ms = now.wall_ms - round(self._settings.resolved_resend_seconds * 1000)
+        history = self._ledger.read_history(self._receivers, renewed_since_ms, now.wall_ms)
         self._history_until_ms = history.until_ms
         for incident_id in history.settled:
             self.desk.settle(incident_id)
-        self.desk.set_silences(self._words.read_silences() or [], now_ms)
-        restore(self.desk, history.stories, history.pasts, now_ms)
-        self.desk.acknowledge(self._words.read_acknowledgements() or [], now_ms)
-        self.desk.advance(now_ms)
+        self.desk.set_silences(self._words.read_silences() or [])
+        restore(self.desk, history.stories, history.pasts, now)
+        self.desk.acknowledge(self._words.read_acknowledgements() or [], now)
+        self.desk.advance(now)
         return history.version
 
-    def _look(self, now_ms: int) -> None:
+    def _look(self, now: Now) -> None:
         """Read what people said, every poll_seconds, and do what time brings."""
-        if now_ms >= self._read_at_ms + self._settings.poll_seconds * 1000:
-            self._read_at_ms = now_ms
-            self._read_words(now_ms)
-        self.desk.advance(now_ms)
+        if now.pace_ms >= self._read_at_ms + self._settings.poll_seconds * 1000:
+            self._read_at_ms = now.pace_ms
+            self._read_words(now)
+        self.desk.advance(now)
         for name in self._watchers:
             if name in self.desk.outboxes:
-                self.desk.outboxes[name].watchdog = self._watchdog(now_ms)
+                self.desk.outboxes[name].watchdog = self._watchdog(now.wall_ms)
 
-    def _read_words(self, now_ms: int) -> None:
+    def _read_words(self, now: Now) -> None:
         silences = self._words.read_silences()
         if silences is not None:
-            self.desk.set_silences(silences, now_ms)
+            self.desk.set_silences(silences)
         words = self._words.read_acknowledgements()
         if words is not None:
-            self.desk.acknowledge(words, now_ms)
+            self.desk.acknowledge(words, now)
 
     def _watchdog(self, now_ms: int) -> Notice | None:
         if self._progress_age is None:
@@ -188,23 +191,23 @@ class Relay:
         except (DeltaError, OSError) as error:
             log.error("the delivery log cannot be written; people are told all the same", error=str(error)[:300])
 
-    def _send(self, now_ms: int) -> None:
+    def _send(self, now: Now) -> None:
         for name, box in self.desk.outboxes.items():
-            send = box.pick(now_ms)
+            send = box.pick(now)
             if send is not None:
                 if name not in self._workers:
-                    self._workers[name] = Worker(self._receivers[name], self._inbox.put, self._now_ms)
+                    self._workers[name] = Worker(self._receivers[name], self._inbox.put, self._wall_ms)
                 self._workers[name].call(send)
 
-    def _tell_owed(self, now_ms: int) -> None:
-        if now_ms >= self._told_owed_ms + OWED_MS:
-            self._told_owed_ms = now_ms
+    def _tell_owed(self, pace_ms: int) -> None:
+        if pace_ms >= self._told_owed_ms + OWED_MS:
+            self._told_owed_ms = pace_ms
             self._ears.owes({name: sum(1 for _ in box.owed()) for name, box in self.desk.outboxes.items()})
 
-    def _compact(self, now_ms: int) -> None:
-        if now_ms < self._compacts_at_ms:
+    def _compact(self, pace_ms: int) -> None:
+        if pace_ms < self._compacts_at_ms:
             return
-        self._compacts_at_ms = now_ms + COMPACT_MS
+        self._compacts_at_ms = pace_ms + COMPACT_MS
         try:
             if self._ledger.compact():
                 log.info("the delivery log is compacted")
@@ -222,14 +225,14 @@ class Relay:
             return
 
     def _hear(self, news: list[Transition] | Reply) -> None:
-        now_ms = self._now_ms()
+        now = self._clock.now()
         if isinstance(news, Reply):
             self._ears.answered(news)
             box = self.desk.outboxes[news.receiver]
-            records = box.settle(news.answer, now_ms, news.latency_ms)
+            records = box.settle(news.answer, now, news.latency_ms)
             self.desk.records += records
             if news.receiver == CANARY and any(record.status == "firing" for record in records):
-                self.desk.hear_canary(now_ms)
+                self.desk.hear_canary(now)
             if news.answer.verdict != "DELIVERED":
                 log.warning(
                     "not delivered",
@@ -239,7 +242,7 @@ class Relay:
                     reason=news.answer.reason,
                 )
         else:
-            self.desk.observe(self._without_history(news), now_ms)
+            self.desk.observe(self._without_history(news), now)
 
     def _without_history(self, transitions: list[Transition]) -> list[Transition]:
         """Of what was over before a relay first looked, and was not told, only the end."""
@@ -251,7 +254,7 @@ class Relay:
         story = self.desk.stories.get(incident_id)
         return story is not None and (story.told is not None or story.hold is not None)
 
-    def _wait_seconds(self, now_ms: int) -> float:
+    def _wait_seconds(self, pace_ms: int) -> float:
         times = [at for box in self.desk.outboxes.values() if (at := box.wake_at_ms()) is not None]
-        until_ms = min(times, default=now_ms + 3_600_000) - now_ms
+        until_ms = min(times, default=pace_ms + 3_600_000) - pace_ms
         return min(self._settings.poll_seconds, max(0, until_ms) / 1000)

@@ -39,7 +39,7 @@ def relay(
     """Tell people: every alert to the receivers its route names, until each has it. `run` does this itself.
 
     Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
-    for `run`, or people hear everything twice. Its watchdog attests the relay alone.
+    for `run`, or the second of the two ends at once. Its watchdog attests the relay alone.
 
     Routes, receivers and the limit are taken again when their files change. It ends with 1 when Spark is gone.
 
@@ -49,6 +49,7 @@ def relay(
 
     Example: balancewatch relay --once; echo $?   # 1 when a receiver could not be reached
     """
+    stop = threading.Event() if dry_run else stop_on_signals()
     from conf.settings import SettingsError
 
     if format_ not in ("table", "json", "csv"):
@@ -60,26 +61,26 @@ def relay(
         if dry_run:
             _show(settings, format_)
         elif once:
-            _deliver_once(settings)
+            guard(_deliver_once, settings, stop, ending=stop)
         else:
-            guard(_run, settings, seconds)
+            guard(_run, settings, seconds, stop, ending=stop)
     except SettingsError as error:
         fail(str(error), code=2)
 
 
-def _run(settings: "Settings", seconds: float | None) -> None:
+def _run(settings: "Settings", seconds: float | None, stop: threading.Event) -> None:
     from streaming.jvm_lines import JvmLines
     from streaming.metrics.instruments import relay_instruments
-    from streaming.oncall.relay_thread import RelayThread
+    from streaming.occupancy import occupying, work_folders
+    from streaming.oncall.relay_thread import RelayLostError, RelayThread
     from streaming.session import start_spark
 
-    stop = stop_on_signals()
     sessions: list[Any] = []
-    with relay_instruments(settings) as instruments:
+    with occupying("relay", "relay", work_folders(settings)), relay_instruments(settings) as instruments:
         ears = None if instruments is None else instruments.deliveries
         thread = RelayThread(settings, lambda: sessions[0], expects_canary=True, ears=ears)
         small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
-        sessions.append(start_spark(small, JvmLines()))
+        sessions.append(start_spark(small, JvmLines(stop)))
         if instruments is not None:
             instruments.begin(sessions[0], runs_queries=False, tells_people=True)
             instruments.vitals.watch("relay", thread.is_alive)
@@ -88,10 +89,10 @@ def _run(settings: "Settings", seconds: float | None) -> None:
         if instruments is not None:
             instruments.vitals.stop()
         thread.stop()
-    with suppress(Exception):  # it may be gone already
-        sessions[0].stop()
+        with suppress(Exception):  # it may be gone already
+            sessions[0].stop()
     if lost is not None:
-        fail(f"{lost}; start the relay again, it goes on from the tables")
+        raise RelayLostError(f"{lost}; start the relay again, it goes on from the tables")
 
 
 def _wait(thread: "RelayThread", settings: "Settings", stop: threading.Event, seconds: float | None) -> str | None:
@@ -110,7 +111,15 @@ def _wait(thread: "RelayThread", settings: "Settings", stop: threading.Event, se
     return None
 
 
-def _deliver_once(settings: "Settings") -> None:
+def _deliver_once(settings: "Settings", stop: threading.Event) -> None:
+    from streaming.occupancy import occupying, work_folders
+
+    warehouse = work_folders(settings)["paths.warehouse"]
+    with occupying("relay", "relay --once", {"paths.warehouse": warehouse}):
+        _deliver(settings, stop)
+
+
+def _deliver(settings: "Settings", stop: threading.Event) -> None:
     from streaming.oncall.ledger import Ledger, Words
     from streaming.oncall.relay import Relay
     from streaming.oncall.switchboard import make_receivers
@@ -119,11 +128,11 @@ def _deliver_once(settings: "Settings") -> None:
     warehouse = settings.paths.warehouse
     one = Relay(settings.oncall, Ledger(warehouse), Words(warehouse), receivers)
     try:
-        one.finish(ONCE_SECONDS)
+        one.finish(ONCE_SECONDS, stop)
     finally:
         one.close()
     late = sorted({name for name, box in one.desk.outboxes.items() if any(box.owed())})
-    if late:
+    if late and not stop.is_set():
         due = sum(1 for _ in one.owed())
         fail(f"{due} notices are still due to {', '.join(late)}; alert_deliveries says why, and they stay due")
 

@@ -23,6 +23,10 @@ PAUSE_MOST_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 
 
+class RelayLostError(RuntimeError):
+    """A relay of its own hears of new alerts no more. The message says why."""
+
+
 class RelayThread:
     """`start` and `stop` it. Whatever goes wrong inside is logged, and after a pause it begins anew from the tables."""
 

@@ -1,14 +1,16 @@
 """The relay's memory after a restart, from the two tables alone: what happened, and what each receiver has of it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.oncall.desk import Desk
 from streaming.oncall.duty import Duty
+from streaming.oncall.now import Now
 from streaming.oncall.record import EVERYBODY, Outcome
 from streaming.oncall.story import Hold, Story
-from streaming.oncall.transition import Transition, epoch_ms
+from streaming.oncall.transition import Transition, epoch_ms, need
+from streaming.readable_rows import UNREADABLE
 
 LOG_COLUMNS = (
     "incident_id",
@@ -46,20 +48,32 @@ class Past:
         )
 
 
-def read_pasts(rows: Iterable[Mapping[str, Any]]) -> dict[str, Past]:
-    """By incident, from the rows of alert_deliveries in the order in which they were written."""
+def read_pasts(
+    rows: Iterable[Mapping[str, Any]],
+    on_unreadable: Callable[[Mapping[str, Any], Exception], None] | None = None,
+) -> dict[str, Past]:
+    """By incident, from the rows of alert_deliveries in the order in which they were written.
+
+    One that cannot be read is left out, and told to `on_unreadable`.
+    """
     pasts: dict[str, Past] = {}
     for row in rows:
+        try:
+            need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
+            key, receiver, outcome = row["delivery_key"], row["receiver"], row["outcome"]
+            at_ms = epoch_ms(row["delivered_at"])
+        except UNREADABLE as error:
+            if on_unreadable is not None:
+                on_unreadable(row, error)
+            continue
         past = pasts.setdefault(row["incident_id"], Past())
-        key, receiver, outcome = row["delivery_key"], row["receiver"], row["outcome"]
-        at_ms = epoch_ms(row["delivered_at"])
         if outcome == "DUE":
             past.due.setdefault(key, {})[receiver] = (row["route"] or "", at_ms)
         elif outcome in ("DELIVERED", "REFUSED"):
             _, before_ms = past.answers.get((key, receiver), (outcome, at_ms))
             past.answers[key, receiver] = (outcome, max(at_ms, before_ms))  # a clock may be set back in between
         elif outcome == "RETRYING":
-            past.attempts[key, receiver] = max(row["attempt"], past.attempts.get((key, receiver), 0))
+            past.attempts[key, receiver] = max(row["attempt"] or 0, past.attempts.get((key, receiver), 0))
         elif receiver == EVERYBODY:
             past.hold = Hold(outcome, row["reason"] or "", at_ms)
             past.is_closed = row["status"] == "resolved"
@@ -88,7 +102,7 @@ def is_settled(
     return has_end_due and not past.owed(receivers) and not is_renewed
 
 
-def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now_ms: int) -> None:
+def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now: Now) -> None:
     """Fill a new desk. Incidents that were told come first, so that they keep their place under the limit."""
     rest: list[Transition] = []
     for incident_id, transitions in stories.items():
@@ -97,16 +111,16 @@ def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapp
         for (key, receiver), _ in past.answers.items():
             if ":acknowledged:" in key:
                 desk.remember_acknowledged(key, receiver)
-        told = _restore_told(desk, ordered, past)
+        told = _restore_told(desk, ordered, past, now)
         if told is None and past.hold is not None:
             desk.stories[incident_id] = Story(hold=past.hold)
         if told is None or told.state != "RESOLVED":
             rest += [one for one in ordered if told is None or one.position > told.position]
-    desk.observe(rest, now_ms)
-    desk.tell_newcomers(now_ms)
+    desk.observe(rest, now)
+    desk.tell_newcomers(now)
 
 
-def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Transition | None:
+def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past, now: Now) -> Transition | None:
     """The newest transition that was due to anybody; the outboxes know again what of it is still owed."""
     story, told = Story(), None
     for transition in ordered:
@@ -118,7 +132,7 @@ def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Tran
             story.told = transition.notice
         for receiver, (route, due_at_ms) in due.items():
             story.receivers.setdefault(receiver, route)
-            _restore_duty(desk, receiver, Duty(transition.notice, route, due_at_ms), past)
+            _restore_duty(desk, receiver, Duty(transition.notice, route, now.pace_of(due_at_ms)), past, now)
     if told is None:
         return None
     if told.state == "RESOLVED":
@@ -129,13 +143,13 @@ def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past) -> Tran
     return told
 
 
-def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past) -> None:
+def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past, now: Now) -> None:
     box = desk.outboxes.get(receiver)
     if box is None:
         return  # it is not configured now; should it be again, the log still says what is due to it
     outcome, at_ms = past.answers.get((duty.key, receiver), (None, 0))
     if outcome == "DELIVERED":
-        box.remember(duty.notice, at_ms)
+        box.remember(duty.notice, now.pace_of(at_ms))
     elif outcome == "REFUSED" and duty.status == "resolved":
         box.forget(duty.notice)
     elif outcome is None:

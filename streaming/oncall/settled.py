@@ -24,10 +24,10 @@ def split_settled(
     known = _endings(alerts).join(_deliveries(log, receivers), "incident_id")
     is_over = pc.is_valid(known["end_at"])
     was_due = _is(known["is_due"])
-    is_old = pc.fill_null(pc.less_equal(known["end_at"], _at(history_until_ms)), fill_value=False)
+    is_old = pc.fill_null(pc.less_equal(known["end_at"], at(history_until_ms)), fill_value=False)
     undue = pc.or_(pc.or_(_is(known["is_closed"]), is_old), pc.invert(_is(known["has_fired"])))
     is_answered = pc.and_(_is(known["is_end_due"]), pc.invert(_is(known["is_owed"])))
-    is_renewed = pc.fill_null(pc.greater_equal(known["answered_at"], _at(renewed_since_ms)), fill_value=False)
+    is_renewed = pc.fill_null(pc.greater_equal(known["answered_at"], at(renewed_since_ms)), fill_value=False)
     told = pc.and_(is_answered, pc.invert(is_renewed))
     is_settled = pc.and_(is_over, pc.if_else(was_due, told, undue))
     settled = known.filter(is_settled).sort_by("end_at")
@@ -79,5 +79,5 @@ def _is(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(column, fill_value=False)
 
 
-def _at(at_ms: int) -> pa.Scalar:
+def at(at_ms: int) -> pa.Scalar:
     return pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))

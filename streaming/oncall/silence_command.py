@@ -10,6 +10,7 @@ import typer
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
+    from streaming.oncall.silence_rows import UnreadableSilence
     from udfs.pattern import Matchers
     from udfs.silence import Silence
 
@@ -76,18 +77,21 @@ def list_(
     format_: Format = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Print the silences that are in force.
+    """Print the silences that are in force, and rows that cannot be read, which silence nothing.
 
     Example: balancewatch silence list --format json
     """
     from streaming.history.printing import print_rows
+    from streaming.oncall.ledger import Words
     from streaming.oncall.relay import clock_ms
 
     _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
     now_ms = clock_ms()
-    found = sorted(_silences(settings.paths.warehouse), key=lambda one: one.ends_at_ms)
+    words = Words(settings.paths.warehouse, may_write=False)
+    found = sorted(words.read_silences() or [], key=lambda one: one.ends_at_ms)
     rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
+    rows += [_unreadable_row(one) for one in words.unreadable]
     print_rows(rows, format_, "No silence is in force.")  # type: ignore[arg-type]  # checked above
 
 
@@ -187,6 +191,18 @@ def _row(one: "Silence", now_ms: int) -> dict[str, Any]:
         "reason": one.reason,
         "starts_at": _iso(one.starts_at_ms),
         "ends_at": _iso(one.ends_at_ms),
+    }
+
+
+def _unreadable_row(one: "UnreadableSilence") -> dict[str, Any]:
+    return {
+        "silence_id": one.silence_id,
+        "state": "unreadable",
+        "match": f"nothing: {one.why}; it says {one.matchers[:MOST_CHARACTERS]}",
+        "owner": one.owner,
+        "reason": one.reason,
+        "starts_at": None,
+        "ends_at": None,
     }
 
 

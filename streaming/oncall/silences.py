@@ -13,18 +13,21 @@ class Silences:
 
     def __init__(self) -> None:
         self._all: tuple[Silence, ...] = ()
+        self._is_new = False
+        self._asked_at_ms = 0
         self._change_at_ms: int | None = None
 
-    def replace(self, silences: Iterable[Silence], now_ms: int) -> None:
-        self._all = tuple(silences)
-        self._change_at_ms = now_ms
+    def replace(self, silences: Iterable[Silence]) -> None:
+        self._all, self._is_new = tuple(silences), True
 
     def has_changed(self, now_ms: int) -> bool:
-        """Whether one began or ended, or others were given, since this was asked last."""
-        if self._change_at_ms is None or now_ms < self._change_at_ms:
-            return False
-        self._change_at_ms = next_change_ms(self._all, now_ms)
-        return True
+        """Whether one began or ended, others were given, or the clock was set back, since this was asked last."""
+        is_later = self._change_at_ms is not None and now_ms >= self._change_at_ms
+        has_changed = self._is_new or is_later or now_ms < self._asked_at_ms
+        self._asked_at_ms, self._is_new = now_ms, False
+        if has_changed:
+            self._change_at_ms = next_change_ms(self._all, now_ms)
+        return has_changed
 
     def pick(self, notice: Notice, now_ms: int) -> Silence | None:
         """The one that covers it now."""

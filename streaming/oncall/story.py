@@ -43,11 +43,18 @@ class Story:
         elif transition.state == "RECOVERING" and self.stopped_at_ms is None:
             self.stopped_at_ms = transition.at_ms
 
+    def is_decided(self) -> bool:
+        """Whether it has fired, so that somebody was told of it, or it was noted why nobody is."""
+        return self.told is not None or self.hold is not None
+
     def is_heard(self) -> bool:
-        """Whether somebody knows of it, or said that nobody need; not when no route takes it, or only the log."""
+        """Whether somebody knows of it, or said that nobody need; not when no route takes it, or only the log.
+
+        Nor before it is decided.
+        """
         if self.told is not None:
             return any(route != QUIET for route in self.receivers.values())
-        return self.hold is None or self.hold.outcome != "UNROUTED"
+        return self.hold is not None and self.hold.outcome != "UNROUTED"
 
     def is_held(self) -> bool:
         """Whether its newest row is not told, and why is in `hold`."""
@@ -62,10 +69,10 @@ class Story:
         return Waiting(self.fired_at_ms or 0, rank_of(notice.severity), notice.incident_id)
 
 
-def content(notice: Notice) -> tuple[str | None, ...]:
+def content(notice: Notice, *, with_queues: bool = True) -> tuple[str | None, ...]:
     """What must differ for a firing alert to be told again: cause, queues, severity. Of our own also the count."""
     own = notice.summary if notice.kind in OWN_KINDS else None
-    return (notice.cause, notice.severity, own, *notice.queues)
+    return (notice.cause, notice.severity, own, *(notice.queues if with_queues else ()))
 
 
 def fired_until_ms(rows: Sequence[Transition]) -> int:

@@ -1,7 +1,7 @@
 """One row of the alerts table as the relay reads it: which step of the incident it is, and what there is to tell."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,8 @@ from udfs.pattern import LABELS
 
 RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
 """The order of steps that one moment made."""
+
+REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
 
 IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
 
@@ -38,7 +40,11 @@ class Transition:
 
 
 def read_transition(row: Mapping[str, Any]) -> Transition:
-    """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null."""
+    """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null.
+
+    Raises ValueError and others for a row that cannot be read (streaming.readable_rows).
+    """
+    need(row, REQUIRED)
     queues = row.get("queues")
     notice = Notice(
         alert_id=row["alert_id"],
@@ -54,7 +60,7 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         topic=row.get("topic"),
         broker_name=row.get("broker_name"),
         client_id=row.get("client_id"),
-        queues=tuple(queues) if queues is not None else (),
+        queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
         summary=row["summary"],
         advice=row["advice"],
         started_at_ms=epoch_ms(row["started_at"]),
@@ -62,6 +68,13 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         evidence=parse_object(row.get("evidence")),
     )
     return Transition(row["state"], row.get("suppressed_by"), notice)
+
+
+def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raises ValueError for the first of these that the row has no value of."""
+    for name in names:
+        if row[name] is None:
+            raise ValueError(f"{name} is null")
 
 
 def match_labels(notice: Notice) -> dict[str, str | None]:

@@ -21,6 +21,7 @@ from schemas.tables import ALERTS
 from streaming.oncall.own_alerts import OWN_CLUSTER, OwnAlert
 from streaming.quality.outcome import PLACES, Outcome
 from streaming.queries.warehouse import table_path
+from streaming.readable_rows import read_rows, whole
 from udfs.life import FIRING, RESOLVED
 
 KIND = "data_quality"
@@ -162,7 +163,7 @@ def read_open(warehouse: Path) -> list[dict[str, Any]]:
     except TableNotFoundError:
         return []
     newest: dict[str, dict[str, Any]] = {}
-    rows = table.to_pyarrow_table(filters=[("kind", "=", KIND)]).to_pylist()
+    rows = read_rows(ALERTS.name, table.to_pyarrow_table(filters=[("kind", "=", KIND)]), whole(ALERTS))
     for row in sorted(rows, key=lambda row: row["changed_at"]):
         newest[row["incident_id"]] = {
             column: round(value.timestamp() * 1000) if isinstance(value, datetime) else value

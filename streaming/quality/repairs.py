@@ -19,6 +19,7 @@ from schemas.tables import REPAIRS
 from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
+from streaming.readable_rows import read_rows, whole
 
 MOST_ATTEMPTS = 50
 
@@ -129,7 +130,7 @@ class Repairs:
 def _standings(table: DeltaTable) -> dict[Place, Standing]:
     columns = ["topic", "partition", "offset", "ingest_time", "step", "claim_id"]
     found: dict[Place, Standing] = {}
-    for row in table.to_pyarrow_table(columns=columns).to_pylist():
+    for row in read_rows(REPAIRS.name, table.to_pyarrow_table(columns=columns), whole(REPAIRS)):
         place = place_of(row)
         known = found.get(place, Standing())
         state = max(known.state, _STATES[row["step"]], key=_ORDER.index)

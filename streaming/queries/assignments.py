@@ -12,11 +12,11 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from conf.settings import Settings
-from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Reject, Voice, decode_chunk, encode_chunk
+from streaming.queries.chunk import Chunk, decode_chunk, encode_chunk
 from streaming.queries.output import OUTPUT, pack_rows
-from streaming.queries.shard import Shard, shard_of
+from streaming.queries.partition_pack import PartitionPack
+from streaming.queries.shard import Shard
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
 from streaming.rulebook import rulebook
@@ -58,51 +58,14 @@ def make_pack(shards: int) -> Any:
 def pack_batch(batch: pa.RecordBatch, shards: int) -> Iterator[list[Chunk]]:
     """For each Kafka partition in the batch, its chunk for every shard, in the order of the shards."""
     columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "ingest_time_ms", "value"))
-    found: dict[tuple[str, int], list[Chunk]] = {}
-    voices: dict[tuple[str, int], list[Voice]] = {}
+    found: dict[tuple[str, int], PartitionPack] = {}
     for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
-        place = (topic, partition)
-        if place not in found:
-            newest_ms: dict[str, int] = {}  # one for all shards: the header tells how far the partition was read
-            pulled_ms: dict[str, int] = {}
-            found[place] = [
-                Chunk(topic, partition, offset, offset, newest_ms, [], [], pulled_ms) for _ in range(shards)
-            ]
-        chunks = found[place]
-        for chunk in chunks:
-            chunk.last_offset = offset
-        event, reasons = decode(topic, value, ingest_time_ms)
-        if reasons:
-            chunks[0].rejects.append(Reject(offset, ingest_time_ms, value, reasons))
-            continue
-        newest_ms = chunks[0].newest_ms
-        newest_ms[event.cluster] = max(newest_ms.get(event.cluster, 0), event.event_time_ms)
-        if topic == PULLS and event.suggest_broker_id is not None:
-            broker = f"{event.cluster} {event.broker_name}"
-            pulled_ms = chunks[0].pulled_ms
-            pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
-        if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
-            voices.setdefault(place, []).append(_voice(event))
-        for number in sorted(_shards_for(topic, event, shards)):
-            chunks[number].messages.append(Message(offset, ingest_time_ms, value))
-    for place, of_place in voices.items():
-        for chunk in found[place]:
-            chunk.voices = of_place
-    yield from found.values()
-
-
-def _voice(heartbeat: Any) -> Voice:
-    is_leaving = bool(heartbeat.leaving)
-    return Voice(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, heartbeat.event_time_ms, is_leaving)
-
-
-def _shards_for(topic: str, event: Any, shards: int) -> set[int]:
-    """Which shards an event concerns: routes and clock events all, a client that leaves without groups too."""
-    if topic == PULLS:
-        return {shard_of(event.cluster, event.consumer_group, shards)}
-    if topic == HEARTBEATS and (event.consumers or not event.leaving):
-        return {shard_of(event.cluster, consumer.consumer_group, shards) for consumer in event.consumers}
-    return set(range(shards))
+        pack = found.get((topic, partition))
+        if pack is None:
+            pack = found[topic, partition] = PartitionPack(topic, partition, offset, shards)
+        pack.add(offset, ingest_time_ms, value)
+    for pack in found.values():
+        yield pack.chunks()
 
 
 class AssignmentsProcessor(StatefulProcessor):

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from udfs.skew import Lag
+
 
 class Message(NamedTuple):
     """One good message: its place in Kafka and its bytes."""
@@ -29,21 +31,32 @@ class Reject(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """A client was heard at a broker, or said there that it leaves."""
+    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family."""
 
     cluster: str
     broker_name: str
     client_id: str
     event_time_ms: int
     is_leaving: bool
+    groups: tuple[str, ...] = ()
+
+
+class Ahead(NamedTuple):
+    """A clock event from the future, which was refused: who told it, when it reached Kafka, and how far ahead it is."""
+
+    cluster: str
+    source: str
+    ingest_time_ms: int
+    ahead_ms: int
 
 
 class Chunk(msgspec.Struct, array_like=True, gc=False):
     """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
 
-    `pulled_ms` is the oldest pull a "cluster broker" that the broker itself told (it suggests the next broker id),
+    `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
-    shard's: every shard judges brokers by them.
+    shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock,
+    `ahead` its clock events from the future.
     """
 
     topic: str
@@ -53,8 +66,15 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
-    pulled_ms: dict[str, int] = {}
+    pulled_ms: dict[tuple[str, str], int] = {}
     voices: list[Voice] = []
+    lags: list[Lag] = []
+    ahead: list[Ahead] = []
+
+
+def has_content(chunk: Chunk) -> bool:
+    """Whether it holds more than how far its partition was read."""
+    return bool(chunk.messages or chunk.voices or chunk.lags or chunk.ahead)
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -4,6 +4,7 @@ Each broker's attempts go to the broker's key, to become rows, and to the cluste
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +15,8 @@ from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
 from streaming.queries.chunk import Chunk, Reject
+from streaming.queries.event_time import SLACK_MS, at_most, not_after
+from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
 
 COMBINED = T.StructType(
@@ -38,6 +41,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
 
     attempts   of a broker: its producers' attempts
     tick_ms    of a broker or a cluster: its newest tick
+    forgotten  of a broker or a cluster: what a person decided is gone, by kind and name; and when
     rejects    bad messages: topic, partition, message
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: how far its partitions were read; chunks without messages
@@ -48,6 +52,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     rejects: list[tuple[str, int, Reject]] = []
     fleet: dict[str, list[Attempts]] = {}
     read: list[Chunk] = []
+    forgotten: list[tuple[str, str, int]] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,6 +82,7 @@ class Combiner:
         self._builders: dict[tuple[str, str, str, str], AttemptsBuilder] = {}
         self._ticks: dict[tuple[str, str | None], int] = {}
         self._rejects: list[tuple[str, int, Reject]] = []
+        self._forgotten: dict[Key, list[tuple[str, str, int]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -96,6 +102,7 @@ class Combiner:
             self._note_read((SEND_LATENCIES, partition), span["min"], span["max"])
         read, builders = LISTED_DECODERS[SEND_LATENCIES].decode, self._builders
         latest_ms = pc.min(batch.column("ingest_time_ms")).as_py() + MAX_AHEAD_MS
+        ingested = batch.column("ingest_time_ms").to_pylist()
         for index, value in enumerate(batch.column("value").to_pylist()):
             try:
                 event = read(value)
@@ -106,6 +113,8 @@ class Combiner:
             if time_ms > latest_ms:
                 self._add_one(SEND_LATENCIES, batch, index)
                 continue
+            if time_ms > ingested[index] + SLACK_MS:
+                time_ms = ingested[index]
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
             builder = builders.get(key)
             if builder is None:
@@ -132,14 +141,28 @@ class Combiner:
             return  # the assignments query reads the same message, and keeps it
         if reasons:
             self._rejects.append((topic, partition, Reject(offset, ingest_time_ms, value, reasons)))
+        elif topic == CLOCKS and event.source == FORGET:
+            self._note_forgotten(event)
         elif topic == CLOCKS:
+            event = at_most(event, ingest_time_ms)
             for broker_name in (*event.brokers_asked, None):
                 place = (event.cluster, broker_name)
                 self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
         else:
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
             builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
-            builder.add(event.event_time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+            time_ms = not_after(event.event_time_ms, ingest_time_ms)
+            builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+
+    def _note_forgotten(self, event: Any) -> None:
+        """A cluster's end reaches its brokers too, as far as the event names them."""
+        for one in event.forgotten or ():
+            if one.kind not in (CLUSTER, BROKER):
+                continue
+            entry = (one.kind, one.name, event.event_time_ms)
+            brokers = [one.name] if one.kind == BROKER else event.brokers_asked
+            for broker_name in (*brokers, None):
+                self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)
 
     def _note_read(self, place: tuple[str, int], first: int, last: int) -> None:
         known = self._read.get(place, (first, last))
@@ -154,6 +177,8 @@ class Combiner:
             packs.setdefault((cluster, broker_name), Pack()).attempts.append(attempts)
             packs.setdefault((cluster, None), Pack()).fleet.setdefault(broker_name, []).append(attempts)
             newest_ms[cluster] = max(newest_ms.get(cluster, 0), *(step.to_ms for step in attempts.steps))
+        for key, forgotten in self._forgotten.items():
+            packs.setdefault(key, Pack()).forgotten = forgotten
         for place, tick_ms in self._ticks.items():
             packs.setdefault(place, Pack()).tick_ms = tick_ms
         for key, pack in packs.items():

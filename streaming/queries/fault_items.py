@@ -21,12 +21,14 @@ from streaming.queries.chunk import safe_time_ms
 from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
 from streaming.queries.output import OUTPUT, pack_rows
 from streaming.queries.rows import Rows
+from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
 from streaming.queries.shard_rows import alert_row, quarantine_row
 from streaming.queries.source import read_messages
 from streaming.rulebook import rulebook
 from udfs.broker_board import Board, Flip, Health
 from udfs.broker_findings import judge_fleet
 from udfs.fleet import Fleet
+from udfs.forgotten_broker import forget_items, forget_of_fleet
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
@@ -96,7 +98,9 @@ def advance_board(
 
     maxOffsetsPerTrigger cuts the clock topic elsewhere than the attempts; the next tick will do.
     """
-    attempts = [of for pack in packs for of in pack.attempts]
+    forgotten_ms = max((at_ms for pack in packs for _, _, at_ms in pack.forgotten), default=0)
+    closed, last = forget_items(board, forgotten_ms) if forgotten_ms else ([], [])
+    attempts = [of for pack in packs for of in pack.attempts if of.steps[-1].to_ms > forgotten_ms]
     newest_ms = max((of.steps[-1].to_ms for of in attempts), default=None)
     tick_ms = max((pack.tick_ms for pack in packs if pack.tick_ms is not None), default=None)
     if may_be_cut and tick_ms and newest_ms and tick_ms > newest_ms + CUT_SKEW_MS:
@@ -104,8 +108,8 @@ def advance_board(
     flips, health = board.advance(attempts, tick_ms, idle_ms)
     place = {"cluster": cluster, "broker_name": broker_name}
     return {
-        "fault_items": [place | _fault_item_row(flip) for flip in flips],
-        "broker_health": [place | _broker_health_row(row) for row in health],
+        "fault_items": [place | _fault_item_row(flip) for flip in (*closed, *flips)],
+        "broker_health": [place | _broker_health_row(row) for row in (*last, *health)],
     }
 
 
@@ -114,19 +118,31 @@ def advance_fleet(fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rule
 
     A batch that reached the limit was cut: its ticks count only as far as all its partitions were read.
     """
+    forgotten = [one for pack in packs for one in pack.forgotten]
+    ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
+    forgotten_ms = max((at_ms for _, _, at_ms in forgotten), default=0)
     for pack in packs:
         for broker_name, producers in pack.fleet.items():
             for attempts in producers:
-                fleet.add(broker_name, attempts)
+                if attempts.steps[-1].to_ms > forgotten_ms:
+                    fleet.add(broker_name, attempts)
         fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
     safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit)
-    to_ms = fleet.tick_ms if safe_ms is None else min(fleet.tick_ms, safe_ms.get(cluster, fleet.tick_ms))
+    to_ms = fleet.tick_ms if safe_ms is None else min(fleet.tick_ms, safe_ms.get(cluster, 0))
     transitions = [
         transition
         for _ in fleet.moments(to_ms, rules.fault_item_idle_ms)
         for transition in judge_fleet(fleet, cluster, rules)
     ]
-    return {"alerts": [alert_row(transition) for transition in transitions]}
+    alerts = [alert_row(transition) for transition in (*ended, *transitions)]
+    return {"alerts": alerts, CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster))}
+
+
+def _clock_wanted(fleet: Fleet, packs: Sequence[Pack], cluster: str) -> Iterator[dict[str, Any]]:
+    """Producers alone may feed a cluster, which then has no clock but ours."""
+    newest_ms = max((of.steps[-1].to_ms for pack in packs for each in pack.fleet.values() for of in each), default=0)
+    if newest_ms > fleet.tick_ms + CLOCK_MISSED_MS and not any(pack.tick_ms for pack in packs):
+        yield {"cluster": cluster, "is_wanted": True, "newest_ms": newest_ms}
 
 
 def _fault_item_row(flip: Flip) -> dict[str, Any]:

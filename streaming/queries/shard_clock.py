@@ -1,14 +1,16 @@
 """What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_store import Above, ClusterEntry
 from udfs.alert import Transition
-from udfs.cluster import Tick, look_over
-from udfs.hearing import Hearing
+from udfs.cluster import look_over
+from udfs.hearing import Hearing, Unasked
+from udfs.rounds import MachineSkew, Tick
 from udfs.rules import Rules
 
 RUN = "run"
@@ -24,45 +26,83 @@ CLOCK_MISSED_MS = 15_000
 
 
 class Heard(NamedTuple):
-    """One tick's meaning. `due` are the groups to look at, whatever else concerns them."""
+    """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` scales a group's
+    rules to the cluster's rounds. `speaks_for` are the groups the tick's source reads, None for all.
+    """
 
     hearing: Hearing
     due: set[str]
     transitions: list[Transition]
+    interval_ms: int
+    now_ms: int
+    speaks_for: frozenset[str] | None = None
+
+    def is_for(self, consumer_group: str) -> bool:
+        """Whether this tick says anything of the group: what another collector reads is judged at that one's ticks."""
+        return self.speaks_for is None or consumer_group in self.speaks_for
 
 
 def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     """Move the cluster's time to this clock event; None for one that moves nothing."""
-    if clock.event_time_ms <= entry.now_ms:
-        return None
-    now_ms, before_ms = clock.event_time_ms, entry.now_ms
-    entry.now_ms = now_ms
     tick = _tick_of(clock, entry)
+    before_ms = entry.now_ms
+    if tick.now_ms <= before_ms:
+        if not entry.watch.rounds.is_news(tick) or tick.groups is None:
+            entry.watch.rounds.note(tick)
+            return None
+        tick = replace(tick, now_ms=before_ms)  # nobody else will look at its groups
+    now_ms = tick.now_ms
+    entry.families.forget(now_ms)
     overview = look_over(entry.watch, clock.cluster, tick, rules)
-    absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > rules.blind_ms else 0
+    entry.now_ms = now_ms
+    absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.blind_ms else 0
     gap_ms = max(absent_ms, overview.gap_ms)
-    missed = tick.answered if gap_ms else set(entry.unheard)
-    heard = tick.answered - overview.unheard
+    resumed = overview.tick.answered if gap_ms else overview.resumed
+    heard = overview.tick.answered - overview.unheard
     entry.heard_since_ms = {
-        name: now_ms if name in missed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
-    }
+        name: now_ms if name in resumed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
+    } | {name: entry.heard_since_ms[name] for name in sorted(overview.missed & entry.heard_since_ms.keys())}
     due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
-    if gap_ms or above != entry.above:
+    unasked = entry.watch.rounds.unasked(now_ms, entry.groups)
+    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
+    due |= {group for _, group, _, _ in changed if group in entry.groups}
+    if gap_ms or above != entry.above or any(group is None for _, group, _, _ in changed):
         due = set(entry.groups)
-    entry.unheard, entry.above = above.unheard, above
+    entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
     hearing = Hearing(
         overview.unheard,
         {name: since for name, since in entry.heard_since_ms.items() if since},
-        frozenset() if tick.is_own else heard,  # `run` asks nobody
+        frozenset() if overview.tick.is_own else heard,  # `run` asks nobody
         entry.pulled_ms,
         overview.silent,
         gap_ms,
         overview.explained,
         overview.cluster_id,
         overview.masterless,
+        unasked,
+        overview.missed,
+        entry.families,
     )
-    return Heard(hearing, due, overview.transitions)
+    return Heard(
+        hearing,
+        due,
+        overview.transitions,
+        entry.watch.rounds.interval_ms(now_ms),
+        now_ms,
+        _speaks_for(entry, tick),
+    )
+
+
+def _speaks_for(entry: ClusterEntry, tick: Tick) -> frozenset[str] | None:
+    """The groups that are judged at this tick: its source's, and those that no source which lives reads."""
+    if tick.groups is None:
+        return None
+    others = [
+        source for source in entry.watch.rounds.live(tick.now_ms) if not source.is_own and source.now_ms < tick.now_ms
+    ]
+    elsewhere = {name for name in entry.groups if any(source.speaks_for(name) for source in others)}
+    return tick.groups | (entry.groups.keys() - elsewhere)
 
 
 def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
@@ -73,16 +113,34 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
         known = entry.watch.voices.heard_ms.keys() & entry.watch.topics.keys()
         is_dead_collector = bool(asked) and not answered
         asked, answered = asked | known, answered if is_dead_collector else answered | known
-    return Tick(clock.event_time_ms, asked, answered, is_own)
+    return Tick(
+        clock.event_time_ms,
+        asked,
+        answered,
+        is_own,
+        source=clock.collector or clock.source,
+        groups=None if clock.groups is None else frozenset(clock.groups),
+        interval_ms=clock.interval_ms,
+        unasked=tuple(
+            Unasked(one.broker_name, one.consumer_group, one.client_id, one.reason, one.since_ms)
+            for one in clock.unheard or ()
+        ),
+        skews=tuple(MachineSkew(one.machine, one.role, one.ahead_ms) for one in clock.skews or ()),
+    )
 
 
-def clocks_wanted(chunks: list[Chunk], foreign_ms: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Which clusters have events in this batch, but no clock events of their own; `foreign_ms` by cluster."""
+def silent_ms_of(entry: ClusterEntry) -> int:
+    """When the cluster's own clock counts as silent, for events that are newer; a slow one is given three rounds."""
+    return entry.foreign_ms + max(CLOCK_MISSED_MS, 3 * entry.watch.rounds.interval_ms(entry.now_ms))
+
+
+def clocks_wanted(chunks: list[Chunk], silent_ms: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """Which clusters have events in this batch, but no clock events of their own since `silent_ms`, by cluster."""
     newest: dict[str, int] = {}
     for chunk in chunks:
         for cluster, time_ms in chunk.newest_ms.items():
             newest[cluster] = max(newest.get(cluster, 0), time_ms)
     told = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
     for cluster, time_ms in sorted(newest.items()):
-        if cluster not in told and time_ms > foreign_ms.get(cluster, 0) + CLOCK_MISSED_MS:
+        if cluster not in told and time_ms > silent_ms.get(cluster, 0):
             yield {"cluster": cluster, "is_wanted": True, "newest_ms": time_ms}

@@ -1,40 +1,71 @@
 """A shard's messages as events in order of time, and back into packs as they came."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message
+from streaming.queries.chunk import Chunk, Message, Voice
+from streaming.queries.event_time import at, not_after, source_of
+from udfs import skew
 
 VOICES = "voices"
 """Not a Kafka topic: which client was heard where (chunk.Voice)."""
 
 _RANK = {ROUTES: 0, VOICES: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 
-_NOTHING = Message(0, 0, b"")
-
 
 class Event(NamedTuple):
-    """Sorts by time; at one time routes come first and the tick last."""
+    """Sorts by time; at one time routes come first and the tick last. `raw` is as it came, `event` as it is counted."""
 
     time_ms: int
     rank: int
     partition: int
     offset: int
     topic: str
-    message: Message
+    raw: Message | Voice
     event: Any
 
+    @property
+    def ingest_time_ms(self) -> int:
+        """When Kafka had it; of a voice that is not known, but when it was."""
+        return self.raw.ingest_time_ms if isinstance(self.raw, Message) else self.time_ms
 
-def events_of(chunk: Chunk) -> Iterator[Event]:
-    """Its messages, decoded, and its voices."""
+    @property
+    def message(self) -> Message:
+        """As Kafka has it; a voice is part of one that is counted elsewhere."""
+        return self.raw if isinstance(self.raw, Message) else Message(0, self.time_ms, b"")
+
+
+Shift = Callable[[str, str, str], int]
+"""(cluster, source, machine) to how far the source's event times are moved on (udfs.skew)."""
+
+Behind = Callable[[str], int]
+"""Cluster to how far its time runs behind Kafka's."""
+
+
+def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
+    """Its messages, decoded, and its voices; none is later than it reached Kafka, by the cluster's time."""
     decoder, rank = DECODERS[chunk.topic], _RANK[chunk.topic]
     for voice in chunk.voices:
-        yield Event(voice.event_time_ms, _RANK[VOICES], chunk.partition, 0, VOICES, _NOTHING, voice)
+        time_ms = voice.event_time_ms + shift(voice.cluster, skew.HEARTBEATS, voice.broker_name)
+        counted = voice._replace(event_time_ms=time_ms)
+        yield Event(time_ms, _RANK[VOICES], chunk.partition, 0, VOICES, voice, counted)
     for message in chunk.messages:
         event = decoder.decode(message.value)
-        yield Event(event.event_time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
+        source = source_of(chunk.topic, event)
+        shift_ms = shift(event.cluster, *source) if source else 0
+        if chunk.topic == PULLS and event.client_id:
+            shift_ms = max(shift_ms, shift(event.cluster, skew.OF_CLIENT, event.client_id))
+        time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
+        if time_ms != event.event_time_ms:
+            event = at(event, time_ms)
+        yield Event(time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
+
+
+def is_earlier(event: Event, other: Event) -> bool:
+    """Whether Kafka had the event before the other."""
+    return event.ingest_time_ms <= other.ingest_time_ms
 
 
 def pack(events: Iterable[Event]) -> list[Chunk]:
@@ -45,8 +76,8 @@ def pack(events: Iterable[Event]) -> list[Chunk]:
         chunk = chunks.setdefault(
             place, Chunk(*place, first_offset=0, last_offset=0, newest_ms={}, messages=[], rejects=[])
         )
-        if event.topic == VOICES:
-            chunk.voices.append(event.event)
+        if isinstance(event.raw, Voice):
+            chunk.voices.append(event.raw)
         else:
-            chunk.messages.append(event.message)
+            chunk.messages.append(event.raw)
     return list(chunks.values())

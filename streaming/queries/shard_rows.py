@@ -7,7 +7,7 @@ from streaming.queries.chunk import Reject
 from udfs.alert import Transition
 from udfs.membership import Change
 from udfs.model import queue_order
-from udfs.verdict import OwnershipRow
+from udfs.ownership import OwnershipRow
 from udfs.watch import GroupState
 
 Row = dict[str, Any]
@@ -58,6 +58,7 @@ def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, no
         "completeness": completeness,
         "since": row.since_ms,
         "changed_at": now_ms,
+        "verdict_reason": row.reason,
     }
 
 

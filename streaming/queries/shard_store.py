@@ -12,6 +12,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
 from udfs.cluster import ClusterWatch
+from udfs.families import Families
+from udfs.hearing import Unasked
 from udfs.route import Route
 from udfs.watch import GroupState
 
@@ -36,7 +38,7 @@ class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
-    `above` is what the groups were last told of the incidents above them.
+    `unasked` and `above` are what the groups were last told of what nobody heard, and of the incidents above them.
     """
 
     now_ms: int = 0
@@ -47,19 +49,23 @@ class ClusterEntry(msgspec.Struct):
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
     watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
+    unasked: list[Unasked] = []
     above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
+    families: Families = msgspec.field(default_factory=Families)
 
 
 class Agenda(msgspec.Struct):
     """What a shard must know before it looks at any group. `version` is that of all its state values.
 
-    `rules` is the fingerprint of those it last worked by.
+    `rules` is the fingerprint of those it last worked by. `forgotten_ms` is when Kafka had the decision that a cluster
+    is gone: what it had before is of no cluster any more.
     """
 
     version: int = 3
     rules: str = ""
     has_held_ticks: bool = False
     clusters: dict[str, ClusterEntry] = {}
+    forgotten_ms: dict[str, int] = {}
 
 
 class ShardStore(Protocol):
@@ -71,6 +77,7 @@ class ShardStore(Protocol):
     def write_group(self, key: str, group: GroupState | None) -> None: ...
     def read_route(self, key: str) -> Route | None: ...
     def write_route(self, key: str, route: Route | None) -> None: ...
+    def route_keys(self) -> list[str]: ...
     def read_channel(self, key: str) -> list[str]: ...
     def write_channel(self, key: str, groups: list[str]) -> None: ...
     def add_pending(self, chunks: list[Chunk]) -> None: ...
@@ -137,6 +144,9 @@ class SparkShardStore:
         else:
             self._routes.updateValue((key,), (_encode(route).decode(),))
 
+    def route_keys(self) -> list[str]:
+        return [key[0] for key in self._routes.keys()]  # noqa: SIM118  # a map state, which is no dict
+
     def read_channel(self, key: str) -> list[str]:
         value = self._channels.getValue((key,))
         return _groups.decode(value[0]) if value else []
@@ -193,6 +203,9 @@ class DictShardStore:
 
     def write_route(self, key: str, route: Route | None) -> None:
         self._write("route", key, route)
+
+    def route_keys(self) -> list[str]:
+        return [key for kind, key in self.values if kind == "route"]
 
     def read_channel(self, key: str) -> list[str]:
         return self._read("channel", key, _groups) or []

@@ -105,7 +105,7 @@ def _assignments(size: Size, end_ms: int, dice: Any) -> pa.Table:
                 observed = [client_id(group_number, (int(number) + move + 1) % members)]
             time_us = int(times[move, number]) * 1000
             row = (CLUSTER, group, topic, broker_name, queue_id, planned, observed, verdict, 1.0, time_us, time_us)
-            for values, value in zip(columns.values(), (*row, move), strict=True):
+            for values, value in zip(columns.values(), (*row, None, move), strict=True):
                 values.append(value)
     return _table("assignments", columns).sort_by("changed_at")
 

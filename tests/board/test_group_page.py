@@ -10,6 +10,7 @@ from streaming.board.asked import AskedError
 from streaming.board.pages.group import PAGE, QUEUES_A_PAGE
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+from udfs.verdict_reason import VERDICT_REASONS
 
 A, B = "10.0.0.1@7#11", "10.0.0.2@7#12"
 
@@ -198,3 +199,14 @@ def test_more_members_than_the_table_holds_are_counted_with_the_command_that_has
     page = shown(PAGE, write(tmp_path, {"memberships": many}), group="billing")
     assert "30 of 40 members" in text_of(by_id(page, "members"))
     assert "10 more: balancewatch members --current --group billing --cluster prod" in text_of(page)
+
+
+def test_why_a_verdict_is_unknown_stands_beside_it_and_is_explained_below(tmp_path: Path) -> None:
+    rows = [
+        assignment(0, "OK", planned_owner=A, observed_owners=[A]),
+        assignment(1, "UNKNOWN", planned_owner=B, observed_owners=[], verdict_reason="not_asked"),
+    ]
+    page = shown(PAGE, write(tmp_path, {"assignments": rows, "memberships": MEMBERS}), cluster="prod", group="billing")
+    assert "(not_asked)" in text_of(rows_of(page)["broker-a:1"])
+    assert "(" not in text_of(rows_of(page)["broker-a:0"].children[1])
+    assert VERDICT_REASONS["not_asked"] in text_of(page)

@@ -12,8 +12,11 @@ from conf.toml_file import MOST_BYTES
 from streaming.rulebook import rulebook
 from udfs.broker_findings import BROKER_EVICTED, BROKER_ISOLATED, NO_AVAILABLE_BROKER
 from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
+from udfs.failed_rule import RULE_FAILED
 from udfs.findings import FINDERS
 from udfs.rules import OF_ALL
+from udfs.skew_findings import CLOCK_SKEW
+from udfs.source_findings import SLOW_COLLECTOR
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,7 @@ def error_of_file(tmp_path: Path, text: str) -> str:
 def test_the_kinds_of_the_settings_are_those_of_the_rules() -> None:
     of_groups = {kind for kind, _ in FINDERS}
     of_brokers = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER}
-    of_clusters = {UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER}
+    of_clusters = {UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER, SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
     assert set(get_args(Kind)) == of_groups | of_brokers | of_clusters | {OF_ALL}
 
 

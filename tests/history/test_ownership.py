@@ -9,8 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
+from schemas.tables import ASSIGNMENTS
+from streaming.queries.rows import arrow_table
 from tests.history.stage import START_MS, alert, assignment, member, rows_of, run, write
+from udfs.verdict_reason import VERDICT_REASONS
 
 BEFORE, THEN, LATER = "2025-06-15T15:06:39Z", "2025-06-15T15:07:20Z", "2025-06-15T15:08:20Z"
 """A second before START_MS, 40 s and 100 s after it."""
@@ -165,3 +169,19 @@ def test_the_moment_is_told_in_the_local_zone_too(warehouse: Path, zone: Callabl
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15 23:07:20")
     assert "at 2025-06-15 15:07:20 UTC (23:07:20 CST): meant for A@1" in line
     assert START_MS == 1_750_000_000_000
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("UNKNOWN", "not_asked"), ("NOT_JUDGED", "static_topic")])
+def test_why_it_is_not_known_or_not_judged_is_said_in_a_sentence(tmp_path: Path, verdict: str, reason: str) -> None:
+    warehouse = write(tmp_path, {"assignments": [assignment(7, verdict, 0, **STARVED, verdict_reason=reason)]})
+    (line,) = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
+    assert line.endswith(f"; {reason}: {VERDICT_REASONS[reason].removesuffix('.')}")
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:7", "--at", THEN)
+    assert row["verdict_reason"] == reason
+
+
+def test_a_table_of_an_older_release_tells_no_reason_and_is_read_all_the_same(tmp_path: Path) -> None:
+    rows = arrow_table([assignment(7, "UNKNOWN", 0, **STARVED, verdict_reason=None)], ASSIGNMENTS, 0)
+    write_deltalake(str(tmp_path / "assignments"), rows.drop_columns(["verdict_reason"]))
+    (line,) = lines(tmp_path, "orders", "broker-a:7", "--at", THEN)
+    assert line.endswith("nothing was heard of it")

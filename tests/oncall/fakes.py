@@ -67,9 +67,14 @@ class Half:
 
 @dataclass(frozen=True)
 class Drip:
-    """A byte every `pause_seconds`, headers included, until the fake is closed or the client has gone."""
+    """A byte every `pause_seconds`, headers included, until the fake is closed or the client has gone.
+
+    With a `code` the head comes at once, and `body` of what drips as well.
+    """
 
     pause_seconds: float = 0.02
+    code: int | None = None
+    body: bytes = b""
 
 
 Behaviour = Reply | Hang | Reset | Half | Drip
@@ -194,9 +199,11 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
                 case Hang():
                     fake.is_closed_within(60.0)
                     self.close_connection = True
-                case Drip(pause_seconds):
+                case Drip(pause_seconds, code, body):
                     self.close_connection = True
-                    for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b" " * 60_000:
+                    head = f"HTTP/1.1 {code or 200} OK\r\nContent-Length: 60000\r\n\r\n".encode() + body
+                    self.wfile.write(head if code else b"")
+                    for byte in b" " * 60_000 if code else head + b" " * 60_000:
                         self.wfile.write(bytes([byte]))
                         if fake.is_closed_within(pause_seconds):
                             return
@@ -206,7 +213,7 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
                     os.close(self.connection.detach())  # a plain close would say good-bye first
 
         def _send(self, code: int, body: bytes, headers: Mapping[str, str]) -> None:
-            self.send_response(code)
+            self.send_response_only(code)  # without a Date: most tests play at a time of their own
             for name, value in {
                 "Content-Type": "application/json",
                 "Content-Length": str(len(body)),

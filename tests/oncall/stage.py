@@ -14,6 +14,7 @@ from typing import Any
 from streaming.oncall.desk import Desk
 from streaming.oncall.duty import Acknowledgement, Send
 from streaming.oncall.notice import Notice
+from streaming.oncall.now import Now
 from streaming.oncall.outbox import Outbox, Traits
 from streaming.oncall.own_alerts import watchdog
 from streaming.oncall.pace import Pace
@@ -103,6 +104,7 @@ class Stage:
         self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
         self.pace, self.limit = pace or Pace(), limit
         self.now_ms = START_MS
+        self.set_by_ms = 0
         self.alerts: list[Row] = []
         self.log: list[Row] = []
         self.silences: list[Silence] = []
@@ -116,6 +118,11 @@ class Stage:
         self.watch_age_ms: int | None = 0
         self.desk = self._new_desk()
 
+    @property
+    def now(self) -> Now:
+        """`now_ms` goes on; the wall clock of the relay's machine may be set by so many ms."""
+        return Now(self.now_ms + self.set_by_ms, self.now_ms)
+
     def write(self, *rows: Row) -> None:
         """The queries write alerts."""
         self.alerts += rows
@@ -124,25 +131,25 @@ class Stage:
     def silence(self, silence: Silence) -> None:
         self.silences = [one for one in self.silences if one.silence_id != silence.silence_id] + [silence]
         if self.is_alive:
-            self.desk.set_silences(self.silences, self.now_ms)
+            self.desk.set_silences(self.silences)
 
     def acknowledge(self, word: Acknowledgement) -> None:
         self.words.append(word)
         if self.is_alive:
-            self.desk.acknowledge(self.words, self.now_ms)
+            self.desk.acknowledge(self.words, self.now)
 
     def step(self) -> None:
         """Once through the relay's loop, at this moment."""
         while self._flying and self._flying[0][0] <= self.now_ms:
             _, _, name, answer, latency_ms = heapq.heappop(self._flying)
-            self.desk.records += self.desk.outboxes[name].settle(answer, self.now_ms, latency_ms)
-        self.desk.observe(self._unseen, self.now_ms)
+            self.desk.records += self.desk.outboxes[name].settle(answer, self.now, latency_ms)
+        self.desk.observe(self._unseen, self.now)
         self._unseen = []
-        self.desk.advance(self.now_ms)
+        self.desk.advance(self.now)
         self._attest()
         self._save()
         for name, box in self.desk.outboxes.items():
-            send = box.pick(self.now_ms)
+            send = box.pick(self.now)
             if send is not None:
                 self._call(name, send)
 
@@ -172,15 +179,15 @@ class Stage:
         stories: dict[str, list[Transition]] = {}
         for transition in transitions:
             stories.setdefault(transition.incident_id, []).append(transition)
-        since_ms = self.now_ms - self.pace.resolved_resend_ms
+        since_ms = self.now.wall_ms - self.pace.resolved_resend_ms
         for incident_id, rows in list(stories.items()):
             steps = [(row.state, row.at_ms) for row in rows]
             if is_settled(steps, pasts.get(incident_id, Past()), self.receivers, since_ms, self._history_until_ms):
                 self.desk.settle(incident_id)
                 del stories[incident_id]
-        self.desk.set_silences(self.silences, self.now_ms)
-        restore(self.desk, stories, pasts, self.now_ms)
-        self.desk.acknowledge(self.words, self.now_ms)
+        self.desk.set_silences(self.silences)
+        restore(self.desk, stories, pasts, self.now)
+        self.desk.acknowledge(self.words, self.now)
 
     def outcomes(self, outcome: str) -> list[Row]:
         """Rows of the delivery log with this outcome."""

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
+from streaming.command import guard
 from streaming.logs import set_up_logs
 from streaming.oncall import alert_feed, relay_command
 from streaming.oncall.alert_feed import AlertFeed, AlertLogError, NewFiles, is_gone
@@ -182,10 +183,9 @@ def test_the_command_ends_with_1_and_a_sentence_when_spark_is_gone(
     settings: Settings, write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("streaming.session.start_spark", lambda *_: session(is_stopped=None)())
-    monkeypatch.setattr(relay_command, "stop_on_signals", threading.Event)
     set_up_logs(settings.log)
     with pytest.raises(typer.Exit) as end:
-        relay_command._run(settings, 60.0)
+        guard(relay_command._run, settings, 60.0, threading.Event())
     assert end.value.exit_code == 1
     assert "error: the Spark session is gone" in capsys.readouterr().err
 

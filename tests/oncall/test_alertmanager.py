@@ -2,7 +2,8 @@
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.oncall.alertmanager import Alertmanager, alerts
+from streaming.oncall.posting import TimeOuts
 from streaming.oncall.text import rfc3339
 from tests.oncall.fakes import FakeServer, Received, Reply, Reset
 from tests.oncall.notices import NOW_MS, notice, notices
@@ -134,6 +136,51 @@ def test_of_a_batch_that_is_refused_the_refused_ones_are_found() -> None:
         answer = replica.send(told, NOW_MS)
     assert (answer.verdict, answer.refused) == ("DELIVERED", (told[1].key,))
     assert "invalid label set" in answer.reason
+
+
+@pytest.mark.parametrize("bad", [{0}, {99}, {37, 38}, {5, 50, 95}], ids=str)
+def test_the_refused_ones_of_a_hundred_are_found_by_halving(bad: set[int]) -> None:
+    told = [replace(one, labels={"bad-name": "x"}) if number in bad else one for number, one in enumerate(notices(100))]
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        answer = replica.send(told, NOW_MS)
+        asked = len(vendor.received)
+    assert (answer.verdict, set(answer.refused)) == ("DELIVERED", {told[number].key for number in bad})
+    assert asked <= 1 + 14 * len(bad)
+
+
+def test_a_search_that_takes_too_long_goes_on_in_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.oncall.alertmanager.SEARCH_SECONDS", -1.0)
+    told = notices(4, labels={"bad-name": "x"})
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        answer = replica.send(told, NOW_MS)
+    assert (answer.verdict, answer.retry_after_seconds, len(vendor.received)) == ("RETRY", 0.0, 1)
+
+
+def test_a_lease_is_longer_where_more_is_open_than_one_call_takes() -> None:
+    time_outs = TimeOuts(total=20.0)
+    with (
+        FakeServer() as vendor,
+        closing(Alertmanager("am", vendor.root, lease_seconds=240, time_outs=time_outs)) as replica,
+    ):
+        for first in range(0, 1_000, 100):
+            replica.send([notice(number) for number in range(first, first + 100)], NOW_MS)
+        ends = [one.fields[0]["endsAt"] for one in vendor.received]
+    assert ends[0] == rfc3339(NOW_MS + 240_000)
+    assert ends[-1] == rfc3339(NOW_MS + 600_000)
+
+
+@pytest.mark.parametrize("hours", [-24, -1, 1])
+def test_a_lease_ends_by_alertmanagers_own_clock(hours: int) -> None:
+    """Ours is set wrong: by it the alert would be over before it arrives, or open for hours."""
+    theirs_ms = NOW_MS - hours * 3_600_000
+    date = format_datetime(datetime.fromtimestamp(theirs_ms / 1000, UTC), usegmt=True)
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        vendor.script(*[Reply(200, headers={"Date": date})] * 4)
+        replica.send([notice()], NOW_MS)
+        replica.send([notice()], NOW_MS)
+        replica.send([notice()], theirs_ms)
+        ends = [datetime.fromisoformat(only(one.fields)["endsAt"]).timestamp() * 1000 for one in vendor.received]
+    assert [round(end - theirs_ms - LEASE_MS, -5) for end in ends] == [hours * 3_600_000, 0, 0, 0]
 
 
 def test_a_batch_of_which_nothing_is_taken_is_refused() -> None:

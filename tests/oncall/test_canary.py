@@ -14,6 +14,7 @@ from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
 from streaming.oncall.canary import CanaryReceiver, end_event, twin_events
 from streaming.oncall.canary_log import read_canaries
+from streaming.oncall.now import Now
 from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER
 from streaming.oncall.own_book import OwnBook
 from streaming.oncall.record import Record
@@ -97,7 +98,7 @@ def steps(book: OwnBook, *at_ms: int) -> list[tuple[int, str]]:
     """(when, state) of what the book says of the canary at these moments."""
     found = []
     for now_ms in at_ms:
-        for row in book.rows([], {}, now_ms):
+        for row in book.rows([], {}, Now(now_ms, now_ms)):
             found.append((now_ms, row["state"]))
             from_row(book, row)
     return found
@@ -116,8 +117,8 @@ def test_one_that_does_not_arrive_is_an_alert_until_the_next_does() -> None:
 
 def test_one_that_was_lost_before_a_restart_is_lost_until_one_arrives() -> None:
     before, after = OwnBook(MINUTE_MS, lost_after_ms=10), OwnBook(MINUTE_MS, lost_after_ms=10_000)
-    before.rows([], {}, 0)
-    (row,) = before.rows([], {}, 10)
+    before.rows([], {}, Now(0, 0))
+    (row,) = before.rows([], {}, Now(10, 10))
     from_row(after, row)
     assert steps(after, 20, 30) == []
     after.hear_canary(40)

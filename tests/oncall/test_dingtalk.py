@@ -6,7 +6,8 @@ from contextlib import closing
 import pytest
 
 from streaming.oncall.dingtalk import DingTalk, signature
-from tests.oncall.fakes import Reply, Reset
+from streaming.oncall.posting import TimeOuts
+from tests.oncall.fakes import Drip, Half, Reply, Reset
 from tests.oncall.notices import NOW_MS, notice, notices
 from tests.oncall.vendors import FakeDingTalk
 
@@ -84,3 +85,27 @@ def test_no_reason_holds_the_token_or_the_secret() -> None:
         reasons = [robot.send([notice()], NOW_MS).reason for _ in range(2)]
     assert "*** *** is wrong" in reasons[0]
     assert not any("t0ken" in reason or SECRET in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        (b'{"errcode":0,', "DELIVERED"),
+        (b'{"errcode":130101,"errmsg":"send', "RETRY"),
+        (b'{"errcode":310000,"errmsg":"sign', "BAD_KEY"),
+        (b'{"errcode":0', "RETRY"),
+        (b'{"errmsg":"ok"', "RETRY"),
+        (b'<p>"errcode":0,', "RETRY"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("rest", ["drips", "never comes"])
+def test_of_a_body_that_does_not_come_whole_the_code_decides_where_it_has_come(
+    body: bytes, verdict: str, rest: str
+) -> None:
+    with (
+        FakeDingTalk() as vendor,
+        closing(DingTalk("ops", vendor.url, time_outs=TimeOuts(read=0.5, total=30.0))) as robot,
+    ):
+        vendor.script(Drip(code=200, body=body) if rest == "drips" else Half(body=body))
+        assert robot.send([notice()], NOW_MS).verdict == verdict

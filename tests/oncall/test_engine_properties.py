@@ -28,7 +28,6 @@ def random_incident(name: str, dice: random.Random, seconds: int) -> list[Row]:
             START_MS + at,
             cause=dice.choice(("frozen_client", "pull_stopped")),
             severity=dice.choice(("critical", "warning")),
-            queues=[f"broker-a:{dice.randint(0, 1)}"],
             suppressed_by=dice.choice((None, None, None, "other-1")),
         )
         for at in times[:-1]

@@ -359,3 +359,23 @@ def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incide
     assert all(len(send.notices) == 1 for _, send, _ in choking.calls)
     assert choking.keys()[-1].startswith("m-2:firing")
     assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == ["m-1"]
+
+
+def test_renewals_outlast_slow_answers_and_a_flood_of_news() -> None:
+    """A thousand open alerts, answers of 15 s, news all the time: each is told again within the lease it was given."""
+    slow = Scripted(Traits(at_most=100, is_leased=True), latency_ms=15_000)
+    stage = Stage({"am[0]": slow}, limit=10_000)
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(1_000)))
+    for number in range(40):
+        stage.run(60)
+        stage.write(*(alert_row(f"m{one}", "FIRING", stage.now_ms, cause=f"c{number}") for one in range(200)))
+        stage.write(alert_row(f"new{number}", "FIRING", stage.now_ms))
+    told: dict[str, list[int]] = {}
+    for at_ms, send, _ in slow.calls:
+        for one in send.notices:
+            told.setdefault(one.alert_id, []).append(at_ms)
+    gaps = [later - earlier for times in told.values() for earlier, later in itertools.pairwise(times)]
+    silent = [stage.now_ms - times[-1] for times in told.values()]
+    assert max(gaps + silent) < 600_000
+    fresh = [at_ms for at_ms, notice in slow.took() if notice.alert_id.startswith("new")]
+    assert len(fresh) >= 36

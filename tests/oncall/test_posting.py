@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -68,8 +69,8 @@ def test_a_redirect_says_what_to_change(vendor: FakeServer, poster: Poster) -> N
     assert "redirect, which is not followed; give the address" in poster.post(b"{}", NOW_MS).answer.reason
 
 
-@pytest.mark.parametrize("behaviour", [Hang(), Reset(), Half(), Half(500), Drip()], ids=lambda one: type(one).__name__)
-def test_an_answer_that_does_not_come_whole_is_tried_again(vendor: FakeServer, behaviour: Behaviour) -> None:
+@pytest.mark.parametrize("behaviour", [Hang(), Reset(), Drip()], ids=lambda one: type(one).__name__)
+def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behaviour: Behaviour) -> None:
     """It may have been taken or not; the key lets the receiver drop the repetition. The next one is not hurt by it."""
     vendor.script(behaviour)
     with closing(Poster(vendor.url, time_outs=TimeOuts(connect=10.0, read=0.2, total=0.4))) as poster:
@@ -77,6 +78,32 @@ def test_an_answer_that_does_not_come_whole_is_tried_again(vendor: FakeServer, b
         assert (answer.verdict, answer.code) == ("RETRY", None)
         # On a busy machine an answer may come later than that, too.
         wait_for("the next is delivered", lambda: poster.post(b"{}", NOW_MS).answer.verdict == "DELIVERED")
+
+
+@pytest.mark.parametrize("needs_body", [False, True])
+@pytest.mark.parametrize(
+    ("behaviour", "verdict", "code"),
+    [
+        (Half(200), "DELIVERED", 200),
+        (Half(500), "RETRY", 500),
+        (Drip(code=200), "DELIVERED", 200),
+        (Drip(code=404, body=b"no such path"), "REFUSED", 404),
+        (Drip(code=503), "RETRY", 503),
+    ],
+    ids=repr,
+)
+def test_once_the_head_is_there_the_status_is_the_answer(
+    vendor: FakeServer, behaviour: Behaviour, verdict: str, code: int, needs_body: bool
+) -> None:
+    """The body may drip for ever, or break off: what was taken would be told again and again."""
+    vendor.script(behaviour)
+    began = time.monotonic()
+    with closing(Poster(vendor.url, time_outs=TimeOuts(read=1.0, total=30.0))) as poster:
+        reply = poster.post(b"{}", NOW_MS, needs_body=needs_body)
+        assert (reply.answer.verdict, reply.answer.code) == (verdict, code)
+        assert time.monotonic() - began < 10
+        assert getattr(behaviour, "body", b"").strip() == reply.body.strip()
+        assert poster.post(b"{}", NOW_MS).answer.verdict == "DELIVERED"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_what_is_not_answered_in_time_is_told_again_and_arrives(name: str) -> No
         wait_for("the next is delivered", lambda: receiver.send([notice()], NOW_MS).verdict == "DELIVERED")
 
 
-@pytest.mark.parametrize("behaviour", [Reply(500), Reply(429), Reset(), Half()], ids=repr)
+@pytest.mark.parametrize("behaviour", [Reply(500), Reply(429), Reset(), Half(500)], ids=repr)
 def test_what_may_not_have_arrived_is_told_again_and_arrives(pair: Pair, behaviour: Behaviour) -> None:
     receiver, vendor = pair
     vendor.script(behaviour)

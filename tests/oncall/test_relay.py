@@ -20,7 +20,7 @@ from streaming.oncall.own_alerts import canary_lost
 from streaming.oncall.receiver import Answer
 from streaming.oncall.relay import Relay, clock_ms
 from streaming.oncall.switchboard import make_receivers, make_routes
-from streaming.oncall.transition import read_transition
+from streaming.oncall.transition import Transition, read_transition
 from streaming.oncall.worker import call
 from streaming.queries.warehouse import DeltalakeWriter, append_rows
 from tests.oncall.fakes import FakeServer, Reply, Reset
@@ -53,6 +53,11 @@ class Scene:
     def write(self, *rows: Row) -> None:
         append_rows(self.writer, {"alerts": list(rows)}, "app", self.batches)
         self.batches += 1
+
+    def transitions(self) -> list[Transition]:
+        rows = self.writer._tables["alerts"]
+        rows.update_incremental()
+        return [read_transition(row) for row in rows.to_pyarrow_table().to_pylist()]
 
     def log(self) -> list[Row]:
         rows = self.writer._tables["alert_deliveries"]

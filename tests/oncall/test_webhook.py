@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from streaming.oncall.webhook import Webhook, message
-from tests.oncall.fakes import Half
+from tests.oncall.fakes import Reset
 from tests.oncall.notices import NOW_MS, notice, notices
 from tests.oncall.vendors import FakeWebhook
 
@@ -22,9 +22,9 @@ def test_each_notice_is_a_request_with_its_key() -> None:
 
 
 def test_a_repetition_carries_the_same_key() -> None:
-    """The answer broke off, so it is told again; whoever keeps the keys drops it."""
+    """There was no answer, so it is told again; whoever keeps the keys drops it."""
     with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
-        vendor.script(Half())
+        vendor.script(Reset())
         verdicts = [hook.send([notice()], NOW_MS).verdict for _ in range(3)]
         assert verdicts == ["RETRY", "DELIVERED", "DELIVERED"]
         assert vendor.counts("idempotency-key") == {notice().key: 3}

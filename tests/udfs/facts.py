@@ -51,6 +51,7 @@ class Heartbeat:
     language: str = "JAVA"
     client_version: str = "4.8.0"
     without_sub: bool | None = None
+    is_listed_only: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Pull:
     broker_id: int = 0
     pull_status: str | None = None
     suggest_broker_id: int | None = None
+    pull_offset: int = 0
+    offsets_only: bool | None = None
 
 
 def subscribes(*topics: str, **told: object) -> ConsumerData:

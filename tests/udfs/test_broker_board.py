@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Never
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from tests.examples import examples
 from udfs.attempts import Attempts, AttemptsBuilder
 from udfs.broker_board import Board, Flip, Health
 from udfs.fault import FaultItem, is_available, update_fault_item
+from udfs.item import Item
 from udfs.version import parse_client_version
 
 IDLE_MS = 1_800_000
@@ -202,3 +204,35 @@ def test_5_1_4_never_comes_back_to_an_unreachable_broker_until_it_is_reachable()
     assert when(flips) == [(10_000, False)]
     flips, _ = board.advance([steps_of([Attempt(10_000_500, 3)], "5.1.4")], None, IDLE_MS)
     assert when(flips) == [(10_000_500, True)]
+
+
+class Unwalked(dict[str, Item]):
+    """Items that may be looked up and not walked through."""
+
+    def values(self) -> Never:
+        raise AssertionError("all items were walked through for one flip")
+
+
+def test_a_flip_is_told_without_a_look_at_every_producer() -> None:
+    """Ten thousand producers that flip together would be a hundred million looks."""
+    board = Board(Unwalked())
+    clients = [steps_of([Attempt(1_000 + number, 3_500)], "4.9.8", f"c{number}") for number in range(200)]
+    flips, health = board.advance(clients, None, IDLE_MS)
+    assert (len(flips), health[-1].unavailable_producers) == (200, 200)
+    assert health[-1].unavailable_until_ms == max(item.start_timestamp_ms for _, item in board.items.items())
+
+
+@given(
+    sends=st.lists(attempts_in_order, min_size=1, max_size=4),
+    version=st.sampled_from(VERSIONS),
+    now_ms=st.integers(0, 1_000_000),
+)
+def test_the_last_to_come_back_is_the_last_of_those_that_are_out(
+    sends: list[list[Attempt]], version: str, now_ms: int
+) -> None:
+    board = Board()
+    board.advance([steps_of(of, version, f"c{number}") for number, of in enumerate(sends) if of], None, IDLE_MS)
+    _, health = board.advance([], now_ms, IDLE_MS)
+    if health and health[-1].unavailable_producers:
+        out = [item.start_timestamp_ms for item in board.items.values() if not item.is_available]
+        assert health[-1].unavailable_until_ms == max(out)

@@ -8,6 +8,8 @@ import pytest
 
 from udfs.alert import Transition
 from udfs.cluster import ClusterWatch, Overview, Tick, look_over
+from udfs.cluster_findings import explains
+from udfs.cluster_watch import QueueChange
 from udfs.rules import KindRules, Rules
 
 RULES = Rules(kinds={"*": KindRules(pending_looks=1, recovering_ms=30_000)})
@@ -146,13 +148,74 @@ def test_agents_that_all_fall_silent_leave_the_cluster_unheard() -> None:
     assert cluster.watch.incidents["unheard_cluster"].started_at_ms == 100_000
 
 
-def test_an_unheard_broker_that_nobody_asks_and_no_route_names_is_given_up() -> None:
+FOUR, THREE = dict.fromkeys("abcd", 4), dict.fromkeys("acd", 4)
+
+
+def test_a_dead_broker_is_told_for_as_long_as_it_is_dead() -> None:
+    """The NameServer has dropped it from its routes, and a collector that was started anew never heard of it."""
     cluster = Cluster()
     cluster.run(300, unheard="b")
-    cluster.watch.learn_route(set(BROKERS), set("acd"), set(), 300_000)
-    cluster.run(1000, asked="acd")
-    assert cluster.told()[-1] == (905, "unheard_broker", "RESOLVED", "b", False)
+    cluster.watch.learn_route(set(BROKERS), set("acd"), set(), 300_000, QueueChange("t", FOUR, THREE))
+    cluster.run(100_000, asked="acd")
+    assert [row[2] for row in cluster.told()] == ["UNKNOWN", "FIRING"]
+    cluster.run(100_100)
+    assert [row[2] for row in cluster.told()] == ["UNKNOWN", "FIRING", "RECOVERING", "RESOLVED"]
+
+
+@pytest.mark.parametrize(
+    ("why", "before", "after"),
+    [
+        ("another broker took its queues over", THREE, {**THREE, "e": 4}),
+        ("the others were given more queues", THREE, {**THREE, "a": 8}),
+    ],
+)
+def test_a_dead_broker_whose_topics_people_have_moved_is_given_up(
+    why: str, before: dict[str, int], after: dict[str, int]
+) -> None:
+    cluster = Cluster()
+    cluster.run(300, unheard="b")
+    cluster.watch.learn_route(set(BROKERS), set("acd"), set(), 300_000, QueueChange("t", FOUR, THREE))
+    cluster.run(2_000, asked="acd")
+    cluster.watch.learn_route(set("acd"), set(after), set(), 2_000_000, QueueChange("t", before, after))
+    cluster.run(2_005, asked="acd")
+    assert (cluster.told()[-1], cluster.rows[-1].reason) == (
+        (2_005, "unheard_broker", "RESOLVED", "b", False),
+        "given_up",
+    ), why
+
+
+def test_a_broker_that_people_retired_before_they_stopped_it_is_given_up_when_nobody_asks() -> None:
+    cluster = Cluster()
+    cluster.run(100)
+    cluster.watch.learn_route(set(BROKERS), set("acd"), set(), 100_000, QueueChange("t", FOUR, THREE))
+    cluster.run(300)
+    cluster.run(600, unheard="b")
+    cluster.run(605, asked="acd")
     assert cluster.rows[-1].reason == "given_up"
+
+
+def test_a_broker_that_answers_one_round_of_ten_is_told_and_its_rows_do_not_flap() -> None:
+    cluster = Cluster()
+    while cluster.now < 1_800:
+        cluster.run(cluster.now + 5)
+        cluster.run(cluster.now + 45, unheard="b")
+    (fired,) = [row for row in cluster.rows if row.state == "FIRING" and row.reason == "hold_over"]
+    assert (fired.incident.cause, fired.incident.broker_name) == ("answers_seldom", "b")
+    assert fired.changed_at_ms < 300_000
+    assert fired.incident.evidence["missed_rounds_share"] > 0.8
+    assert [row.state for row in cluster.rows if row.state != "FIRING"] == ["UNKNOWN", "RESOLVED", "UNKNOWN"]
+    cluster.run(cluster.now + 300)
+    assert cluster.rows[-1].state == "RESOLVED"
+
+
+def test_what_is_told_of_a_broker_that_never_pages_explains_nothing_for_ever() -> None:
+    """Its incident stays UNKNOWN, for it is heard now and then; what is wrong under it must be told."""
+    cluster = Cluster()
+    cluster.run(100, unheard="b")
+    (incident,) = cluster.watch.incidents.values()
+    rules = Rules()
+    assert explains(incident, 100_000, rules)
+    assert not explains(incident, incident.started_at_ms + rules.unheard_page_ms + rules.settle_ms, rules)
 
 
 def test_a_broker_without_a_master_is_told_unless_it_is_only_restarted() -> None:

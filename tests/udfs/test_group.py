@@ -218,7 +218,7 @@ def test_queues_that_starve_later_are_written_as_one_more_row_of_the_incident() 
     before = open_queues(life, "starved_queue")
     life.take("h2:1", 4, 5)
     said = [row for row in life.run(600) if row[1] == "starved_queue"]
-    assert said == [(420, "starved_queue", "FIRING", "pull_stopped")]
+    assert said == [(440, "starved_queue", "FIRING", "pull_stopped")]
     incident = life.state.incidents["starved_queue orders"]
     assert (before, incident.queues) == (("broker-a:7",), ("broker-a:6", "broker-a:7"))
     assert incident.started_at_ms == at(120)

@@ -9,10 +9,13 @@ import pytest
 from tests.plays import Play, each_play
 from udfs.broker_findings import BROKER_EVICTED, BROKER_ISOLATED, NO_AVAILABLE_BROKER
 from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
+from udfs.failed_rule import RULE_FAILED
 from udfs.findings import FINDERS
 from udfs.group import NO_EFFECTS
 from udfs.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.rules import Rules
+from udfs.skew_findings import CLOCK_SKEW
+from udfs.source_findings import SLOW_COLLECTOR
 
 
 def explanations(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -25,6 +28,7 @@ def explanations(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 def test_every_kind_of_the_rules_is_described() -> None:
     of_groups = {kind for kind, _ in FINDERS}
     others = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER, UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER}
+    others |= {SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
     assert {kind for kind, facts in KIND_FACTS.items() if facts.is_of_group} == of_groups
     assert {kind for kind, facts in KIND_FACTS.items() if not facts.is_of_group} == others
 

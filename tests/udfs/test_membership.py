@@ -4,7 +4,7 @@ import pytest
 
 from tests.udfs.facts import Heartbeat, at, member, subscribes
 from udfs.heartbeat import is_judged
-from udfs.membership import EXPIRED, JOINED, LEFT, Membership, Twins
+from udfs.membership import EXPIRED, JOINED, LEFT, Membership, Twins, late_clients
 
 EXPIRED_MS = 120_000
 NOBODY: frozenset[str] = frozenset()
@@ -185,3 +185,41 @@ def test_only_clients_that_rebalance_for_themselves_are_judged(told: dict[str, o
 def test_members_are_told_with_their_broker() -> None:
     membership = Membership({"broker-a": {"h1:1": member(A)}, "broker-b": {"h1:2": member(A)}})
     assert [name for name, _ in membership.members()] == ["broker-a", "broker-b"]
+
+
+def listed(seconds: range, *addrs: str, told: bool = True) -> Membership:
+    """One ClientId on these channels, listed by a broker that tells no heartbeats, in each round."""
+    membership = Membership()
+    for second in seconds:
+        for addr in addrs:
+            beat = Heartbeat(A, addr, at(second), is_listed_only=True if told else None)
+            membership.register(beat, subscribes("orders"))
+    return membership
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told as listed", "told as heartbeats of the round's time"])
+@pytest.mark.parametrize("interval", [5, 10, 20])
+def test_channels_that_are_only_listed_are_twins_when_no_dead_one_would_be_listed_for_so_long(
+    told: bool, interval: int
+) -> None:
+    assert listed(range(0, 131, interval), "h1:1", "h2:1", told=told).twins() == []
+    last = 130 + interval
+    assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", told=told).twins()) == 1
+
+
+def test_a_channel_that_is_only_listed_is_never_late_and_one_that_is_told_is() -> None:
+    membership = listed(range(0, 31, 10), "h1:1")
+    assert late_clients(membership, at(500)) == frozenset()
+    membership.register(Heartbeat(B, "h2:1", at(30)), subscribes("orders"))
+    assert late_clients(membership, at(500)) == {B}
+
+
+def test_a_broker_that_begins_to_tell_heartbeats_is_believed() -> None:
+    membership = listed(range(0, 31, 10), "h1:1")
+    membership.register(Heartbeat(A, "h1:1", at(45)), subscribes("orders"))
+    assert late_clients(membership, at(45)) == {A}
+
+
+def test_a_channel_that_is_listed_does_not_expire() -> None:
+    membership = listed(range(0, 501, 10), "h1:1")
+    assert list(membership.expire(at(505), 120_000, frozenset())) == []

@@ -145,3 +145,14 @@ def test_machine_rooms_and_configured_lists_are_known_to_the_clients_only() -> N
     assert is_recomputed({"A": "AVG", "B": "CONSISTENT_HASH", "C": "?"})
     for strategy in ("CONFIG", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY-AVG", "our-own"):
         assert not is_recomputed({"A": "AVG", "B": strategy})
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+@pytest.mark.parametrize("others", [(), ("b@7",)])
+def test_a_client_without_a_client_id_is_planned_like_any_other_or_takes_nothing(
+    strategy: str, others: tuple[str, ...]
+) -> None:
+    members = [member(client_id, strategy=strategy) for client_id in ("", *others)]
+    shares = plan("g", route(8), members, strategy)
+    assert len(shares) == 8
+    assert {share.owner for share in shares.values()} <= {None, "", *others}

@@ -107,6 +107,14 @@ GOLDEN = {
         "them. 1200 messages waited there when they were last seen.",
         "Take a jstack of 172.17.0.2@7 on 10.20.0.11, then restart it; its rebalance takes the queues anew.",
     ),
+    "consume_stopped": (
+        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Why: the committed offset stands still: 172.17.0.2@7 at 10.20.0.11:40112 holds "
+        "them and consumes nothing (its listener hangs, it is suspended, or its cache is full). 1200 messages waited "
+        "there when they were last seen.",
+        "Take a jstack of 172.17.0.2@7 on 10.20.0.11 (mqadmin consumerStatus -g order-service -i 172.17.0.2@7 -s): end "
+        "what its listener waits for, or resume() it if it was suspended; then restart it.",
+    ),
     "group_offline": (
         "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
         "broker-a:6-7 and broker-b:0. Why: the group has no member left. 1200 messages waited there when they were "

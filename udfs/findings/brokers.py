@@ -65,7 +65,9 @@ def find_orders_at_risk(scene: Scene) -> Findings:
             scene.since(f"{ORDER_AT_RISK} {topic}", holds=False)
             continue
         down = dict.fromkeys(_lost_brokers(scene, watched), QUEUES_LOST)
-        down |= dict.fromkeys(route.broker_names() & scene.hearing.unheard, BROKER_DOWN)
+        down |= dict.fromkeys(
+            route.broker_names() & scene.hearing.unheard - scene.not_asked.brokers.keys(), BROKER_DOWN
+        )
         down |= dict.fromkeys(route.without_master, MASTER_DOWN)
         since_ms = scene.since(f"{ORDER_AT_RISK} {topic}", bool(down))
         if since_ms is None:

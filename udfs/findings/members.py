@@ -59,10 +59,10 @@ def _own_topics(member: Member) -> list[str]:
 
 
 def find_group_offline(scene: Scene) -> Findings:
-    """A group that shared queues out has no member left: `group_offline`."""
+    """A group that shared queues out has no member left: `group_offline`. Not: one that was replaced (families)."""
     state = scene.state
     waiting = {topic: watched for topic, watched in scene.shared_topics() if watched.queues and topic in scene.routes}
-    since_ms = scene.since(GROUP_OFFLINE, state.membership.is_empty() and bool(waiting))
+    since_ms = scene.since(GROUP_OFFLINE, state.membership.is_empty() and bool(waiting) and not state.is_replaced)
     if since_ms is None:
         return {}
     topics = sorted(waiting)

@@ -20,9 +20,17 @@ def _where(labels: Mapping[str, str]) -> str:
 
 
 def tell_silent_queue(
-    labels: Mapping[str, str], topic: str, queues: Sequence[str], owners: Sequence[str], since_ms: int
+    labels: Mapping[str, str], topic: str, queues: Sequence[str], owners: Sequence[str], cause: str, since_ms: int
 ) -> Text:
-    """Queues whose owner is listed and has not pulled them for a while."""
+    """Queues whose owner is listed and has not pulled them for a while, or pulls and commits nothing."""
+    if cause == "consume_stopped":
+        return (
+            f"The committed offset of {count(len(queues), 'queue')} of topic {topic} in {_where(labels)} stands still "
+            f"since {clock(since_ms)} while messages come: {name_queues(queues)}. {some(owners)} should consume "
+            f"{'it' if len(queues) == 1 else 'them'}.",
+            f"Look at {some(owners)}: a listener that hangs (jstack shows it; mqadmin consumerStatus "
+            f"-g {labels['consumer_group']} -i CLIENT_ID -s), a consumer that is suspended, a full cache.",
+        )
     return (
         f"{count(len(queues), 'queue')} of topic {topic} in {_where(labels)} "
         f"{'is' if len(queues) == 1 else 'are'} not pulled since {clock(since_ms)}: {name_queues(queues)}. "

@@ -1,7 +1,7 @@
 """silent_queue, doubled_queue, offset_regression: queues whose pulls are not as they should be."""
 
 from udfs.alert import Finding
-from udfs.diagnosis import PULL_STOPPED
+from udfs.diagnosis import CAUSES
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
@@ -41,12 +41,13 @@ def find_silent(scene: Scene) -> Findings:
         since_ms = min(starvation.since_ms for starvation in silent.values())
         owners = sorted({watched.queues[name].share.owner or "" for name in silent})
         names = tuple(sorted(silent, key=queue_order))
+        cause = min((silent[name].cause for name in uncertain or names), key=CAUSES.index)
         findings[key] = Finding(
             kind=SILENT_QUEUE,
-            cause=min((silent[name].cause for name in uncertain or names), default=PULL_STOPPED),
+            cause=cause,
             severity="warning",
             since_ms=since_ms,
-            text=prose.tell_silent_queue(scene.labels, topic, names, owners, since_ms),
+            text=prose.tell_silent_queue(scene.labels, topic, names, owners, cause, since_ms),
             labels={**scene.labels, "topic": topic},
             topic=topic,
             client_id=owners[0] if len(owners) == 1 else None,
@@ -87,7 +88,8 @@ def find_doubled(scene: Scene) -> Findings:
             queues=names,
             evidence={"pullers": pullers},
             suppressed_by=scene.suppressor(suppressors[cause]) if cause in suppressors else None,
-            is_ready=any(_has_outlasted_changes(watch, scene) for watch in doubled.values()),
+            is_ready=any(_has_outlasted_changes(watch, scene) for watch in doubled.values())
+            and (cause != UNEXPLAINED or scene.is_settled(scene.state.changed_ms)),
         )
     return findings
 

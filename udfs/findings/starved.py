@@ -6,12 +6,22 @@ from typing import Any
 
 from udfs import prose
 from udfs.alert import Finding, Incident
-from udfs.diagnosis import CAUSES, FROZEN_CLIENT, GROUP_OFFLINE, Evidence, Starvation, StarvedTopic, diagnose, gather
+from udfs.diagnosis import (
+    CAUSES,
+    CONSUME_STOPPED,
+    FROZEN_CLIENT,
+    GROUP_OFFLINE,
+    Evidence,
+    Starvation,
+    StarvedTopic,
+    diagnose,
+    gather,
+)
 from udfs.explanation import SPLIT_VIEW
 from udfs.findings.duplicates import is_pulled_anyway
 from udfs.membership import Membership
 from udfs.model import queue_order
-from udfs.ownership import NOT_JUDGED, SILENT, STARVED
+from udfs.ownership import NOT_JUDGED, OK, SILENT, STARVED, QueueWatch
 from udfs.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers
 from udfs.scene import Findings, Scene
 from udfs.watch import TopicWatch
@@ -70,19 +80,22 @@ def _keep_causes(starvations: dict[str, Starvation], incident: Incident | None) 
     What a trouble leaves behind looks like silence: locks that come late, a plan that changed.
     """
     told = _told(incident)
+    untold: dict[str, Any] = {"cause": incident.cause, "client_id": incident.client_id} if incident else {}
+    unlisted = frozenset(incident.queues) - told.keys() if incident else frozenset()
     kept = {}
     for name, starvation in starvations.items():
-        known = told.get(name, {}).get("cause")
-        is_stronger = known is None or starvation.cause == GROUP_OFFLINE
-        if is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
+        before = told.get(name) or (untold if name in unlisted else {})
+        known = before.get("cause")
+        is_stronger = starvation.cause == GROUP_OFFLINE
+        if known is None or is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
             kept[name] = starvation
         else:
-            kept[name] = replace(starvation, cause=known, client_id=told[name]["client_id"] or starvation.client_id)
+            kept[name] = replace(starvation, cause=known, client_id=before["client_id"] or starvation.client_id)
     return kept
 
 
 def _told(incident: Incident | None) -> Mapping[str, Any]:
-    """Queue → its evidence when it was last told."""
+    """Queue → its evidence when it was last told, of the first queues (alert.bound)."""
     return incident.evidence.get("queues", {}) if incident else {}
 
 
@@ -107,7 +120,8 @@ def _still_silent(watched: TopicWatch, incident: Incident | None) -> frozenset[s
     return frozenset(
         name
         for name in incident.queues
-        if (watch := watched.queues.get(name)) and not watch.pullers and watch.verdict != NOT_JUDGED
+        if (watch := watched.queues.get(name))
+        and (watch.verdict == SILENT or (not watch.pullers and watch.verdict not in (NOT_JUDGED, OK)))
     )
 
 
@@ -136,6 +150,7 @@ def _starved_finding(
             client_addr=addr,
             backlog=_backlog(watched, starved.queues),
             strategies=strategies,
+            came=_came(watched, starved.queues) if cause == CONSUME_STOPPED else 0,
         ),
         labels={**scene.labels, "topic": topic},
         topic=topic,
@@ -189,10 +204,18 @@ def _backlog(watched: TopicWatch, names: tuple[str, ...]) -> int | None:
     return sum(max(0, lag) for lag in known) if known else None
 
 
+def _came(watched: TopicWatch, names: tuple[str, ...]) -> int:
+    """Messages that came while the commits stood still."""
+    known = (watched.queues[name].consumption for name in names)
+    return sum(one.max_offset - one.first_max_offset for one in known if one is not None)
+
+
 def _queue_evidence(watched: TopicWatch, name: str, starved: StarvedTopic, incident: Incident | None) -> dict[str, Any]:
     """A queue that is only still silent keeps what was told of it."""
     watch, starvation = watched.queues[name], starved.causes.get(name)
     told = _told(incident).get(name, {})
+    if not told and starvation is None and incident is not None:
+        told = {"cause": incident.cause, "client_id": incident.client_id}
     return {
         "cause": starvation.cause if starvation else told.get("cause"),
         "client_id": starvation.client_id if starvation else told.get("client_id"),
@@ -201,4 +224,14 @@ def _queue_evidence(watched: TopicWatch, name: str, starved: StarvedTopic, incid
         "last_pull_ms": watch.last_pull_ms,
         "commit_offset": watch.commit_offset,
         "max_offset": watch.max_offset,
+        **(_stands(watch) if starvation and starvation.cause == CONSUME_STOPPED else {}),
     }
+
+
+def _stands(watch: QueueWatch) -> dict[str, Any]:
+    """The commit and the end of the queue when the commit was last seen to move, and now."""
+    known = watch.consumption
+    if known is None:
+        return {}
+    then = {"time_ms": known.since_ms, "commit_offset": known.commit_offset, "max_offset": known.first_max_offset}
+    return {"then": then, "now": {**then, "time_ms": known.told_ms, "max_offset": known.max_offset}}

@@ -6,7 +6,7 @@ from udfs.findings import prose
 from udfs.findings.starved import is_quiet
 from udfs.model import queue_order
 from udfs.ownership import SILENT, STARVED
-from udfs.scene import Findings, Scene
+from udfs.scene import Findings, Scene, split_condition
 
 
 def find_split_view(scene: Scene) -> Findings:
@@ -16,13 +16,15 @@ def find_split_view(scene: Scene) -> Findings:
     nobody already, and that broker forgets it after 120 s. Twins listed more often at one broker are no split.
     """
     lacking = _lacking(scene)
-    missing = {
-        name: sorted({*lacking.get(name, ()), *scene.cut_off.get(name, ())})
-        for name in sorted(lacking.keys() | scene.cut_off.keys())
-    }
-    since_ms = scene.since(SPLIT_VIEW, bool(missing))
-    if since_ms is None:
+    pairs = {(name, client_id) for found in (lacking, scene.cut_off) for name in found for client_id in found[name]}
+    since = _since(scene, pairs)
+    if not since:
         return {}
+    sure = {pair for pair in pairs if _is_sure(scene, *pair, since[pair])}
+    missing: dict[str, list[str]] = {}
+    for broker_name, client_id in sorted(sure or pairs):
+        missing.setdefault(broker_name, []).append(client_id)
+    since_ms = min(since[pair] for pair in sure or pairs)
     starving = _starving(scene)
     views = {
         name: sorted(member.client_id for member in view.values())
@@ -39,9 +41,22 @@ def find_split_view(scene: Scene) -> Findings:
             broker_name=",".join(missing),
             queues=starving,
             evidence={"views": views, "missing": missing},
-            is_ready=bool(scene.cut_off) or scene.is_settled(since_ms),
+            is_ready=bool(sure),
         )
     }
+
+
+def _since(scene: Scene, pairs: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """(broker, ClientId) → since when it is missing there: in a roll-out another one is, look by look."""
+    since = {pair: scene.since(split_condition(*pair), holds=True) or scene.now_ms for pair in sorted(pairs)}
+    held = {split_condition(*pair) for pair in pairs}
+    for condition in [name for name in scene.state.conditions if name.startswith(f"{SPLIT_VIEW}|")]:
+        scene.since(condition, condition in held)
+    return since
+
+
+def _is_sure(scene: Scene, broker_name: str, client_id: str, since_ms: int) -> bool:
+    return client_id in scene.cut_off.get(broker_name, ()) or scene.is_settled(since_ms)
 
 
 def _starving(scene: Scene) -> tuple[str, ...]:

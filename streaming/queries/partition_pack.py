@@ -1,0 +1,78 @@
+"""One Kafka partition's part of an Arrow batch, sorted into a chunk a shard; the header is the same for all of them."""
+
+from typing import Any
+
+from schemas.decode import decode
+from schemas.events import CLOCKS, HEARTBEATS, PULLS
+from streaming.queries.chunk import Chunk, Message, Reject, Voice
+from streaming.queries.event_time import Lags, ahead_of, at_most
+from streaming.queries.shard_intake import shard_of
+from udfs.families import family_of
+
+
+class PartitionPack:
+    """Messages go in, in their order; chunks come out, in the order of the shards."""
+
+    def __init__(self, topic: str, partition: int, first_offset: int, shards: int) -> None:
+        self._topic, self._shards = topic, shards
+        self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
+        self._messages: list[list[Message]] = [[] for _ in range(shards)]
+        self._lags = Lags()
+
+    def add(self, offset: int, ingest_time_ms: int, value: bytes | None) -> None:
+        topic, header = self._topic, self._header
+        header.last_offset = offset
+        event, reasons = decode(topic, value, ingest_time_ms)
+        if reasons:
+            header.rejects.append(Reject(offset, ingest_time_ms, value, reasons))
+            if topic == CLOCKS and (ahead := ahead_of(value, reasons, ingest_time_ms)):
+                header.ahead.append(ahead)
+            return
+        self._lags.note(topic, event, ingest_time_ms)
+        event = at_most(event, ingest_time_ms)
+        header.newest_ms[event.cluster] = max(header.newest_ms.get(event.cluster, 0), event.event_time_ms)
+        if topic == PULLS and event.suggest_broker_id is not None:
+            broker = event.cluster, event.broker_name
+            header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
+        if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
+            header.voices.append(_voice(event))
+        message = Message(offset, ingest_time_ms, value or b"")
+        for number in sorted(_shards_for(topic, event, self._shards)):
+            self._messages[number].append(message)
+
+    def chunks(self) -> list[Chunk]:
+        """Of the bad messages the first shard tells."""
+        header = self._header
+        return [
+            Chunk(
+                header.topic,
+                header.partition,
+                header.first_offset,
+                header.last_offset,
+                header.newest_ms,
+                messages,
+                header.rejects if number == 0 else [],
+                header.pulled_ms,
+                header.voices,
+                self._lags.all(),
+                header.ahead,
+            )
+            for number, messages in enumerate(self._messages)
+        ]
+
+
+def _voice(heartbeat: Any) -> Voice:
+    is_leaving = bool(heartbeat.leaving)
+    names = {consumer.consumer_group for consumer in heartbeat.consumers if not is_leaving}
+    groups = tuple(sorted(name for name in names if family_of(name)))
+    cluster, broker_name, client_id = heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id
+    return Voice(cluster, broker_name, client_id, heartbeat.event_time_ms, is_leaving, groups)
+
+
+def _shards_for(topic: str, event: Any, shards: int) -> set[int]:
+    """Which shards an event concerns: routes and clock events all, a client that leaves without groups too."""
+    if topic == PULLS:
+        return {shard_of(event.cluster, event.consumer_group, shards)}
+    if topic == HEARTBEATS and (event.consumers or not event.leaving):
+        return {shard_of(event.cluster, consumer.consumer_group, shards) for consumer in event.consumers}
+    return set(range(shards))

@@ -1,0 +1,112 @@
+"""What a rule raised at is set aside, kept as it was before the batch, and told once; everything else goes on.
+
+A group is judged again when its members, its routes or the rules change, and every RETRY_MS; a cluster's own look at
+each tick. The first look that raises nothing ends the alert.
+"""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from streaming.queries.chunk import Reject
+from streaming.queries.shard_events import Event
+from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.shard_store import GroupEntry
+from streaming.queries.working_set import WorkingSet
+from udfs.alert import Transition
+from udfs.failed_rule import RULE_FAILED, Failure, find_failure
+from udfs.hearing import Hearing
+from udfs.life import Look, Reason, end, step
+from udfs.rules import Rules
+from udfs.watch import GroupState
+
+RETRY_MS = 120_000
+"""A broker's CHANNEL_EXPIRED_TIMEOUT: the member at which it raised may have gone without a word."""
+
+FRAMES = 6
+"""Of the traceback, the innermost."""
+
+MOST_CHARACTERS = 1_000
+
+
+@contextmanager
+def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rules: Rules) -> Iterator[None]:
+    """What happens within, to this group alone, may raise."""
+    try:
+        yield
+    except Exception as error:  # whatever a rule raises must not end the query
+        failure = describe(error)
+        now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
+        work.revert_group(cluster, name)
+        group = work.group(cluster, name, now_ms)
+        group.is_stale = False
+        findings = {RULE_FAILED: find_failure({"cluster": cluster, "consumer_group": name}, failure, now_ms)}
+        if RULE_FAILED not in group.incidents:
+            work.put("quarantine", [_quarantined(event, failure)])
+        work.put_alerts(step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules))
+        entry = work.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
+        entry.due_ms = now_ms + RETRY_MS
+        entry.topics = sorted({*entry.topics, *_topics_of(group)})
+        work.dirty.get(cluster, set()).discard(name)
+
+
+@contextmanager
+def cluster_set_aside(work: WorkingSet, cluster: str, event: Event, rules: Rules, *, is_told: bool) -> Iterator[None]:
+    """What happens within concerns a cluster as a whole. `is_told`: this shard writes what all of them conclude."""
+    try:
+        yield
+    except Exception as error:  # whatever a rule raises must not end the query
+        failure = describe(error)
+        work.revert_cluster(cluster)
+        watch = work.cluster(cluster).watch
+        now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
+        is_new = RULE_FAILED not in watch.incidents
+        findings = {RULE_FAILED: find_failure({"cluster": cluster}, failure, now_ms)}
+        transitions = step(watch.incidents, watch.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
+        if is_told:
+            work.put_alerts(transitions)
+            work.put("quarantine", [_quarantined(event, failure)] if is_new else [])
+        else:
+            list(transitions)
+
+
+def is_set_aside(group: GroupState) -> bool:
+    return RULE_FAILED in group.incidents
+
+
+def is_tried_again(work: WorkingSet, group: GroupState, now_ms: int) -> bool:
+    """Whether something has changed since a rule raised at it, or it was long ago."""
+    entry = work.cluster(group.cluster).groups.get(group.consumer_group)
+    return group.is_stale or entry is None or (entry.due_ms is not None and entry.due_ms <= now_ms)
+
+
+def as_after_a_gap(hearing: Hearing, group: GroupState, brokers: set[str], now_ms: int) -> Hearing:
+    """What a group hears that nobody looked at since a rule raised: its silences begin now."""
+    away_ms = now_ms - group.incidents[RULE_FAILED].started_at_ms
+    since_ms = {**hearing.since_ms, **dict.fromkeys(brokers, now_ms)}
+    return replace(hearing, gap_ms=max(hearing.gap_ms, away_ms), since_ms=since_ms)
+
+
+def come_back(group: GroupState, now_ms: int) -> Transition:
+    """It was judged without a failure."""
+    return end(group.incidents.pop(RULE_FAILED), Reason.RECOVERED, Look(now_ms))
+
+
+def describe(error: BaseException) -> Failure:
+    """What was raised, and where: the innermost frames, without the machine's paths."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    places = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
+    message = f"{type(error).__name__}: {error}"[: MOST_CHARACTERS // 2]
+    return Failure(message, places[-1] if places else "", " > ".join(places))
+
+
+def _quarantined(event: Event, failure: Failure) -> dict[str, object]:
+    """The message at which it was raised; for a look that is the clock event."""
+    reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]
+    return quarantine_row(event.topic, event.partition, Reject(*event.message, [reason]))
+
+
+def _topics_of(group: GroupState) -> set[str]:
+    return {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()

@@ -1,0 +1,69 @@
+"""What ends by a person's decision: a group that was deleted, and whatever `balancewatch forget` names.
+
+What was open of it ends for that reason, each of its queues and members gets its last row, and nothing of it is kept.
+Should it be heard again, it begins anew.
+"""
+
+from dataclasses import replace
+
+from streaming.queries.working_set import WorkingSet
+from udfs.alert import Incident, Transition, brokers_of, with_words
+from udfs.life import Look, Reason, end
+from udfs.membership import LEFT, Change
+
+FORGET = "forget"
+"""The source of clock events that move no time, and tell what a person decided is gone."""
+
+CLUSTER, BROKER, GROUP = "cluster", "broker", "group"
+"""What a clock event's `forgotten` may name."""
+
+
+def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
+    """`words` are those of who decided it; they are told with what ends."""
+    group = work.group(cluster, name, now_ms)
+    work.put_changes(group, [Change(broker, one, LEFT, now_ms) for broker, one in group.membership.members()])
+    work.end(group, reason, now_ms, words=words)
+    work.drop_group(cluster, name)
+    work.dirty.get(cluster, set()).discard(name)
+
+
+def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, is_told: bool) -> None:
+    """The whole cluster. `is_told`: this shard writes what all of them conclude of it."""
+    entry = work.cluster(cluster)
+    for name in sorted(entry.groups.keys() | work.dirty.get(cluster, set())):
+        end_group(work, cluster, name, Reason.FORGOTTEN, now_ms, words)
+    if is_told:
+        incidents = (incident for _, incident in sorted(entry.watch.incidents.items()))
+        work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
+    for route in work.routes_of(cluster):
+        work.set_route(cluster, route.topic, None)
+    work.agenda.clusters.pop(cluster, None)
+    work.dirty.pop(cluster, None)
+
+
+def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, is_told: bool) -> None:
+    """A broker, until it is heard again: its members have left, its queues are in no route."""
+    entry = work.cluster(cluster)
+    incidents = entry.watch.forget_broker(broker_name, now_ms)
+    if is_told:
+        work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
+    for of_broker in (entry.heard_since_ms, entry.pulled_ms):
+        of_broker.pop(broker_name, None)
+    for route in work.routes_of(cluster):
+        if broker_name in route.broker_names():
+            queues = tuple(data for data in route.queues if data.broker_name != broker_name)
+            work.set_route(cluster, route.topic, replace(route, queues=queues) if queues else None)
+    for name in sorted(entry.groups):
+        group = work.group(cluster, name, now_ms)
+        members = group.membership.views.get(broker_name, {}).values()
+        work.put_changes(group, [Change(broker_name, member, LEFT, now_ms) for member in list(members)])
+        group.membership.views.pop(broker_name, None)
+        about = [key for key, one in sorted(group.incidents.items()) if brokers_of(one) == {broker_name}]
+        work.put_alerts(_ended(group.incidents.pop(key), words, now_ms) for key in about)
+        if work.concerns(group, broker_name):
+            group.is_stale = True
+            work.touch(cluster, name, now_ms)
+
+
+def _ended(incident: Incident, words: str, now_ms: int) -> Transition:
+    return with_words(end(incident, Reason.FORGOTTEN, Look(now_ms)), words)

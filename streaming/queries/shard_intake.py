@@ -1,0 +1,133 @@
+"""Events of one cluster's brokers and clients, applied to what a shard knows; nothing is concluded here.
+
+An event at which a rule raises is quarantined, and its group set aside (set_aside.py).
+"""
+
+import zlib
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from schemas.events import HEARTBEATS, ROUTES
+from streaming.queries.chunk import Reject, Voice
+from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
+from streaming.queries.shard_events import VOICES, Event
+from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.working_set import WorkingSet, key_of
+from udfs.cluster_watch import QueueChange
+from udfs.life import Reason
+from udfs.route import QueueData, Route
+from udfs.rulebook import Rulebook
+
+
+def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
+    """The shard that keeps a group."""
+    return zlib.crc32(f"{cluster}|{consumer_group}".encode()) % shards
+
+
+class Intake:
+    """Whatever is no clock event."""
+
+    def __init__(self, work: WorkingSet, number: int, shards: int, rules: Rulebook) -> None:
+        self._work, self._number, self._shards, self._rules = work, number, shards, rules
+
+    def apply(self, event: Event) -> None:
+        if event.topic == HEARTBEATS:
+            self._hear(event)
+            return
+        if event.topic not in (VOICES, ROUTES):
+            self._observe(event)
+            return
+        cluster = event.event.cluster
+        is_told = shard_of(cluster, "", self._shards) == self._number
+        with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), is_told=is_told):
+            if event.topic == VOICES:
+                self._listen(event.event)
+            else:
+                self._learn_route(event.event)
+
+    def _listen(self, voice: Voice) -> None:
+        cluster = self._work.cluster(voice.cluster)
+        voices = cluster.watch.voices
+        if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
+            del cluster.watch.forgotten_ms[voice.broker_name]
+        for name in voice.groups:
+            cluster.families.note(name, voice.event_time_ms)
+        if voice.is_leaving:
+            voices.leave(voice.broker_name, voice.client_id)
+        else:
+            voices.note(voice.broker_name, voice.client_id, voice.event_time_ms)
+
+    def _learn_route(self, event: Any) -> None:
+        work, forgotten = self._work, self._work.cluster(event.cluster).watch.forgotten_ms
+        queues = tuple(
+            QueueData(data.broker_name, data.read_queue_nums, data.write_queue_nums, data.perm)
+            for data in event.queues
+            if data.broker_name not in forgotten
+        )
+        masterless = tuple(sorted(broker.broker_name for broker in event.brokers if 0 not in broker.broker_ids))
+        route = Route(event.topic, queues, event.event_time_ms, masterless, bool(event.order_topic))
+        if event.has_queue_mapping:
+            route = replace(route, has_queue_mapping=True)
+        known = work.route(event.cluster, event.topic)
+        if known is not None and known.event_time_ms > route.event_time_ms:
+            return
+        cluster = work.cluster(event.cluster)
+        before, brokers = known.broker_names() if known else set(), route.broker_names()
+        change = QueueChange(event.topic, known.read_nums() if known else {}, route.read_nums())
+        cluster.watch.learn_route(before, brokers, set(masterless) & brokers, event.event_time_ms, change)
+        work.set_route(event.cluster, event.topic, route if queues else None)
+        if known == route:
+            return
+        for name, entry in cluster.groups.items():
+            if event.topic in entry.topics:
+                group = work.touch(event.cluster, name, event.event_time_ms)
+                group.is_stale = True
+                if not queues:
+                    work.end(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
+
+    def _hear(self, event: Event) -> None:
+        work, heartbeat = self._work, event.event
+        if heartbeat.broker_id:
+            return  # the same client once more, at a slave
+        channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
+        consumers = {
+            consumer.consumer_group: consumer
+            for consumer in heartbeat.consumers
+            if shard_of(heartbeat.cluster, consumer.consumer_group, self._shards) == self._number
+        }
+        if heartbeat.leaving:
+            names = consumers.keys() or set(work.store.read_channel(channel))
+            for name in sorted(names):
+                with self._aside(event, name):
+                    group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
+                    change = group.membership.unregister(
+                        heartbeat.broker_name, heartbeat.client_addr, heartbeat.event_time_ms
+                    )
+                    work.put_changes(group, [change] if change else [])
+                    group.is_stale |= is_set_aside(group)  # the one at which a rule raised was never a member of it
+            return
+        if (
+            heartbeat.event_time_ms + self._rules.of(heartbeat.cluster).channel_expired_ms
+            <= work.cluster(heartbeat.cluster).now_ms
+        ):
+            return  # so late that the broker itself would have expired the channel
+        for name, consumer in sorted(consumers.items()):
+            with self._aside(event, name):
+                group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
+                changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
+                work.put_changes(group, [change for change in changes if change])
+
+    def _observe(self, event: Event) -> None:
+        work, pull = self._work, event.event
+        route = work.route(pull.cluster, pull.topic)
+        if route and pull.broker_name in route.broker_names() and not route.has_queue(pull.broker_name, pull.queue_id):
+            reject = Reject(*event.message, ["unknown_queue: queue_id"])
+            work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
+            return
+        with self._aside(event, pull.consumer_group):
+            work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+
+    def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
+        cluster = event.event.cluster
+        return group_set_aside(self._work, cluster, name, event, self._rules.of(cluster, name))

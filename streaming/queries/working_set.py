@@ -1,0 +1,129 @@
+"""What one batch of a shard has read of its state, changed, and concluded; written back when the batch is done."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streaming.queries.rows import Rows
+from streaming.queries.shard_rows import alert_row, assignment_row, membership_row
+from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
+from udfs.alert import Transition, with_words
+from udfs.failed_rule import RULE_FAILED
+from udfs.group import close_queues, end_all
+from udfs.life import Reason
+from udfs.membership import CHANGED, JOINED, Change
+from udfs.route import Route
+from udfs.watch import GroupState
+
+
+def key_of(*names: str) -> str:
+    """One text for several names, whatever they hold."""
+    return "|".join(f"{len(name)}:{name}" for name in names)
+
+
+class WorkingSet:
+    """Groups and routes by their keys, None where there is none; `dirty` are the groups that something happened to."""
+
+    def __init__(self, store: ShardStore) -> None:
+        self.rows: Rows = {}
+        self.store = store
+        self.agenda = store.read_agenda()
+        self.dirty: dict[str, set[str]] = {}
+        self._groups: dict[str, GroupState | None] = {}
+        self._routes: dict[str, Route | None] = {}
+
+    def put(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
+        self.rows.setdefault(table, []).extend(rows)
+
+    def put_alerts(self, transitions: Iterable[Transition]) -> None:
+        self.put("alerts", (alert_row(transition) for transition in transitions))
+
+    def cluster(self, name: str) -> ClusterEntry:
+        return self.agenda.clusters.setdefault(name, ClusterEntry())
+
+    def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
+        """The group, which the next tick looks at."""
+        self.dirty.setdefault(cluster, set()).add(name)
+        return self.group(cluster, name, time_ms)
+
+    def group(self, cluster: str, name: str, time_ms: int) -> GroupState:
+        key = key_of(cluster, name)
+        if key not in self._groups:
+            self._groups[key] = self.store.read_group(key)
+        group = self._groups[key]
+        if group is None:
+            group = self._groups[key] = GroupState(cluster, name, watched_since_ms=time_ms)
+        return group
+
+    def drop_group(self, cluster: str, name: str) -> None:
+        self._groups[key_of(cluster, name)] = None
+        self.cluster(cluster).groups.pop(name, None)
+
+    def route(self, cluster: str, topic: str) -> Route | None:
+        key = key_of(cluster, topic)
+        if key not in self._routes:
+            self._routes[key] = self.store.read_route(key)
+        return self._routes[key]
+
+    def set_route(self, cluster: str, topic: str, route: Route | None) -> None:
+        key = key_of(cluster, topic)
+        self._routes[key] = route
+        self.store.write_route(key, route)
+
+    def routes_of(self, cluster: str) -> list[Route]:
+        """All that are known of the cluster."""
+        prefix = key_of(cluster, "").removesuffix("0:")
+        keys = sorted(key for key in self.store.route_keys() if key.startswith(prefix))
+        return [route for key in keys if (route := self.store.read_route(key)) is not None]
+
+    def put_changes(self, group: GroupState, changes: list[Change]) -> None:
+        """Membership rows; the channel's groups are kept, for a client that unregisters may name none."""
+        for change in changes:
+            group.is_stale = True
+            channel = key_of(group.cluster, change.broker_name, change.member.client_addr)
+            others = set(self.store.read_channel(channel)) - {group.consumer_group}
+            joined = {group.consumer_group} if change.change in (JOINED, CHANGED) else set()
+            self.store.write_channel(channel, sorted(others | joined))
+            self.put("memberships", [membership_row(group, change)])
+
+    def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
+        """What was open of the group, or of one topic of it, ends; nobody is meant to own its queues any more."""
+        closed = close_queues(group, now_ms, topic)
+        self.put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
+        self.put_alerts(with_words(one, words) for one in end_all(group, reason, now_ms, topic))
+
+    @staticmethod
+    def concerns(group: GroupState, broker_name: str) -> bool:
+        """Whether any of the group's queues is, or was, at the broker."""
+        prefix = f"{broker_name}:"
+        return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
+
+    def revert_group(self, cluster: str, name: str) -> None:
+        """The group as it was before this batch, and none of the batch's rows of it."""
+        key = key_of(cluster, name)
+        self._groups[key] = self.store.read_group(key)
+        self._drop_rows(lambda row: row.get("cluster") == cluster and row.get("consumer_group") == name)
+
+    def revert_cluster(self, name: str) -> None:
+        """What is concluded of the cluster, beside its groups, as it was before this batch; what was heard stays so."""
+        known = self.cluster(name)
+        self.agenda.clusters[name] = entry = self.store.read_agenda().clusters.get(name) or ClusterEntry()
+        entry.groups, entry.families, entry.watch.voices = known.groups, known.families, known.watch.voices
+        about = ("cluster", name)
+        self._drop_rows(lambda row: about in row.items() and "state" in row and row["consumer_group"] is None)
+
+    def _drop_rows(self, is_dropped: Callable[[dict[str, Any]], bool]) -> None:
+        for table in ("alerts", "assignments", "memberships"):
+            if table in self.rows:
+                self.rows[table] = [row for row in self.rows[table] if not is_dropped(row)]
+
+    def write(self) -> None:
+        for cluster, names in self.dirty.items():  # touched after the last tick that moved time: the next one looks
+            entries = self.cluster(cluster).groups
+            for name in sorted(names):
+                group = self._groups.get(key_of(cluster, name))
+                if group is not None and RULE_FAILED in group.incidents and not group.is_stale:
+                    continue
+                entries.setdefault(name, GroupEntry(0, [])).due_ms = 0
+        for key, group in sorted(self._groups.items()):
+            self.store.write_group(key, group)
+        self.store.write_agenda(self.agenda)

@@ -1,0 +1,88 @@
+"""Rows of our tables, one by one: what cannot be read is left out and said once, and all the others are taken."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import structlog
+
+from schemas.tables import ColumnType, Table
+from streaming.history.found import records_of
+
+log = structlog.get_logger()
+
+Row = Mapping[str, Any]
+Read = TypeVar("Read")
+
+UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What making something of a row raises where a value is none, or is of another form."""
+
+MOST_SAID = 1_000
+_said: dict[tuple[str, str], None] = {}
+
+
+def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
+    """What `read` makes of each row that it can read."""
+    return list(take_readable(table, each_of(rows), read))
+
+
+def whole(table: Table) -> Callable[[Row], Row]:
+    """Reads a row that keeps its table's contract, as far as its columns were asked for."""
+    required = [one.name for one in table.columns if one.is_required]
+    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
+
+    def read(row: Row) -> Row:
+        for name in required:
+            if name in row and row[name] is None:
+                raise ValueError(f"{name} is null")
+        for name in times:
+            if isinstance(row.get(name), str):
+                raise ValueError(f"{name} is {row[name]}")
+        return row
+
+    return read
+
+
+def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
+    """The rows as dicts; a time that Python has no value for is text, and so unreadable by itself alone."""
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        yield from records_of(batch)
+
+
+def take_readable(table: str, rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[Read]:
+    for row in rows:
+        try:
+            yield read(row)
+        except UNREADABLE as error:
+            say_left_out(table, row, error)
+
+
+def say_left_out(table: str, row: Row, error: Exception) -> None:
+    """Once each, in the log."""
+    known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
+    if _is_new(table, str(sorted(known.items()))):
+        log.warning("a row that cannot be read is left out", table=table, row=known, reason=why(error))
+
+
+def say_file_left_out(table: str, file: str, error: Exception) -> None:
+    """Once each, in the log."""
+    if _is_new(table, file):
+        log.error("a file that cannot be read is left out", table=table, file=file, reason=why(error))
+
+
+def say_nameless(table: str, rows: pa.Table) -> None:
+    """Rows without an incident_id belong to nothing that is ever read: they are said here, once a table."""
+    if rows["incident_id"].null_count and _is_new(table, "incident_id"):
+        log.warning("a row that cannot be read is left out", table=table, row={}, reason="incident_id is null")
+
+
+def _is_new(table: str, what: str) -> bool:
+    is_new = (table, what) not in _said and len(_said) < MOST_SAID
+    if is_new:
+        _said[table, what] = None
+    return is_new
+
+
+def why(error: Exception) -> str:
+    """In a few words."""
+    return f"{type(error).__name__}: {error}"[:200] if not isinstance(error, ValueError) else str(error)[:200]

@@ -1,0 +1,117 @@
+"""A person's decision that something is gone: what was open of it ends, and it begins anew should it be heard again."""
+
+from typing import Any
+
+import pytest
+
+from schemas.decode import decode
+from schemas.events import CLOCKS, PULLS, SEND_LATENCIES
+from streaming.forgetting import Decision, forget_event
+from streaming.ingest.simulator import Simulation, load_scenario
+from tests.queries.logs import MINUTE, SECOND, START
+from tests.queries.test_small_logs import groups_of_two
+from tests.replay import Stream
+
+Event = tuple[str, dict[str, Any]]
+
+
+def forget(second: int, kind: str, name: str, brokers: tuple[str, ...] = ("broker-a", "broker-b")) -> Event:
+    decision = Decision("c", kind, name, "ada", "sold")
+    return CLOCKS, forget_event(decision, list(brokers), START + second * SECOND)
+
+
+def ended(rows: dict[str, list[dict[str, Any]]]) -> set[tuple[str, str | None]]:
+    return {(row["kind"], row["reason"]) for row in rows.get("alerts", []) if row["state"] == "RESOLVED"}
+
+
+def test_its_event_is_a_good_one() -> None:
+    (_, event) = forget(0, "broker", "broker-b")
+    message = Stream()._enveloper.messages([(CLOCKS, event)])[0]
+    assert decode(CLOCKS, message["value"], message["ingest_time_ms"])[1] == []
+
+
+def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left() -> None:
+    stream = Stream()
+    before = stream.feed(groups_of_two(400, 200))
+    open_kinds = {row["kind"] for row in before["alerts"] if row["state"] == "FIRING"}
+    assert open_kinds >= {"unheard_broker", "starved_queue"}
+    rows = stream.feed([forget(410, "cluster", "c")])
+    assert {kind for kind, _ in ended(rows)} >= open_kinds
+    assert {reason for _, reason in ended(rows)} == {"forgotten"}
+    assert all(row["summary"].endswith("Forgotten by ada: sold.") for row in rows["alerts"])
+    assert {row["change"] for row in rows["memberships"]} == {"LEFT"}
+    assert {row["verdict"] for row in rows["assignments"]} == {"NOT_JUDGED"}
+    assert [row["source"] for row in rows["clock_heard"]] == ["forget"]
+    kept = {kind for kind, _ in stream._store.values}
+    assert kept == {"agenda"}
+    assert stream._store.read_agenda().clusters == {}
+    late = [one for one in groups_of_two(400, 400) if one[1]["event_time_ms"] > START + 300 * SECOND]
+    assert stream.feed(late, lambda _: START + 405 * SECOND).get("alerts", []) == []
+    assert stream._store.read_agenda().clusters == {}
+
+
+def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
+    stream = Stream()
+    stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
+    again = [
+        one
+        for one in groups_of_two(700, 700)
+        if one[1]["event_time_ms"] > START + 420 * SECOND or one[0] not in (PULLS, CLOCKS)
+    ]
+    fresh = [
+        (topic, {**event, "event_time_ms": max(event["event_time_ms"], START + 420 * SECOND)}) for topic, event in again
+    ]
+    rows = stream.feed(fresh)
+    assert {row["change"] for row in rows["memberships"]} == {"JOINED"}
+    assert [row for row in rows.get("alerts", []) if row["state"] == "FIRING"] == []
+
+
+def test_a_dead_broker_that_is_forgotten_is_over_though_its_collector_goes_on_asking() -> None:
+    stream = Stream()
+    answered = {"source": "collector", "brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a"]}
+    events = [
+        (topic, {**event, **answered} if topic == CLOCKS and event["event_time_ms"] > START + 200 * SECOND else event)
+        for topic, event in groups_of_two(1500, 200)
+    ]
+    dead = [one for one in events if one[1]["event_time_ms"] < START + 600 * SECOND]
+    told = stream.feed(dead)
+    assert "unheard_broker" in {row["kind"] for row in told["alerts"] if row["state"] == "FIRING"}
+    rows = stream.feed([forget(601, "broker", "broker-b"), *events[len(dead) :]])
+    assert ("unheard_broker", "forgotten") in ended(rows)
+    assert [
+        row for row in rows["alerts"] if row["state"] in ("FIRING", "UNKNOWN") and row["reason"] != "cause_ended"
+    ] == []
+    assert {row["broker_name"] for row in rows["memberships"]} == {"broker-b"}
+
+
+def test_a_forgotten_group_ends_and_the_others_go_on() -> None:
+    stream = Stream()
+    stream.feed(groups_of_two(300, 300))
+    rows = stream.feed([forget(300, "group", "g3")])
+    assert {row["consumer_group"] for row in rows["memberships"]} == {"g3"}
+    assert {row["consumer_group"] for row in rows["assignments"]} == {"g3"}
+
+
+@pytest.mark.parametrize("kind", ["cluster", "broker"])
+def test_what_producers_told_of_it_ends_too(kind: str) -> None:
+    stream = Stream()
+    events = list(Simulation(load_scenario("slow_broker"), 1, START).events(4 * MINUTE))
+    told = stream.feed([(topic, {**event, "cluster": "c"}) for topic, event in events])
+    firing = {row["broker_name"] for row in told["alerts"] if row["kind"] == "broker_isolated"}
+    (broker_name,) = firing
+    name = "c" if kind == "cluster" else broker_name
+    rows = stream.feed([forget(241, kind, name, (broker_name,))])
+    assert ("broker_isolated", "forgotten") in ended(rows)
+    assert [(row["unavailable_producers"], row["producers"]) for row in rows["broker_health"]] == [(0, 0)]
+    assert all(row["available"] for row in rows["fault_items"])
+
+
+def test_a_cluster_that_only_producers_feed_asks_for_a_clock_and_is_judged_by_it() -> None:
+    stream = Stream()
+    events = list(Simulation(load_scenario("slow_broker"), 1, START).events(4 * MINUTE))
+    sends = [one for one in events if one[0] == SEND_LATENCIES]
+    wanted = stream.feed(sends[:200])["clock_wanted"]
+    assert [(row["cluster"], row["is_wanted"]) for row in wanted] == [("modelled", True)]
+    ticks = [(topic, {**event, "source": "run"}) for topic, event in events if topic == CLOCKS]
+    rest = sorted([*sends[200:], *ticks], key=lambda one: one[1]["event_time_ms"])
+    assert "broker_isolated" in {row["kind"] for row in stream.feed(rest)["alerts"]}

@@ -1,0 +1,153 @@
+"""Rounds as they come in production: far apart, lost now and then, told by several collectors."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS
+from streaming.ingest.simulator import Simulation, load_scenario
+from tests.queries.logs import MINUTE, SECOND, START
+from tests.queries.test_small_logs import groups_of_two
+from tests.replay import Stream
+
+Events = list[tuple[str, dict[str, Any]]]
+Rows = list[dict[str, Any]]
+
+
+@cache
+def log_of(scenario: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    return tuple(Simulation(load_scenario(scenario), 1, START).events(10 * MINUTE))
+
+
+def alerts_of(events: Any) -> Rows:
+    return Stream().feed(events).get("alerts", [])
+
+
+def fired(rows: Rows) -> dict[tuple[str, str], int]:
+    """(kind, cause) of what fired by itself, to the second at which it did."""
+    return {
+        (row["kind"], row["cause"]): (row["changed_at"] - START) // SECOND
+        for row in rows
+        if row["state"] == "FIRING" and row["reason"] == "hold_over" and not row["suppressed_by"]
+    }
+
+
+def at_rounds_of(seconds: int, scenario: str) -> Events:
+    """The log with clock events so far apart."""
+    return [
+        (topic, event)
+        for topic, event in log_of(scenario)
+        if topic != CLOCKS or (event["event_time_ms"] - START) // SECOND % seconds == 0
+    ]
+
+
+PAGES = ("starved_queue", "duplicate_client_id", "split_view", "unheard_broker")
+
+
+@pytest.mark.parametrize("seconds", [10, 30, 60, 75, 180])
+@pytest.mark.parametrize("scenario", ["twins", "frozen_client", "pull_stopped", "consume_disabled", "dead_broker"])
+def test_rounds_of_any_length_give_the_same_pages_two_rounds_later_at_most(scenario: str, seconds: int) -> None:
+    if (scenario, seconds) == ("frozen_client", 180):
+        pytest.skip("its queues starve for 90 s; that slow rounds hide such things is told")
+    often, seldom = (fired(alerts_of(at_rounds_of(each, scenario))) for each in (5, seconds))
+    pages = {key: at for key, at in often.items() if key[0] in PAGES}
+    assert pages
+    assert {key for key in seldom if key[0] in PAGES} == pages.keys()
+    for key, at in pages.items():
+        assert at - seconds <= seldom[key] <= at + 2 * seconds, key
+
+
+@pytest.mark.parametrize("seconds", [10, 60, 75])
+def test_rounds_that_hide_what_is_short_are_told_once(seconds: int) -> None:
+    slow = [row for row in alerts_of(at_rounds_of(seconds, "healthy")) if row["kind"] == "slow_collector"]
+    assert [row["state"] for row in slow if row["state"] == "FIRING"] == ["FIRING"] * (seconds > 30)
+    assert all("doubled_queue" in row["summary"] for row in slow)
+
+
+def missing_one_of(count: int, scenario: str) -> Events:
+    """The log in rounds of 10 s, one of `count` unanswered by broker-b."""
+    events: Events = []
+    for topic, event in at_rounds_of(10, scenario):
+        is_missed = topic == CLOCKS and (event["event_time_ms"] - START) // (10 * SECOND) % count == count - 1
+        others = [name for name in event.get("brokers_answered", ()) if name != "broker-b"]
+        events.append((topic, {**event, "brokers_answered": others} if is_missed else event))
+    return events
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6, 10])
+@pytest.mark.parametrize("scenario", ["pull_stopped", "consume_disabled"])
+def test_a_broker_that_misses_rounds_hides_none_of_its_starved_queues(scenario: str, count: int) -> None:
+    rows, expected = alerts_of(missing_one_of(count, scenario)), alerts_of(at_rounds_of(10, scenario))
+    paged, known = (
+        {queue for row in of if row["kind"] == "starved_queue" and row["fired_at"] for queue in row["queues"]}
+        for of in (rows, expected)
+    )
+    assert paged == known
+    assert {row["kind"] for row in rows} == {row["kind"] for row in expected}
+    assert len(rows) <= len(expected) + 4
+
+
+def told_by(name: str, brokers: str, groups: list[str] | None = None, **told: Any) -> dict[str, Any]:
+    asked = [f"broker-{letter}" for letter in brokers]
+    return {"source": "collector", "collector": name, "groups": groups, "brokers_asked": asked, **told}
+
+
+def with_rounds(until: int, rounds: list[tuple[int, dict[str, Any]]]) -> Events:
+    """The twelve healthy groups of two brokers; `rounds` are (offset in 10 s, clock event), each from 10 s on."""
+    events = [one for one in groups_of_two(until, until) if one[0] != CLOCKS]
+    for offset, clock in rounds:
+        for second in range(10, clock.pop("until", until), 10):
+            at_ms = START + second * SECOND + offset
+            events.append((CLOCKS, {"cluster": "c", "event_time_ms": at_ms, **clock}))
+    return sorted(events, key=lambda one: one[1]["event_time_ms"])
+
+
+def test_a_second_collector_that_cannot_reach_a_broker_takes_nothing_from_the_first() -> None:
+    good = told_by("one", "ab", brokers_answered=["broker-a", "broker-b"])
+    blind = told_by("two", "ab", brokers_answered=["broker-a"])
+    assert alerts_of(with_rounds(600, [(0, good), (2_500, blind)])) == []
+
+
+def groups_in(topic: str, event: dict[str, Any]) -> set[str]:
+    if topic == PULLS:
+        return {event["consumer_group"]}
+    return {one["consumer_group"] for one in event["consumers"]} if topic == HEARTBEATS else set()
+
+
+def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_told_as_one_thing() -> None:
+    both = ["broker-a", "broker-b"]
+    first, second = ([f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1))
+    goes_on = told_by("one", "ab", first, brokers_answered=both)
+    stops = told_by("two", "ab", second, brokers_answered=both, until=300)
+    events = [
+        (topic, event)
+        for topic, event in with_rounds(900, [(0, goes_on), (2_500, stops)])
+        if event["event_time_ms"] < START + 300 * SECOND or not groups_in(topic, event) & set(second)
+    ]
+    stream = Stream().feed(events)
+    assert {(row["kind"], row["cause"]) for row in stream["alerts"]} == {("unheard_cluster", "collector_silent")}
+    assert [row["state"] for row in stream["alerts"]] == ["UNKNOWN", "FIRING"]
+    newest = {(row["consumer_group"], row["broker_name"], row["queue_id"]): row for row in stream["assignments"]}
+    assert {row["verdict"] for row in newest.values() if row["consumer_group"] in first} == {"OK"}
+    assert {(row["verdict"], row["verdict_reason"]) for row in newest.values() if row["consumer_group"] in second} == {
+        ("UNKNOWN", "no_collector")
+    }
+
+
+def test_what_one_collector_was_refused_is_unknown_unless_another_hears_it() -> None:
+    both = ["broker-a", "broker-b"]
+    unheard = [{"broker_name": "broker-b", "consumer_group": "g1", "reason": "refused", "since_ms": START}]
+    refused = told_by("one", "ab", brokers_answered=both, unheard=unheard)
+    heard = told_by("two", "ab", brokers_answered=both)
+    together = Stream().feed(with_rounds(400, [(0, refused), (1, heard)]))
+    alone = Stream().feed(
+        (topic, event)
+        for topic, event in with_rounds(400, [(0, refused)])
+        if groups_in(topic, event) != {"g1"}
+        or event["broker_name"] == "broker-a"
+        or event["event_time_ms"] < START + 50 * SECOND
+    )
+    assert alone.get("alerts", []) == []
+    assert "refused" in {row["verdict_reason"] for row in alone["assignments"]}
+    assert "refused" not in {row["verdict_reason"] for row in together["assignments"]}

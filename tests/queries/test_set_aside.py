@@ -1,0 +1,158 @@
+"""A rule that raises: its group is set aside, quarantined and told once, and everything else goes on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES
+from streaming.queries import shard
+from streaming.queries.assignments import pack_batch
+from streaming.queries.shard import Shard
+from streaming.queries.shard_store import DictShardStore
+from tests.queries.logs import SECOND, START
+from tests.queries.test_small_logs import batch_of, beat, clock, groups_of_two
+from tests.replay import Stream
+from udfs.membership import Membership
+from udfs.rulebook import Rulebook
+from udfs.rules import Rules
+from udfs.watch import GroupState
+
+Rows = dict[str, list[dict[str, Any]]]
+Fault = Callable[[GroupState], bool]
+
+
+def seconds_of(rows: Rows, kind: str) -> list[tuple[int, str, str | None]]:
+    return [
+        ((row["changed_at"] - START) // SECOND, row["state"], row["consumer_group"])
+        for row in rows.get("alerts", [])
+        if row["kind"] == kind
+    ]
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
+    """From now on the look at such groups raises half-way, when it has changed the group already."""
+    sound = shard.tick
+
+    def tick(state: GroupState, *arguments: Any) -> Any:
+        outcome = sound(state, *arguments)
+        if is_bad(state):
+            raise KeyError(f"no owner in {state.consumer_group}")
+        return outcome
+
+    monkeypatch.setattr(shard, "tick", tick)
+
+
+def has_nameless_member(state: GroupState) -> bool:
+    return any(member.client_id == "nobody" for _, member in state.membership.members())
+
+
+def with_a_nameless_member_of_g1(until: int, from_s: int, to_s: int) -> list[tuple[str, dict[str, Any]]]:
+    events = groups_of_two(until, until)
+    for second in range(from_s, to_s, 30):
+        topic, event = beat(second, "nobody", "n:1")
+        one = event["consumers"][0]
+        subscribed = [{**one["subscriptions"][0], "topic": "t1"}]
+        events.append((topic, {**event, "consumers": [{**one, "consumer_group": "g1", "subscriptions": subscribed}]}))
+    leaves = beat(to_s, "nobody", "n:1", leaving=True)[1]
+    events.append((HEARTBEATS, {**leaves, "consumers": []}))
+    return sorted(events, key=lambda one: one[1]["event_time_ms"])
+
+
+def by_batches(events: list[tuple[str, dict[str, Any]]]) -> Rows:
+    """One batch a clock event, as they come live."""
+    stream, rows, batch = Stream(), {}, []
+    for event in events:
+        batch.append(event)
+        if event[0] == CLOCKS:
+            for table, of_table in stream.feed(batch).items():
+                rows.setdefault(table, []).extend(of_table)
+            batch = []
+    return rows
+
+
+def test_a_group_at_which_a_rule_raises_is_told_once_and_judged_again_when_its_members_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaking(monkeypatch, has_nameless_member)
+    rows = by_batches(with_a_nameless_member_of_g1(700, 100, 400))
+    (fired, over) = seconds_of(rows, "rule_failed")
+    assert fired == (104, "FIRING", "g1")
+    assert over[1:] == ("RESOLVED", "g1")
+    assert over[0] == 404
+    assert {row["kind"] for row in rows["alerts"]} == {"rule_failed"}
+    assert "KeyError: 'no owner in g1'" in rows["alerts"][0]["summary"]
+    (refused,) = rows["quarantine"]
+    assert refused["topic"] == CLOCKS
+    assert b"event_time_ms" in refused["raw"]
+    (reason,) = refused["reasons"]
+    assert reason.startswith("rule_failed: KeyError: 'no owner in g1' in ")
+    assert "queries/shard.py" in reason
+    newest = {(row["consumer_group"], row["broker_name"], row["queue_id"]): row for row in rows["assignments"]}
+    assert {row["verdict"] for row in newest.values()} == {"OK"}
+
+
+def test_every_other_group_is_judged_as_if_nothing_were_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = groups_of_two(400, 100)
+    sound = Stream().feed(events)
+    breaking(monkeypatch, lambda state: state.consumer_group == "g7")
+    rows = Stream().feed(events)
+    for table in ("alerts", "assignments", "memberships"):
+        assert [row for row in rows[table] if row["consumer_group"] != "g7"] == [
+            row for row in sound[table] if row["consumer_group"] != "g7"
+        ]
+    assert {row["kind"] for row in rows["alerts"] if row["consumer_group"] == "g7"} == {"rule_failed"}
+
+
+def test_an_event_at_which_a_rule_raises_is_quarantined_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Membership.register
+
+    def register(self: Membership, heartbeat: Any, consumer: Any) -> Any:
+        if heartbeat.client_id == "nobody":
+            raise ValueError("no name")
+        return sound(self, heartbeat, consumer)
+
+    monkeypatch.setattr(Membership, "register", register)
+    rows = by_batches(with_a_nameless_member_of_g1(300, 100, 120))
+    (refused,) = rows["quarantine"]
+    assert (refused["topic"], b'"client_id":"nobody"' in refused["raw"]) == (HEARTBEATS, True)
+    assert [(state, name) for _, state, name in seconds_of(rows, "rule_failed")] == [
+        ("FIRING", "g1"),
+        ("RESOLVED", "g1"),
+    ]
+
+
+def test_what_raises_at_a_route_or_at_the_cluster_itself_leaves_the_other_clusters_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = shard.hear
+
+    def hear(entry: Any, clock: Any, rules: Rules) -> Any:
+        if clock.cluster == "bad" and START + 100 * SECOND < clock.event_time_ms < START + 200 * SECOND:
+            raise ZeroDivisionError("no brokers")
+        return sound(entry, clock, rules)
+
+    monkeypatch.setattr(shard, "hear", hear)
+    good = groups_of_two(400, 150)
+    bad = [(topic, {**event, "cluster": "bad"}) for topic, event in groups_of_two(400, 400)]
+    merged = sorted([*good, *bad], key=lambda one: (one[1]["event_time_ms"], one[0] == CLOCKS, one[0] != ROUTES))
+    rows = by_batches(merged)
+    told = {cluster: {row["kind"] for row in rows["alerts"] if row["cluster"] == cluster} for cluster in ("c", "bad")}
+    assert "unheard_broker" in told["c"]
+    assert told["bad"] == {"rule_failed"}
+    assert [state for _, state, _ in seconds_of(rows, "rule_failed")] == ["FIRING", "RESOLVED"]
+
+
+def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking(monkeypatch, lambda state: state.consumer_group == "g7")
+    store, rows = DictShardStore(), []
+    events = groups_of_two(200, 200)
+    for number, (rules, batch) in enumerate(
+        [(Rules(), events), (Rules(), [clock(205)]), (Rules(settle_ms=70_000), [clock(210)])]
+    ):
+        if number == 1:
+            monkeypatch.undo()
+        work = Shard(0, 1, store, Rulebook(rules))
+        work.process([chunk for chunks in pack_batch(batch_of(batch), 1) for chunk in chunks], 0)
+        rows += [(number, row["state"]) for row in work.rows.get("alerts", []) if row["kind"] == "rule_failed"]
+    assert rows == [(0, "FIRING"), (2, "RESOLVED")]

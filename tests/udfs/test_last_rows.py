@@ -1,0 +1,78 @@
+"""The last row of a queue that is no more, and what is forgotten with its topic."""
+
+from tests.udfs.facts import Life, subscribes
+from udfs.ownership import NOT_JUDGED, OwnershipRow
+from udfs.route import QueueData, Route
+from udfs.verdict_reason import GONE, STATIC_TOPIC
+
+A, B = "a@7", "b@7"
+
+
+def two_clients(**told: object) -> Life:
+    life = Life()
+    life.start("h1:1", A, 0, 1, 2, 3, **told)
+    life.start("h2:1", B, **told)
+    life.run(300)
+    return life
+
+
+def rows_after(life: Life, since: float) -> list[OwnershipRow]:
+    return [row for when, outcome in life.outcomes for row in outcome.ownership if when > since]
+
+
+def test_queues_that_a_topic_has_no_more_get_a_last_row() -> None:
+    life = two_clients()
+    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 1, 1, 6),)), True
+    life.take("h1:1", 0)
+    life.run(400)
+    newest = {row.queue: row for row in rows_after(life, 300)}
+    assert sorted(newest) == [f"broker-a:{number}" for number in range(1, 8)]
+    assert {(row.verdict, row.planned_owner, row.reason) for row in newest.values()} == {(NOT_JUDGED, None, GONE)}
+    assert len(rows_after(life, 300)) == 7
+
+
+def test_the_queues_of_a_topic_that_the_group_gave_up_get_a_last_row_and_its_conditions_go() -> None:
+    life = two_clients(topics=("orders", "other"))
+    life.state.conditions["order_at_risk orders"] = 1
+    life.take("h1:1")
+    for addr in ("h1:1", "h2:1"):
+        life.told[addr] = {"consumer": subscribes("other")}
+    life.run(400)
+    rows = rows_after(life, 300)
+    assert {row.queue for row in rows} == {f"broker-a:{number}" for number in range(8)}
+    assert {(row.topic, row.verdict, row.reason) for row in rows} == {("orders", NOT_JUDGED, GONE)}
+    assert life.state.conditions == {}
+
+
+def test_a_queue_that_comes_back_is_told_again() -> None:
+    life = two_clients()
+    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 1, 1, 6),)), True
+    life.take("h1:1", 0)
+    life.run(320)
+    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 2, 2, 6),)), True
+    life.take("h2:1", 1)
+    life.run(340)
+    assert [row.verdict for row in rows_after(life, 320) if row.queue == "broker-a:1"] == ["UNKNOWN", "OK"]
+
+
+def test_a_static_topic_is_not_judged_and_its_queues_are_nobodys() -> None:
+    """Its clients hold queues of a broker that is none; another topic's pulls say nothing of them."""
+    life = Life()
+    life.route = Route("orders", (QueueData("broker-a", 8, 8, 6),), has_queue_mapping=True)
+    life.start("h1:1", A, "__syslo__global__:0")
+    assert life.run(600) == []
+    watches = life.state.topics["orders"].queues
+    assert {(watch.verdict, watch.reason, watch.share.owner) for watch in watches.values()} == {
+        (NOT_JUDGED, STATIC_TOPIC, None)
+    }
+
+
+def test_the_pulls_of_one_topic_do_not_prove_that_those_of_another_would_be_told() -> None:
+    life = Life()
+    life.start("h1:1", A, topics=("orders", "normal"))
+    while life.now < 600:
+        life.pulls = {"topic": "normal"}
+        life.take("h1:1", 0, 1)
+        assert life.run(life.now + 5) == []
+    watches = life.state.topics["orders"].queues.values()
+    assert {(watch.verdict, watch.reason) for watch in watches} == {("UNKNOWN", "no_pulls_told")}

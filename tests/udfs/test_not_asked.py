@@ -1,0 +1,139 @@
+"""Not asked is not silent: what the newest round did not let hear is UNKNOWN, unless something else tells."""
+
+import pytest
+
+from tests.udfs.facts import Life, Pull, at
+from udfs.hearing import Hearing, Unasked
+from udfs.not_asked import NotAsked
+from udfs.verdict_reason import BROKER_UNHEARD, NO_COLLECTOR, NOT_ASKED, REFUSED
+
+A, B = "a@7", "b@7"
+BOTH = ("broker-a", "broker-b")
+
+
+def unheard(*, broker: str | None = None, client: str | None = None, reason: str = "timed_out") -> Unasked:
+    return Unasked(broker, "order-service", client, reason, at(120))
+
+
+def two_clients(brokers: tuple[str, ...] = ("broker-a",)) -> Life:
+    """A takes 0-3 and B takes 4-7, for two minutes already; as a collector tells it."""
+    life = Life(brokers=brokers, queues=8 // len(brokers), hearing=Hearing(answered=frozenset(brokers)))
+    names = [f"{broker}:{number}" for broker in brokers for number in range(8 // len(brokers))]
+    life.start("h1:1", A, *names[:4])
+    life.start("h2:1", B, *names[4:])
+    assert life.run(120) == []
+    return life
+
+
+def answered(life: Life, *unasked: Unasked) -> None:
+    life.hearing = Hearing(answered=frozenset(life.brokers), unasked=unasked)
+
+
+def reasons(life: Life) -> set[str | None]:
+    return {watch.reason for watch in life.state.topics["orders"].queues.values()}
+
+
+@pytest.mark.parametrize("broker", [None, "broker-a"])
+def test_a_member_that_was_not_asked_is_unknown_and_not_silent(broker: str | None) -> None:
+    life = two_clients()
+    life.take("h1:1")
+    answered(life, unheard(broker=broker, client=A))
+    assert life.run(900) == []
+    assert list(life.verdicts().values()) == ["UNKNOWN"] * 4 + ["OK"] * 4
+    assert reasons(life) == {NOT_ASKED, None}
+
+
+def test_who_answers_again_and_has_not_pulled_is_silent_at_once_and_who_has_is_well() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    answered(life, unheard(client=A))
+    life.run(400)
+    answered(life)
+    assert life.run(405) == [(405, "starved_queue", "FIRING", "pull_stopped")]
+    assert life.verdicts()[0] == "SILENT"
+    life.take("h1:1", 0, 1, 2, 3)
+    life.run(430)
+    assert set(life.verdicts().values()) == {"OK"}
+
+
+def test_a_member_that_was_not_asked_and_whose_heartbeats_are_late_is_frozen() -> None:
+    life = two_clients()
+    life.freeze("h1:1")
+    answered(life, unheard(client=A))
+    assert ("starved_queue", "FIRING", "frozen_client") in [row[1:] for row in life.run(240)]
+
+
+def test_a_member_that_was_not_asked_and_whose_commits_stand_still_has_stopped_consuming() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    answered(life, unheard(client=A))
+    for step in range(60):
+        told = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
+        life.state.observe(Pull(None, None, 0, at(life.now), **told))  # type: ignore[arg-type]  # by name
+        life.run(life.now + 10)
+    assert life.verdicts()[0] == "SILENT"
+    assert life.verdicts()[1] == "UNKNOWN"
+    assert life.state.incidents["starved_queue orders"].cause == "consume_stopped"
+
+
+def test_pulls_that_a_broker_tells_need_no_asking() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    life.hearing = Hearing(pulled_ms={"broker-a": at(0)}, unasked=(unheard(client=A),))
+    assert ("starved_queue", "FIRING", "pull_stopped") in [row[1:] for row in life.run(400)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("refused", REFUSED), ("failed", NOT_ASKED), ("no_collector", NO_COLLECTOR)]
+)
+def test_a_group_that_is_refused_at_a_broker_is_unknown_there_and_nobody_expires(reason: str, code: str) -> None:
+    life = two_clients(BOTH)
+    life.cut |= {("h1:1", "broker-b"), ("h2:1", "broker-b")}
+    life.take("h2:1")
+    answered(life, unheard(broker="broker-b", reason=reason))
+    assert life.run(900) == []
+    assert {member.client_id for member in life.state.membership.views["broker-b"].values()} == {A, B}
+    queues = life.state.topics["orders"].queues
+    assert {(watch.verdict, watch.reason) for name, watch in queues.items() if "broker-b" in name} == {
+        ("UNKNOWN", code)
+    }
+    assert {watch.verdict for name, watch in queues.items() if "broker-a" in name} == {"OK"}
+
+
+def test_a_group_refused_everywhere_keeps_what_was_open_and_is_complete_in_nothing() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    life.run(400)
+    assert "starved_queue orders" in life.state.incidents
+    answered(life, unheard(reason="refused"))
+    assert life.run(900) == []
+    assert "starved_queue orders" in life.state.incidents
+    assert life.outcomes[-1][1].completeness == 0
+
+
+def test_an_incident_does_not_end_because_its_owner_is_asked_no_more() -> None:
+    life = two_clients()
+    life.take("h1:1", 0, 1, 2)
+    assert [row[1:] for row in life.run(215)] == [("silent_queue", "FIRING", "pull_stopped")]
+    answered(life, unheard(client=A))
+    life.take("h1:1")
+    assert life.run(600) == []
+    assert "silent_queue orders" in life.state.incidents
+
+
+def test_an_ordered_topic_is_not_at_risk_by_a_broker_that_only_refuses_us() -> None:
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    life.start("h1:1", A, "broker-a:0", "broker-a:1", "broker-b:0", "broker-b:1", consume_orderly=True)
+    life.run(120)
+    answered(life, unheard(broker="broker-b", reason="refused"))
+    assert life.run(300) == []
+
+
+def test_entries_of_other_groups_are_none_of_ours() -> None:
+    hearing = Hearing(
+        unasked=(Unasked(None, "other", None, "refused", 0), Unasked("broker-b", None, None, "failed", 0))
+    )
+    found = NotAsked.of("order-service", BOTH, hearing)
+    assert found.brokers == {"broker-b": NOT_ASKED}
+    assert found.members == {}
+    assert found.why_unheard("broker-a") == BROKER_UNHEARD

@@ -1,0 +1,41 @@
+"""What producers told of a broker, or a cluster, that a person decided is gone: it ends, and nothing of it is kept."""
+
+from collections.abc import Iterator
+
+from udfs.alert import Transition, brokers_of
+from udfs.broker_board import Board, Flip, Health
+from udfs.fleet import Fleet
+from udfs.life import Look, Reason, end
+
+
+def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
+    """The last rows of the broker's items: nobody avoids what is not there."""
+    flips = [
+        Flip(client_id, item.client_version, item.current_latency_ms, False, item.start_timestamp_ms, True, now_ms)
+        for client_id, item in sorted(board.items.items())
+        if not item.is_available
+    ]
+    had_items = bool(board.items)
+    board.items.clear()
+    return flips, [Health(0, 0, None, now_ms)] if had_items else []
+
+
+def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int) -> Iterator[Transition]:
+    """A broker, or with the kind "cluster" the whole fleet."""
+    is_all = kind == "cluster"
+    for key, incident in sorted(fleet.incidents.items()):
+        if is_all or brokers_of(incident) == {name}:
+            del fleet.incidents[key]
+            yield end(incident, Reason.FORGOTTEN, Look(now_ms))
+    brokers = {*fleet.shut_out, *fleet.waiting, name} if is_all else {name}
+    for broker_name in brokers:
+        fleet.shut_out.pop(broker_name, None)
+        fleet.waiting.pop(broker_name, None)
+    for producer in fleet.producers.values():
+        for broker_name in list(producer.seen_ms):
+            if is_all or broker_name == name:
+                del producer.seen_ms[broker_name]
+    fleet.producers = {one: producer for one, producer in fleet.producers.items() if producer.seen_ms}
+    fleet.episodes = {
+        key: episode for key, episode in fleet.episodes.items() if not is_all and key.partition(" ")[2] != name
+    }

@@ -1,0 +1,228 @@
+"""A cluster's rounds, by who tells them: how far apart they come, who still tells them, what all of them heard.
+
+Several collectors may speak for one cluster, by mistake or on purpose. What one of them hears is heard; what only one
+that has stopped spoke for is not asked any more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from udfs.hearing import NO_COLLECTOR, Unasked
+from udfs.rules import LONG_POLL_MS, Rules
+
+GAPS = 5
+"""Gaps between rounds that their interval is the median of."""
+
+LIVE_ROUNDS = 3
+"""A source that has let so many of its intervals pass has stopped."""
+
+LIVE_MS = 15_000
+"""A source lives for so long after a round, however short its interval."""
+
+BLIND_ROUNDS = 2.5
+"""A longer gap is an absence; a shorter one may be a single lost round."""
+
+SLOW_MS = 30_000
+"""MQClientInstance's heartbeat interval: rounds further apart miss what clients say in between."""
+
+READ_MS = 40_000
+"""How long reading a round may take: what was read first is so old when its clock event comes."""
+
+FORGET_SOURCE_MS = 86_400_000
+"""A source that has stopped, and whose part others do, is remembered for so long."""
+
+
+@dataclass(frozen=True)
+class MachineSkew:
+    """A machine whose clock a source saw out of step with its own; `role` is broker or client."""
+
+    machine: str
+    role: str
+    ahead_ms: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One clock event, or what those of several sources say together. `is_own`: `run` sent it, which asks no broker.
+
+    source       who tells it: a source, and which of several collectors
+    groups       the groups it speaks for; None for all
+    interval_ms  how far apart its rounds are meant to be
+    unasked      what brokers that answered did not let hear
+    skews        machines whose clock is out of step
+    """
+
+    now_ms: int
+    asked: frozenset[str]
+    answered: frozenset[str]
+    is_own: bool
+    source: str = ""
+    groups: frozenset[str] | None = None
+    interval_ms: int | None = None
+    unasked: tuple[Unasked, ...] = ()
+    skews: tuple[MachineSkew, ...] = ()
+
+
+@dataclass
+class Source:
+    """The newest round of one source, and the newest gaps between rounds that heard anything."""
+
+    now_ms: int
+    is_own: bool
+    asked: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    groups: list[str] | None = None
+    told_ms: int | None = None
+    gaps_ms: list[int] = field(default_factory=list)
+    unasked: list[Unasked] = field(default_factory=list)
+    skews: list[MachineSkew] = field(default_factory=list)
+
+    def interval_ms(self) -> int:
+        """As it is told, or as far as the rounds really come apart where that is more; 0 before the second round."""
+        gaps = self.gaps_ms
+        seen_ms = 0 if not gaps else min(gaps) if len(gaps) < 3 else round(median(gaps))
+        return max(self.told_ms or 0, seen_ms)
+
+    def is_live(self, now_ms: int) -> bool:
+        return now_ms - self.now_ms <= max(LIVE_MS, LIVE_ROUNDS * self.interval_ms())
+
+    def speaks_for(self, consumer_group: str) -> bool:
+        return self.groups is None or consumer_group in self.groups
+
+    def take(self, tick: Tick) -> None:
+        if tick.now_ms <= self.now_ms:
+            return
+        if tick.answered and self.answered:
+            self.gaps_ms = [*self.gaps_ms, tick.now_ms - self.now_ms][-GAPS:]
+        self.now_ms, self.told_ms = tick.now_ms, tick.interval_ms
+        self.asked, self.answered = sorted(tick.asked), sorted(tick.answered)
+        self.groups = None if tick.groups is None else sorted(tick.groups)
+        self.unasked, self.skews = list(tick.unasked), list(tick.skews)
+
+
+@dataclass
+class Rounds:
+    """Every source of a cluster's time that is remembered, by its name."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def note(self, tick: Tick) -> None:
+        """Take one source's round in."""
+        known = self.sources.get(tick.source)
+        if known is None:
+            known = self.sources[tick.source] = Source(tick.now_ms - 1, tick.is_own)
+        known.take(tick)
+
+    def is_news(self, tick: Tick) -> bool:
+        """Whether it is its source's newest."""
+        return tick.source not in self.sources or tick.now_ms > self.sources[tick.source].now_ms
+
+    def live(self, now_ms: int) -> list[Source]:
+        return [source for _, source in sorted(self.sources.items()) if source.is_live(now_ms)]
+
+    def together(self, now_ms: int) -> Tick:
+        """What the sources that live have asked and heard: a broker that one of them hears is heard."""
+        live = self.live(now_ms)
+        asked = frozenset(name for source in live for name in source.asked)
+        answered = frozenset(name for source in live for name in source.answered)
+        return Tick(now_ms, asked | answered, answered, all(source.is_own for source in live))
+
+    def interval_ms(self, now_ms: int) -> int:
+        """How far apart anything of the cluster is told: by the quickest that speaks for all, else by the slowest."""
+        live = self.live(now_ms)
+        of_all = [source.interval_ms() for source in live if source.groups is None and source.interval_ms()]
+        return min(of_all) if of_all else max((source.interval_ms() for source in live), default=0)
+
+    def skews(self, now_ms: int) -> list[MachineSkew]:
+        """What the sources that live tell of others' clocks."""
+        return [skew for source in self.live(now_ms) for skew in source.skews]
+
+    def stopped(self, now_ms: int) -> dict[str, Source]:
+        """Collectors that have stopped while another goes on, by name."""
+        live = self.live(now_ms)
+        if all(source.is_own for source in live):
+            return {}  # nobody goes on: the cluster as a whole is unheard
+        return {
+            name: source
+            for name, source in sorted(self.sources.items())
+            if not source.is_own and not source.is_live(now_ms)
+        }
+
+    def unasked(self, now_ms: int, groups: Iterable[str]) -> tuple[Unasked, ...]:
+        """What nobody heard of `groups`: not told by any source that lives, or asked by one alone that has stopped."""
+        live = self.live(now_ms)
+        found = [one for source in live for one in source.unasked if not _is_heard(one, source, live)]
+        stopped = self.stopped(now_ms)
+        asked = {name for source in live for name in source.asked}
+        for source in stopped.values():
+            lost = {name for name in source.asked if name not in asked}
+            found += [Unasked(name, None, None, NO_COLLECTOR, source.now_ms) for name in sorted(lost)]
+        if stopped and any(one.groups is not None for one in live):
+            found += [
+                Unasked(None, group, None, NO_COLLECTOR, max(by))
+                for group in sorted(groups)
+                if not any(one.speaks_for(group) for one in live if not one.is_own)
+                and (by := [one.now_ms for one in stopped.values() if one.speaks_for(group)])
+            ]
+        return tuple(found)
+
+    def lost_groups(self, name: str, now_ms: int) -> list[str] | None:
+        """The groups that only this source spoke for, which has stopped; None for all but the others'."""
+        others = [one for one in self.live(now_ms) if not one.is_own]
+        groups = self.sources[name].groups
+        if groups is None:
+            return [] if any(one.groups is None for one in others) else None
+        return [group for group in groups if not any(one.speaks_for(group) for one in others)]
+
+    def forget(self, now_ms: int) -> None:
+        """Drop who has stopped long ago and is not missed."""
+        for name, source in list(self.sources.items()):
+            is_missed = not source.is_own and (self.lost_groups(name, now_ms) != [] or self.lost_brokers(name, now_ms))
+            if now_ms - source.now_ms > FORGET_SOURCE_MS and not is_missed:
+                del self.sources[name]
+
+    def drop_broker(self, broker_name: str) -> None:
+        """Nobody asked it as far as is remembered."""
+        for source in self.sources.values():
+            source.asked = [name for name in source.asked if name != broker_name]
+            source.answered = [name for name in source.answered if name != broker_name]
+
+    def lost_brokers(self, name: str, now_ms: int) -> set[str]:
+        """The brokers that only this source asked."""
+        return set(self.sources[name].asked) - {broker for one in self.live(now_ms) for broker in one.asked}
+
+
+def _is_heard(one: Unasked, by: Source, live: list[Source]) -> bool:
+    """Whether another source that lives heard what this one did not."""
+    return any(
+        other is not by
+        and not other.is_own
+        and (one.broker_name is None or one.broker_name in other.answered)
+        and (one.consumer_group is None or other.speaks_for(one.consumer_group))
+        and not any(same.covers(one.consumer_group or "", one.broker_name, one.client_id) for same in other.unasked)
+        for other in live
+    )
+
+
+def scaled(rules: Rules, interval_ms: int) -> Rules:
+    """The rules for rounds so far apart: what a round can tell at all may be as old as the one before.
+
+    Rounds of 24 s and less change nothing. Where they are more than SLOW_MS apart, a look counts for two.
+    """
+    if BLIND_ROUNDS * interval_ms <= rules.blind_ms and interval_ms <= SLOW_MS:
+        return rules
+    kinds = rules.kinds
+    if interval_ms > SLOW_MS:
+        kinds = {name: replace(kind, pending_looks=-(-kind.pending_looks // 2)) for name, kind in kinds.items()}
+    return replace(
+        rules,
+        blind_ms=max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms)),
+        pull_silence_ms=max(rules.pull_silence_ms, min(interval_ms, READ_MS) + LONG_POLL_MS + 5_000),
+        kinds=kinds,
+    )
+
+
+def missing_ms(rules: Rules, interval_ms: int) -> int:
+    """How long a broker may be missed and still be taken as heard all the time: a lost round, or two, cost nothing."""
+    return max(rules.unheard_ms, round(BLIND_ROUNDS * interval_ms))

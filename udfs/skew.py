@@ -1,0 +1,134 @@
+"""Whose clock is out of step, by the one clock that sees them all: Kafka's, which stamps each message as it arrives.
+
+A live source's messages arrive some lag after their event time. Where that lag is large and stays the same, the clock
+behind them is behind, or they are always sent late: either way their times are moved on by it. A lag that grows is a
+source that stands still, one that shrinks a log that is being caught up with: both say nothing of a clock.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+WINDOW_MS = 30_000
+"""Of ingest time; two make up a minute, in which every client has sent two heartbeats."""
+
+KEPT = 3
+APART = 8
+"""Windows may lie so far apart: rounds of 180 s fill one in six."""
+
+STEADY_MS = 10_000
+"""A lag that differs by no more than this from one window to the next stays the same."""
+
+MOST_MS = 5_400_000
+"""What is further behind is a replay, whose time is not ours to move."""
+
+TOLD_MS = 10_000
+
+CLIENT_MS = 25_000
+"""A client's pulls are told a long poll late, and a round: what is less is not kept of each client."""
+
+BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
+HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
+
+
+class Lag(NamedTuple):
+    """The least lag of one source's messages in one window of a chunk; below 0 its clock is ahead of Kafka's.
+
+    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId) or CLOCK (who tells the time).
+    """
+
+    cluster: str
+    source: str
+    machine: str
+    window: int
+    least_ms: int
+
+
+@dataclass
+class Skew:
+    """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
+    cluster's time runs by: the least that any of its clocks was seen to have.
+    """
+
+    lags: dict[str, dict[int, int]] = field(default_factory=dict)
+    base_ms: int | None = None
+    newest: int = 0
+
+    def note(self, lag: Lag) -> None:
+        key = f"{lag.source} {lag.machine}"
+        windows = self.lags.setdefault(key, {})
+        windows[lag.window] = min(lag.least_ms, windows.get(lag.window, lag.least_ms))
+        for window in sorted(windows)[:-KEPT]:
+            del windows[window]
+        self.newest = max(self.newest, lag.window)
+
+    def settle(self) -> None:
+        """After all lags of a batch are noted: what the cluster's time runs by, and who is gone."""
+        self.lags = {key: windows for key, windows in self.lags.items() if max(windows) + APART >= self.newest}
+        clocks = [lag for key in self.lags if key.startswith(f"{CLOCK} ") and (lag := self._lag(key)) is not None]
+        if clocks:
+            self.base_ms = max(0, min([*clocks, *([] if self.base_ms is None else [self.base_ms])]))
+
+    def _lag(self, key: str) -> int | None:
+        windows = sorted(self.lags.get(key, {}).items())[-2:]
+        if len(windows) < 2 or windows[1][0] - windows[0][0] > APART:
+            return None
+        (_, first_ms), (_, second_ms) = windows
+        lag = min(first_ms, second_ms)
+        return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
+
+    def shift_ms(self, source: str, machine: str, interval_ms: int) -> int:
+        """By how much the source's event times are moved on, in whole seconds; 0 for one that is in step."""
+        if self.base_ms is None:
+            return 0
+        lag = self._lag(f"{source} {machine}")
+        behind_ms = 0 if lag is None else lag - self.base_ms
+        least_ms = least_told_ms(interval_ms)
+        return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
+
+    def behind_ms(self) -> int:
+        """By how much the cluster's time runs behind Kafka's: what arrives is no later than that, by any clock."""
+        return self.base_ms if self.base_ms is not None and self.base_ms > TOLD_MS else 0
+
+    def out_of_step(
+        self, interval_ms: int, own_clocks: frozenset[str], ahead_ms: Iterable[int] = ()
+    ) -> Mapping[str, dict[str, int]]:
+        """Role → machine → how far it is ahead of Kafka's clock. `own_clocks` are those of `run`, which are in step.
+
+        What is as far off as the cluster's collector, also one whose times are refused for being `ahead_ms`, is told
+        with that collector's clock.
+        """
+        least_ms = least_told_ms(interval_ms)
+        found: dict[str, dict[str, int]] = {}
+        collectors = dict(self._collectors(own_clocks))
+        bases = {min(collectors.values(), default=0), *(-ahead for ahead in ahead_ms)}
+        for machine, lag in collectors.items():
+            if abs(lag) > least_ms:
+                found.setdefault(COLLECTOR, {})[machine] = -lag
+        for key in sorted(self.lags, key=lambda one: (one.startswith(f"{OF_CLIENT} "), one)):
+            source, _, machine = key.partition(" ")
+            lag_or_none = self._lag(key)
+            if source == CLOCK or lag_or_none is None or any(abs(lag_or_none - base) <= least_ms for base in bases):
+                continue
+            if source == OF_CLIENT and len(self.lags[key]) < KEPT:
+                continue  # it may be its broker, whose heartbeats are fewer
+            if source == PULLS and lag_or_none < 0:
+                continue  # one of its clients is ahead; were it the broker, its heartbeats would be so, too
+            off_ms = -lag_or_none
+            if source == OF_CLIENT and any(abs(off_ms - of) <= least_ms for of in found.get(BROKER, {}).values()):
+                continue  # its pulls have the broker's time
+            of_role = found.setdefault(CLIENT if source == OF_CLIENT else BROKER, {})
+            of_role[machine] = max(off_ms, of_role.get(machine, off_ms), key=abs)
+        return found
+
+    def _collectors(self, own_clocks: frozenset[str]) -> Iterator[tuple[str, int]]:
+        for key in sorted(self.lags):
+            source, _, machine = key.partition(" ")
+            lag = self._lag(key)
+            if source == CLOCK and machine not in own_clocks and lag is not None:
+                yield machine, lag
+
+
+def least_told_ms(interval_ms: int) -> int:
+    """A lag up to this is that of rounds and heartbeats."""
+    return max(TOLD_MS, interval_ms + 5_000)
