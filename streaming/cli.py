@@ -32,6 +32,7 @@ from streaming.output import say
 from streaming.quality.quality_command import quality
 from streaming.quality.quarantine_command import quarantine
 from streaming.run_command import run
+from streaming.simulate_command import simulate
 from streaming.stopping import stop_on_signals
 from streaming.visible_commands import VisibleCommands
 
@@ -187,51 +188,7 @@ def collect(
     guard(run_collector, settings, stop, rounds=rounds, ending=stop)
 
 
-@app.command()
-def simulate(
-    scenario: Annotated[str, typer.Argument(help="A scenario's name, or a TOML file.")] = "demo",
-    list_: Annotated[bool, typer.Option("--list", help="Print the scenarios' names and end.")] = False,
-    bootstrap_servers: BootstrapServers = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 1,
-    speed: Annotated[
-        str, typer.Option(help='1 is real time, 20 is 20 times as fast, "max" as fast as it goes.')
-    ] = "max",
-    seconds: Annotated[
-        float | None, typer.Option(help="Virtual seconds to play; the scenario's own length without it.", min=1)
-    ] = None,
-    start: Annotated[str | None, typer.Option(help="Virtual start, ISO 8601; without it, so that it ends now.")] = None,
-) -> None:
-    """Publish a modelled RocketMQ cluster to Kafka: seeded, in virtual time, at any speed.
-
-    Example: balancewatch simulate twins --bootstrap-servers localhost:9092
-
-    Example: balancewatch simulate slow_broker --speed 20 --seed 7
-    """
-    from streaming.ingest.simulator import scenario_names
-    from streaming.simulate import SimulateError, run_simulation
-
-    if list_:
-        say("\n".join(scenario_names()))
-        return
-    settings = load(kafka={"bootstrap_servers": bootstrap_servers})
-    needs_kafka(settings)
-    stop = stop_on_signals()
-    try:
-        guard(
-            run_simulation,
-            settings,
-            stop,
-            scenario=scenario,
-            seed=seed,
-            speed=speed,
-            seconds=seconds,
-            start=start,
-            ending=stop,
-        )
-    except SimulateError as error:
-        fail(str(error), code=2)
-
-
+app.command()(simulate)
 app.command()(alerts)
 app.command()(faults)
 app.command()(assignments)

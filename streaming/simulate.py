@@ -2,12 +2,13 @@
 
 import threading
 import time
+from dataclasses import dataclass
 from datetime import datetime
 
 from conf.settings import Settings
 from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator import ScenarioError, load_scenario
-from streaming.ingest.simulator import simulate as simulate_events
+from streaming.ingest.simulator import Conditions, ConditionsError, ScenarioError, Watched, load_scenario, parse_skew
+from streaming.ingest.simulator.beside import with_beside
 from streaming.ingest.simulator.play import play
 from streaming.ingest.topics import create_topics
 from streaming.output import end_progress, show_progress
@@ -20,6 +21,34 @@ class SimulateError(ValueError):
     """An argument cannot be used. The message is one sentence."""
 
 
+@dataclass(frozen=True)
+class Watching:
+    """How the cluster is watched, as the command's options say it: seconds and shares."""
+
+    view: str = "model"
+    interval: float | None = None
+    missed_rounds: float = 0.0
+    lost_answers: float = 0.0
+    mute_clients: float = 0.0
+    listed_only: float = 0.0
+    skew: str | None = None
+    lag: float = 0.0
+    beside: str = ""
+
+    def conditions(self) -> Conditions:
+        """Raises ConditionsError."""
+        return Conditions(
+            self.view,  # type: ignore[arg-type]  # Conditions checks it
+            None if self.interval is None else round(self.interval * 1000),
+            self.missed_rounds,
+            self.lost_answers,
+            self.mute_clients,
+            self.listed_only,
+            None if self.skew is None else parse_skew(self.skew),
+            round(self.lag * 1000),
+        )
+
+
 def run_simulation(
     settings: Settings,
     stop: threading.Event,
@@ -29,17 +58,21 @@ def run_simulation(
     speed: str,
     seconds: float | None,
     start: str | None,
+    watching: Watching,
 ) -> int:
     """Publish a run and return how many events. Raises SimulateError for arguments that cannot be used."""
+    pace = _pace(speed)
     try:
         modelled = load_scenario(scenario)
-    except ScenarioError as error:
+        if watching.beside:
+            modelled = with_beside(modelled, watching.beside)
+        length = seconds or modelled.duration_seconds
+        if length is None and pace is None:
+            length = ENDLESS_SECONDS
+        start_ms = _start_ms(start, length)
+        watched = Watched(modelled, seed, start_ms, watching.conditions())
+    except (ScenarioError, ConditionsError) as error:
         raise SimulateError(str(error)) from None
-    pace = _pace(speed)
-    length = seconds or modelled.duration_seconds
-    if length is None and pace is None:
-        length = ENDLESS_SECONDS
-    start_ms = _start_ms(start, length)
     duration_ms = None if length is None else int(length * 1000)
     create_topics(settings.kafka)
     began, shown = time.monotonic(), [0.0]
@@ -52,8 +85,7 @@ def run_simulation(
             show_progress(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
 
     with Publisher(settings.kafka) as publisher:
-        events = simulate_events(modelled, seed, start_ms, duration_ms)
-        count = play(events, publisher, speed=pace, stop=stop, on_progress=show)
+        count = play(watched.said(duration_ms), publisher, speed=pace, stop=stop, on_progress=show)
     end_progress(f"published {count:,} events in {time.monotonic() - began:.1f} s")
     return count
 

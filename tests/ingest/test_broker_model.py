@@ -162,7 +162,7 @@ def test_a_crash_sets_offsets_back_for_whoever_takes_a_queue_anew() -> None:
                 of_queue = [
                     pull for pull in of(events, PULLS) if (pull["broker_name"], pull["queue_id"]) == (name, queue_id)
                 ]
-                last = [pull.get("commit_offset", 0) for pull in of_queue if seconds(pull) < 200][-1]
+                last = [pull["pull_offset"] for pull in of_queue if seconds(pull) < 200][-1]
                 first = next(pull for pull in of_queue if seconds(pull) > 360)
                 repeated.append(last - first["pull_offset"])
     assert min(repeated) >= 0

@@ -115,7 +115,7 @@ def test_the_causes_are_all_there() -> None:
     assert declared == {
         "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route",
         "frozen_client", "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline",
-        "strategy_gap",
+        "strategy_gap", "consume_stopped",
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.ingest.simulator import Scenario
+from streaming.ingest.simulator.puller import PULL_THRESHOLD_FOR_QUEUE
 from streaming.ingest.simulator.truth import Span
 from tests.ingest.modelled import SECOND, START, Events, of
 from tests.plays import Play, each_play
@@ -42,17 +43,47 @@ def shares_out(scenario: Scenario, consumer_group: str) -> bool:
     """Whether clients share the group's queues out, so that there is a truth about them."""
     group = next(group for group in scenario.groups if group.consumer_group == consumer_group)
     subscribes = any(group.topics_of(consumer) for consumer in group.consumers)
-    return group.message_model == "CLUSTERING" and group.client_rebalance and subscribes
+    return (
+        group.message_model == "CLUSTERING"
+        and group.client_rebalance
+        and subscribes
+        and not group.lives_with_its_members
+    )
 
 
 @each_play
 def test_a_starved_queue_is_not_pulled(play: Play) -> None:
     truth, times = play.simulation.truth, served(play.events)
     for one in truth:
+        if one.cause == "consume_stopped":
+            continue
         end_ms = one.end_ms or truth.known_ms
         of_queue = times[queue_of(one)]
         first = bisect_left(of_queue, one.start_ms + ON_THEIR_WAY_MS)
         assert [time_ms for time_ms in of_queue[first:] if time_ms < end_ms] == [], one
+
+
+@each_play
+def test_what_is_pulled_and_not_consumed_is_not_committed(play: Play) -> None:
+    commits: dict[Queue, list[tuple[int, int]]] = defaultdict(list)
+    for pull in of(play.events, PULLS):
+        if pull.get("commit_offset"):
+            queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
+            commits[queue].append((pull["event_time_ms"], pull["commit_offset"]))
+    for one in play.simulation.truth:
+        if one.cause == "consume_stopped":
+            end_ms = one.end_ms or play.simulation.truth.known_ms
+            told = {offset for at_ms, offset in commits[queue_of(one)] if one.start_ms <= at_ms < end_ms}
+            assert len(told) <= 1, one
+
+
+def full_caches(events: Events) -> set[tuple[Queue, int]]:
+    """Pulls of clients that will not pull again before they have consumed some of what they keep."""
+    return {
+        ((pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"]), pull["event_time_ms"])
+        for pull in of(events, PULLS)
+        if pull["pull_offset"] - pull.get("commit_offset", pull["pull_offset"]) >= PULL_THRESHOLD_FOR_QUEUE
+    }
 
 
 def silences(times: list[int], end_ms: int, longer_than_ms: int) -> Iterator[tuple[int, int]]:
@@ -79,6 +110,7 @@ def test_a_queue_that_is_not_starved_is_pulled_unless_its_broker_is_down(play: P
         for clock in of(play.events, CLOCKS)
         for broker_name in set(clock["brokers_asked"]) - set(clock["brokers_answered"])
     }
+    full = full_caches(play.events)
     starved: dict[Queue, list[Span]] = defaultdict(list)
     for one in truth:
         starved[queue_of(one)].append(one)
@@ -92,7 +124,7 @@ def test_a_queue_that_is_not_starved_is_pulled_unless_its_broker_is_down(play: P
             )
             silent = ((from_ms - START) / SECOND, (to_ms - START) / SECOND)
             unexplained_ms = longest_outside(starved[queue], from_ms, to_ms, end_ms)
-            assert was_down or unexplained_ms <= LONG_POLL_MS, (queue, silent)
+            assert was_down or (queue, from_ms) in full or unexplained_ms <= LONG_POLL_MS, (queue, silent)
 
 
 @each_play

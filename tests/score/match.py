@@ -68,7 +68,7 @@ def _key(one: Claim | Fact) -> Key:
 
 
 def _fits(claim: Claim, fact: Fact) -> bool:
-    is_same = claim.kind == fact.kind and (fact.cause is None or claim.cause == fact.cause)
+    is_same = claim.kind == fact.kind and (fact.cause in (None, claim.cause) or claim.cause in fact.also)
     return is_same and _is_about(claim, fact) and _overlaps(claim, fact)
 
 

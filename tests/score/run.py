@@ -1,17 +1,30 @@
-"""One run of the score: a scenario played through the rules, and what they got right of it."""
+"""One run of the score: a scenario played through the rules under conditions, and what they got right of it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
-from streaming.ingest.simulator import Simulation, load_scenario, scenario_names
+from schemas.events import CLOCKS
+from streaming.history.stream import Enveloper
+from streaming.ingest.simulator import Conditions, Watched, load_scenario, scenario_names
+from streaming.ingest.simulator.observer import Said
 from tests.ingest.modelled import START
 from tests.replay import Stream
-from tests.score.claims import claims_of, pages_of
+from tests.score.claims import Claim, claims_of, pages_of
+from tests.score.conditioned import facts_under
 from tests.score.match import Key, Tally, compare
-from tests.score.truths import facts_of
+from tests.score.runs_clock import runs_clock
+from tests.score.sample import draw
 
-SLICE_EVENTS = 20_000
+SLICE_MS = 600_000
+SPAN_MS = 300_000
+"""An alert dated further outside of its run is dated by a clock that is wrong."""
+LIVE_SLICE_MS = 10_000
+"""Of a batch where Kafka's time matters: as long a span as a live query's, or a little longer."""
 DAY_MS = 86_400_000
+ROLLOUT_MS = 3_600_000
+"""Of a healthy stretch with a roll-out beside it, which is dear to play."""
 CHURN = "churn"
 """The scenario of healthy days."""
 
@@ -23,6 +36,16 @@ class Run:
     name: str
     seed: int
     duration_ms: int | None
+    conditions: Conditions = field(default_factory=Conditions)
+    beside: str = ""
+
+    def labels(self) -> dict[str, str]:
+        """Dimension to value: all that is not as the scenario's file says."""
+        return self.conditions.labels() | ({"beside": self.beside} if self.beside else {})
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} {value}" for name, value in self.labels().items())
+        return f"{self.name} {self.seed} ({told})"
 
 
 @dataclass(frozen=True)
@@ -31,7 +54,7 @@ class Score:
 
     tallies      (kind, cause) to what was told, missed and wrong
     pages        how many incidents paged
-    false_pages  "kind cause" of each of them, where the scenario is healthy
+    false_pages  "kind cause" of each of them, where the scenario is healthy and the conditions are no reason
     healthy_ms   how long a healthy scenario was played; 0 for the others
     """
 
@@ -43,31 +66,96 @@ class Score:
 
 def score(run: Run) -> Score:
     """Play the run to its end and hold the alerts against what was true."""
-    simulation, alerts = _play(run)
+    watched = Watched(load_scenario(run.name), run.seed, START, run.conditions, run.beside)
+    alerts = play(watched, run.duration_ms)
     paged = pages_of(alerts)
-    tallies = compare(claims_of(alerts), list(facts_of(simulation)), f"{run.name} {run.seed}", START)
-    if not load_scenario(run.name).healthy:
+    facts = list(facts_under(watched))
+    tallies = compare(_by_true_time(claims_of(alerts), watched), facts, str(run), START)
+    if not watched.simulation.scenario.healthy:
         return Score(tallies, len(paged), [], 0)
-    false_pages = [f"{row['kind']} {row['cause']}" for row in paged.values()]
-    return Score(tallies, len(paged), false_pages, simulation.now_ms - START)
+    reasons = {fact.kind for fact in facts}
+    false_pages = [f"{row['kind']} {row['cause']}" for row in paged.values() if row["kind"] not in reasons]
+    return Score(tallies, len(paged), false_pages, watched.simulation.now_ms - START)
 
 
-def _play(run: Run) -> tuple[Simulation, list[dict[str, Any]]]:
+def _by_true_time(claims: list[Claim], watched: Watched) -> list[Claim]:
+    """Alerts are dated by the cluster's own clock; where that is far off, their times are moved to the true ones."""
+    conditions = watched.conditions
+    ahead_ms = conditions.ahead_ms("collector") or conditions.ahead_ms("run")
+    from_ms, to_ms = START - SPAN_MS, watched.simulation.now_ms + SPAN_MS
+    if not ahead_ms or all(from_ms <= claim.start_ms <= to_ms for claim in claims):
+        return claims
+    return [
+        replace(
+            claim,
+            start_ms=claim.start_ms - ahead_ms,
+            end_ms=None if claim.end_ms is None else claim.end_ms - ahead_ms,
+        )
+        for claim in claims
+    ]
+
+
+def play(watched: Watched, duration_ms: int | None = None) -> list[dict[str, Any]]:
     """Every alert row; the events are not kept, for days of them would not fit."""
-    simulation = Simulation(load_scenario(run.name), run.seed, START)
-    stream, alerts, batch = Stream(), [], []
-    for event in simulation.events(run.duration_ms):
-        batch.append(event)
-        if len(batch) == SLICE_EVENTS:
-            alerts += stream.feed(batch).get("alerts", [])
-            batch = []
-    alerts += stream.feed(batch).get("alerts", [])
-    return simulation, alerts
+    conditions = watched.conditions
+    stream, enveloper, alerts = Stream(), Enveloper(), []
+
+    def feed(said: list[Said]) -> dict[str, list[dict[str, Any]]]:
+        messages = enveloper.messages((topic, event) for topic, event, _ in said)
+        for message, (_, _, time_ms) in zip(messages, said, strict=True):
+            message["ingest_time_ms"] = time_ms
+        rows = stream.work_through(messages)
+        alerts.extend(rows.get("alerts", []))
+        return rows
+
+    if conditions.view == "agents":
+        interval_ms = conditions.interval_ms or watched.simulation.scenario.clock_interval_ms
+        with runs_clock(START, conditions.ahead_ms("run")) as clock:
+            ticks: list[Said] = []
+            for end_ms, said in _slices(watched.said(duration_ms), interval_ms):
+                rows = feed([*ticks, *said])
+                ticks = [(CLOCKS, tick, end_ms) for tick in clock.tick(end_ms, rows)]
+        return alerts
+    is_live = conditions.skew is not None
+    for _, said in _slices(watched.said(duration_ms), LIVE_SLICE_MS if is_live else SLICE_MS):
+        feed(said)
+    return alerts
 
 
-def runs(names: list[str] | None, seeds: range, days: float) -> list[Run]:
-    """The healthy days, which take longest, then each scenario with each seed; without `names` all that end."""
-    healthy_ms = int(days / len(seeds) * DAY_MS)
+def _slices(said: Iterator[Said], slice_ms: int) -> Iterator[tuple[int, list[Said]]]:
+    """(end of the slice, what reached Kafka in it), without the empty ones."""
+    for number, of_slice in groupby(said, lambda one: (one[2] - START) // slice_ms):
+        yield START + (number + 1) * slice_ms, list(of_slice)
+
+
+def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0, is_plain: bool = False) -> list[Run]:
+    """The healthy days, which take longest, then each scenario with each seed; without `names` all that end.
+
+    Each seed plays a scenario as its file says, and under `samples` conditions drawn by it. The days are cut so that
+    each seed has as many conditions.
+    """
     chosen = names or [name for name in scenario_names() if load_scenario(name).duration_seconds is not None]
-    of_scenarios = [Run(name, seed, None) for name in chosen for seed in seeds]
-    return [Run(CHURN, seed, healthy_ms) for seed in seeds if days] + of_scenarios
+    return [*_healthy_days(seeds, days, samples, is_plain=is_plain)] + [
+        Run(name, seed, None, *conditions)
+        for name in chosen
+        for seed in seeds
+        for conditions in [(), *(draw(f"{name} {seed} {number}", is_plain=is_plain) for number in range(samples))]
+    ]
+
+
+def _healthy_days(seeds: range, days: float, samples: int, *, is_plain: bool) -> Iterator[Run]:
+    """Half of each seed's days as the file says; the others cut into stretches, each under conditions of its own."""
+    if not days:
+        return
+    of_seed_ms = int(days / len(seeds) * DAY_MS)
+    for seed in seeds:
+        if not samples:
+            yield Run(CHURN, seed, of_seed_ms)
+            continue
+        yield Run(CHURN, seed, of_seed_ms // 2)
+        stretches = 4 * samples
+        for number in range(stretches):
+            conditions, beside = draw(f"{CHURN} {seed} {number}", is_plain=is_plain, most_pods=40)
+            yield Run(CHURN, seed * 1000 + number, of_seed_ms // 2 // stretches, conditions)
+            if beside.startswith("rollout"):
+                yield Run(CHURN, seed * 1000 + number, ROLLOUT_MS, conditions, beside)

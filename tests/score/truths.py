@@ -26,13 +26,15 @@ BOUNDS_MS = {
     "split_view": 70_000,
     "stale_route": 80_000,
     "order_lock": 80_000,
+    "consume_stopped": 240_000,
 }
 """Cause to the time, from its onset, before which nobody who only watches can be sure of it, in ms.
 
 A twin: a heartbeat each (30 s) and 45 s without a pull, three long polls. Frozen: 70 s without a heartbeat, two and a
 bit; a client cut off from one broker likewise. Stopped: 120 s, after which the client itself would drop the queue
 (pull-expired). What changes with members and routes: 80 s, until each client has polled the route (30 s), sent a
-heartbeat (30 s) and rebalanced (20 s).
+heartbeat (30 s) and rebalanced (20 s). Consumption stopped: 180 s without a commit, for one slow message is no fault,
+and 60 s to be certain.
 """
 
 BOUNDS_OF_KIND_MS = {
@@ -52,6 +54,8 @@ BOUNDS_OF_KIND_MS = {
     "unheard_cluster": 120_000,
     "unheard_broker": 120_000,
     "masterless_broker": 60_000,
+    "clock_skew": 120_000,
+    "slow_collector": 300_000,
 }
 """The same by kind, for findings that are not starved queues."""
 
@@ -70,6 +74,8 @@ class Fact:
     start_ms: int
     end_ms: int | None
     required: bool
+    also: frozenset[str] = frozenset()
+    """Causes that are as true of it."""
 
     @property
     def bound_ms(self) -> int:
@@ -77,11 +83,15 @@ class Fact:
         return BOUNDS_MS[self.cause or ""] if self.kind == "starved_queue" else BOUNDS_OF_KIND_MS[self.kind]
 
 
-def facts_of(simulation: Simulation) -> Iterator[Fact]:
+ALSO = {"pull_stopped": frozenset({"consume_stopped"}), "consume_stopped": frozenset({"pull_stopped"})}
+"""What is not pulled is not consumed, and whose cache is full or who is suspended does not pull."""
+
+
+def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]:
     """Everything that is so in a run that has ended at `simulation.now_ms`."""
     truth, now_ms = simulation.truth, simulation.now_ms
-    yield from _facts_of_queues("starved_queue", truth.spells(GAP_MS), list(truth), now_ms)
-    yield from _facts_of_queues("doubled_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms)
+    yield from _facts_of_queues("starved_queue", truth.spells(GAP_MS), list(truth), now_ms, slack_ms)
+    yield from _facts_of_queues("doubled_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms, slack_ms)
     for one in simulation.expected:
         yield Fact(
             one.kind,
@@ -94,11 +104,12 @@ def facts_of(simulation: Simulation) -> Iterator[Fact]:
             one.start_ms,
             one.end_ms,
             one.required,
+            ALSO.get(one.cause or "", frozenset()),
         )
 
 
 def _facts_of_queues(
-    kind: str, spells: Sequence[Starved | Doubled], spans: Sequence[Starved | Doubled], now_ms: int
+    kind: str, spells: Sequence[Starved | Doubled], spans: Sequence[Starved | Doubled], now_ms: int, slack_ms: int
 ) -> Iterator[Fact]:
     """A fact a spell. It must be told when it once lasted longer than the bound without a break."""
     stretches: dict[tuple[str, MessageQueue, str], list[Starved | Doubled]] = {}
@@ -124,5 +135,6 @@ def _facts_of_queues(
             spell.start_ms,
             spell.end_ms,
             required=False,
+            also=ALSO.get(spell.cause, frozenset()),
         )
-        yield replace(fact, required=longest_ms > fact.bound_ms + SLACK_MS)
+        yield replace(fact, required=longest_ms > fact.bound_ms + slack_ms)

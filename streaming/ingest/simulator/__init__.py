@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from streaming.ingest.simulator.conditions import Conditions, ConditionsError, Skew, parse_skew
 from streaming.ingest.simulator.expectation import Expected
 from streaming.ingest.simulator.scenario import (
     Scenario,
@@ -13,17 +14,23 @@ from streaming.ingest.simulator.scenario import (
 )
 from streaming.ingest.simulator.simulation import Simulation
 from streaming.ingest.simulator.truth import Doubled, Starved, Truth
+from streaming.ingest.simulator.watched import Watched
 
 __all__ = [
+    "Conditions",
+    "ConditionsError",
     "Doubled",
     "Expected",
     "Scenario",
     "ScenarioError",
     "Simulation",
+    "Skew",
     "Starved",
     "Truth",
+    "Watched",
     "load_scenario",
     "parse_scenario",
+    "parse_skew",
     "scenario_names",
     "simulate",
 ]

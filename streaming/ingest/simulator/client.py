@@ -203,17 +203,8 @@ class Client:
         channel = self.connections[node]
         without_sub = node in self._knows_subscriptions
         tables = [consumer.subscriptions for consumer in self.consumers]
-        event: Event = {
-            "cluster": self.world.cluster,
-            "broker_name": node.broker.broker_name,
-            "client_id": self.client_id,
-            "client_addr": channel.client_addr,
-            "language": self._of.language,
-            "client_version": self._of.client_version,
-            "producer_groups": self.producer_groups or ["CLIENT_INNER_PRODUCER"],
-            "consumers": [table.consumer_data_without_sub if without_sub else table.consumer_data for table in tables],
-            "event_time_ms": self.world.now_ms,
-        }
+        datas = [table.consumer_data_without_sub if without_sub else table.consumer_data for table in tables]
+        event = self.beat_event(node.broker.broker_name, channel, datas)
         if without_sub:
             event["without_sub"] = True
         is_changed = node.heart_beat(channel, [table.beat for table in tables], event, without_sub=without_sub)
@@ -222,6 +213,20 @@ class Client:
                 self._knows_subscriptions.discard(node)
             else:
                 self._knows_subscriptions.add(node)
+
+    def beat_event(self, broker_name: str, channel: Channel, consumers: list[dict[str, Any]]) -> Event:
+        """A heartbeat of now over this channel, as its broker tells it."""
+        return {
+            "cluster": self.world.cluster,
+            "broker_name": broker_name,
+            "client_id": self.client_id,
+            "client_addr": channel.client_addr,
+            "language": self._of.language,
+            "client_version": self._of.client_version,
+            "producer_groups": self.producer_groups or ["CLIENT_INNER_PRODUCER"],
+            "consumers": consumers,
+            "event_time_ms": self.world.now_ms,
+        }
 
     def _on_open(self, node: Node, channel: Channel) -> None:
         """A new channel: its broker knows no subscription yet, and newer clients send a heartbeat at once."""

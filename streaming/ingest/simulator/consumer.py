@@ -31,6 +31,8 @@ class Consumer:
         self.is_broadcasting = group.message_model == "BROADCASTING"
         self.is_orderly = group.consume_orderly and not self.is_broadcasting
         self.is_hung = False
+        self.is_suspended = False
+        self.consume_ms = 0
         self.stopped: set[str] | None = set()
         self.may_hold_back = self.is_orderly
         self.table: dict[MessageQueue, ProcessQueue] = {}
@@ -100,6 +102,21 @@ class Consumer:
         self.may_hold_back = True
         for process_queue in self.table.values():
             process_queue.consuming_until_ms = FOR_EVER_MS if is_hung else 0
+
+    def suspend(self, is_suspended: bool) -> None:
+        """DefaultMQPushConsumer.suspend and resume: pulls are made and not sent."""
+        self.is_suspended = is_suspended
+        self.may_hold_back = True
+
+    def slow_listener(self, consume_ms: int) -> None:
+        """Each queue's messages take so long each, one after the other; 0: no time."""
+        self.consume_ms = consume_ms
+        self.may_hold_back = True
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether messages of the queues it pulls get on."""
+        return not self.is_hung and not self.is_suspended
 
     def is_stopped(self, mq: MessageQueue) -> bool:
         """Whether it pulls the queue no more."""

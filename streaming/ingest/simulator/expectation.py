@@ -10,6 +10,7 @@ from streaming.ingest.simulator.parts import Part, Seconds
 Cause = Literal[
     "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route", "frozen_client",
     "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline", "strategy_gap",
+    "consume_stopped",
 ]  # fmt: skip
 """Why a queue starves, where somebody should be paged for it."""
 

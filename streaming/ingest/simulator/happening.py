@@ -8,7 +8,8 @@ from streaming.ingest.simulator.parts import Name, Part, Seconds
 
 ClientAction = Literal[
     "start", "stop", "crash", "kill", "freeze", "thaw", "reconnect",
-    "cut_network", "keep_route", "stop_pulling", "hang_listener", "subscribe",
+    "cut_network", "keep_route", "stop_pulling", "hang_listener", "suspend",
+    "slow_listener", "subscribe",
 ]  # fmt: skip
 BrokerAction = Literal["slow_broker", "fail_broker", "stop_broker", "crash_broker", "lose_broker", "press_memory"]
 ClusterAction = Literal["scale_topic", "set_perm", "disable_consume"]
@@ -24,9 +25,10 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "set_perm": ("topic", "perm"),
     "disable_consume": ("consumer_group",),
     "subscribe": ("consumer", "subscriptions"),
+    "slow_listener": ("consumer", "consume_ms"),
 }
 LASTING = {
-    "freeze", "cut_network", "keep_route", "stop_pulling", "hang_listener",
+    "freeze", "cut_network", "keep_route", "stop_pulling", "hang_listener", "suspend", "slow_listener",
     "slow_broker", "fail_broker", "stop_broker", "crash_broker", "lose_broker", "press_memory",
     "scale_topic", "set_perm", "disable_consume",
 }  # fmt: skip
@@ -47,6 +49,8 @@ class Happening(Part):
     keep_route          it asks the NameServer no more and goes on with the routes it has
     stop_pulling        it pulls `queues` (None: all) no more, and its idle time never counts: a bug of the client
     hang_listener       its listener does not return: what it consumes is not committed, and no queue lock let go
+    suspend             DefaultMQPushConsumer.suspend(): it makes pulls and sends none, nothing is consumed
+    slow_listener       a queue's messages take `consume_ms` each: with a full cache it hardly pulls, and consumes
     subscribe           it subscribes `subscriptions` instead
     slow_broker         sends to a broker take `latency_ms` more
     fail_broker         sends to a broker end in `error`
@@ -70,6 +74,7 @@ class Happening(Part):
     topic: str | None = None
     consumer_group: str | None = None
     latency_ms: int | None = Field(default=None, ge=0)
+    consume_ms: int | None = Field(default=None, gt=0)
     error: Literal["RemotingException", "MQBrokerException"] = "RemotingException"
     queue_nums: int | None = Field(default=None, ge=1)
     read_queue_nums: int | None = Field(default=None, ge=0)

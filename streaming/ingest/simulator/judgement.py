@@ -31,6 +31,8 @@ class Judgement:
         doubled: dict[MessageQueue, str] = {}
         if self._group.message_model == "BROADCASTING" or not self._group.client_rebalance:
             return starved, doubled
+        if self._group.lives_with_its_members and not self._consumers:
+            return starved, doubled
         pullers = self._find_pullers()
         for topic in self._topics():
             lost: dict[MessageQueue, bool] = {}
@@ -42,6 +44,8 @@ class Judgement:
                     doubled[mq] = self._why_doubled(of_queue)
                 elif not of_queue:
                     lost[mq] = is_readable
+                elif not of_queue[0].is_consuming:
+                    starved[mq] = "consume_stopped"
             if lost:
                 starved.update(self._why_starved(topic, lost))
         return starved, doubled

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from schemas.events import CLOCKS
+from streaming.ingest.simulator.observer import Said
 
 _SLEEP_FROM_SECONDS = 0.001
 
@@ -19,7 +20,7 @@ class Sink(Protocol):
 
 
 def play(
-    events: Iterable[tuple[str, dict[str, Any]]],
+    events: Iterable[tuple[str, dict[str, Any]] | Said],
     publisher: Sink,
     *,
     speed: float | None,
@@ -27,7 +28,7 @@ def play(
     never_early: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Publish every event and return how many; fewer when `stop` is set.
+    """Publish every event and return how many; fewer when `stop` is set. One that is said late is published then.
 
     `speed` 1 is real time, 20 twenty times as fast, None as fast as it goes. It counts from the first event and the
     moment of the call: what lies in the past is not hurried. Everything before a clock event is in Kafka before it.
@@ -39,8 +40,8 @@ def play(
     count = 0
     first_ms: int | None = None
     started = time.monotonic()
-    for topic, event in events:
-        event_time_ms = event["event_time_ms"]
+    for topic, event, *said in events:
+        event_time_ms = said[0] if said else event["event_time_ms"]
         if first_ms is None:
             first_ms = event_time_ms
         if speed is not None:

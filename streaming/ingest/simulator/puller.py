@@ -29,7 +29,7 @@ FLOW_CONTROL_MS = 1_000
 class Puller:
     """A ProcessQueue's PullRequest. `suggested` is the broker id the last answer named for the next."""
 
-    __slots__ = ("_broker", "_consumer", "_mq", "_process_queue", "_queue", "alarm", "suggested")
+    __slots__ = ("_broker", "_consumer", "_mq", "_process_queue", "_queue", "_slow_since_ms", "alarm", "suggested")
 
     def __init__(self, consumer: "Consumer", mq: MessageQueue, process_queue: ProcessQueue) -> None:
         cluster = consumer.client.cluster
@@ -39,6 +39,7 @@ class Puller:
         self._mq = mq
         self._process_queue = process_queue
         self._queue = cluster.store.queue(mq)
+        self._slow_since_ms = 0
         self._broker: Broker = cluster.brokers[mq.broker_name]
 
     def run(self, delay_ms: int) -> Process:
@@ -56,6 +57,7 @@ class Puller:
                 return
             process_queue.last_pull_ms = env.now
             pull_offset = process_queue.next_offset
+            consumed = self._consume_slowly(consumed) if consumer.consume_ms else consumed
             if consumer.may_hold_back and self._is_held_back(consumed):
                 yield env.timeout(FLOW_CONTROL_MS)
                 continue
@@ -63,14 +65,14 @@ class Puller:
             if node is None or not self._request(node, pull_offset):
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
                 continue
-            if consumed != pull_offset and not consumer.is_hung:
-                consumer.offsets.consumed(self._mq, consumed)
+            if consumed != pull_offset and not consumer.is_hung and not consumer.consume_ms:
+                self._note(consumed)
                 consumed = pull_offset
             if queue.max_offset <= pull_offset:
                 if self.alarm not in queue.held:
                     queue.held.append(self.alarm)
+                self._note(consumed)
                 yield self.alarm.set(LONG_POLL_MS)
-                consumer.offsets.consumed(self._mq, consumed)
             if self._is_unanswered(node):
                 yield env.timeout(PULL_DELAY_WHEN_EXCEPTION_MS)
             elif queue.max_offset > pull_offset:
@@ -82,9 +84,27 @@ class Puller:
         """The request is made, so that it never looks idle, and not sent."""
         if self._consumer.is_orderly and not may_pull_orderly(self._process_queue):
             return True
-        if self._consumer.is_hung and self._process_queue.next_offset - consumed > PULL_THRESHOLD_FOR_QUEUE:
+        is_full = self._process_queue.next_offset - consumed > PULL_THRESHOLD_FOR_QUEUE
+        if is_full and (self._consumer.is_hung or self._consumer.consume_ms):
             return True
-        return self._consumer.is_stopped(self._mq)
+        return self._consumer.is_suspended or self._consumer.is_stopped(self._mq)
+
+    def _consume_slowly(self, consumed: int) -> int:
+        """What is consumed by now, committed by the clock; the messages still cached have not begun."""
+        now_ms, consume_ms = self._consumer.client.world.now_ms, self._consumer.consume_ms
+        if self._process_queue.next_offset == consumed or not self._slow_since_ms:
+            self._slow_since_ms = now_ms
+        done = min((now_ms - self._slow_since_ms) // consume_ms, self._process_queue.next_offset - consumed)
+        if done and not self._consumer.is_hung:
+            self._slow_since_ms += done * consume_ms
+            consumed += done
+            self._note(consumed)
+        return consumed
+
+    def _note(self, consumed: int) -> None:
+        """Everything before this offset is consumed. A dropped queue's results count no more: another may hold it."""
+        if not self._process_queue.dropped:
+            self._consumer.offsets.consumed(self._mq, consumed)
 
     def _find_node(self) -> Node | None:
         """PullAPIWrapper.pullKernelImpl: the suggested node, or who else is in the route; None: nobody answers."""

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from streaming.ingest.simulator.expectation import Expectation
 from streaming.ingest.simulator.happening import Happening
 from streaming.ingest.simulator.parts import BrokerOrName, Group, Name, Part, Producer, Topic
+from streaming.ingest.simulator.rollouts import Rollout, roll_out
 
 SCENARIOS = Path(__file__).with_name("scenarios")
 
@@ -38,6 +39,7 @@ class Scenario(Part):
     topics: tuple[Topic, ...] = Field(min_length=1)
     groups: tuple[Group, ...] = ()
     producers: tuple[Producer, ...] = ()
+    rollouts: tuple[Rollout, ...] = Field(default=(), description="their groups and happenings come to the others")
     happenings: tuple[Happening, ...] = ()
     expects: tuple[Expectation, ...] = ()
 
@@ -119,7 +121,14 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
 def parse_scenario(fields: dict[str, Any]) -> Scenario:
     """A scenario from what a TOML file says. Raises ScenarioError."""
     try:
-        return Scenario.model_validate(fields)
+        scenario = Scenario.model_validate(fields)
+        if not scenario.rollouts:
+            return scenario
+        groups, happenings = roll_out(scenario.rollouts)
+        whole = {name: value for name, value in scenario.model_dump(by_alias=True).items() if name != "rollouts"}
+        whole["groups"] = [*whole["groups"], *groups]
+        whole["happenings"] = [*whole["happenings"], *happenings]
+        return Scenario.model_validate(whole)
     except ValidationError as error:
         raise ScenarioError("; ".join(_sentence(dict(fault)) for fault in error.errors())) from None
 

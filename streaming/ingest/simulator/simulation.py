@@ -1,10 +1,12 @@
 """The modelled cluster run: a scenario, a seed and a start give one sequence of events, the same each time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from schemas.events import CLOCKS
+from streaming.ingest.simulator.broker import Broker
 from streaming.ingest.simulator.cluster import Cluster
+from streaming.ingest.simulator.consumer import Consumer
 from streaming.ingest.simulator.expectation import Expected, resolve
 from streaming.ingest.simulator.happening import Happening
 from streaming.ingest.simulator.judgement import Judgement
@@ -17,6 +19,8 @@ from udfs.model import MessageQueue
 
 START_WITHIN_MS = 3_000
 """Processes that run from the start come up within this time."""
+LARGE_GROUP, JUDGE_LARGE_MS = 16, 500
+"""Of a group with more members than this the truth is known to half a second."""
 
 
 class Simulation:
@@ -24,11 +28,12 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, seed: int, start_ms: int) -> None:
         self.truth = Truth()
-        self._scenario = scenario
+        self.scenario = scenario
         self._start_ms = start_ms
         self._world = World(scenario.cluster, seed, start_ms)
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
         self._groups = {group.consumer_group: group for group in scenario.groups}
+        self._due: set[str] = set()
         self._processes: Processes | None = None
         self._cluster = Cluster(self._world, scenario, self._judge)
         self._processes = Processes(self._cluster, scenario)
@@ -48,20 +53,31 @@ class Simulation:
         return self._world.now_ms
 
     @property
+    def brokers(self) -> Mapping[str, Broker]:
+        """The brokers as they are now, by name."""
+        return self._cluster.brokers
+
+    def consumers(self) -> Iterator[Consumer]:
+        """The members of all groups whose process runs now, frozen or not."""
+        if self._processes is not None:
+            for name in self._groups:
+                yield from self._processes.running(name)
+
+    @property
     def expected(self) -> list[Expected]:
         """What should be said of this run, in its own time."""
-        return [resolve(one, self._start_ms + self._shift_ms) for one in self._scenario.expects]
+        return [resolve(one, self._start_ms + self._shift_ms) for one in self.scenario.expects]
 
     def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
         """(topic, event), by event_time_ms; a clock event after everything of its time and before.
 
         None plays as long as the scenario says. Nothing is kept: memory does not grow with the events.
         """
-        if duration_ms is None and self._scenario.duration_seconds is not None:
-            duration_ms = int(self._scenario.duration_seconds * 1000)
+        if duration_ms is None and self.scenario.duration_seconds is not None:
+            duration_ms = int(self.scenario.duration_seconds * 1000)
         env, world = self._world.env, self._world
         end_ms = None if duration_ms is None else self._start_ms + duration_ms
-        clock_ms = self._start_ms + self._scenario.clock_interval_ms
+        clock_ms = self._start_ms + self.scenario.clock_interval_ms
         while True:
             until_ms = clock_ms if end_ms is None else min(clock_ms, end_ms)
             while env.peek() <= until_ms:
@@ -72,7 +88,7 @@ class Simulation:
             self.truth.known_ms = until_ms
             if until_ms == clock_ms:
                 yield CLOCKS, self._clock(clock_ms)
-                clock_ms += self._scenario.clock_interval_ms
+                clock_ms += self.scenario.clock_interval_ms
             if until_ms == end_ms:
                 return
 
@@ -83,7 +99,7 @@ class Simulation:
     def _clock(self, now_ms: int) -> Event:
         brokers = self._cluster.brokers
         return {
-            "cluster": self._scenario.cluster,
+            "cluster": self.scenario.cluster,
             "source": "simulator",
             "brokers_asked": list(brokers),
             "brokers_answered": [name for name, broker in brokers.items() if broker.answers],
@@ -114,6 +130,17 @@ class Simulation:
         if self._processes is None:
             return
         for name, group in self._groups.items():
-            if consumer_group in (None, name) and name in self._processes.started:
-                starved, doubled = Judgement(self._cluster, group, list(self._processes.running(name))).find()
-                self.truth.update(name, starved, doubled, self._world.now_ms)
+            if consumer_group not in (None, name) or name not in self._processes.started:
+                continue
+            if len(group.consumers) <= LARGE_GROUP:
+                self._judge_now(name)
+            elif name not in self._due:
+                self._due.add(name)
+                self._world.later(JUDGE_LARGE_MS, partial(self._judge_now, name))
+
+    def _judge_now(self, consumer_group: str) -> None:
+        if self._processes is not None:
+            self._due.discard(consumer_group)
+            consumers = list(self._processes.running(consumer_group))
+            starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
+            self.truth.update(consumer_group, starved, doubled, self._world.now_ms)

@@ -52,10 +52,8 @@ class Stage:
                 return partial(setattr, client, "keeps_route", False)
             case "stop_pulling":
                 return _each(client.consumers, lambda one: one.stop_pulling(happening.queues), Consumer.resume_pulling)
-            case "hang_listener":
-                return _each(
-                    client.consumers, lambda one: one.hang_listener(True), lambda one: one.hang_listener(False)
-                )
+            case "hang_listener" | "suspend" | "slow_listener":
+                return _trouble(client.consumers, happening)
             case "subscribe":
                 _each(client.consumers, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
             case _:
@@ -99,6 +97,16 @@ def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Ca
     for subject in chosen:
         do(subject)
     return lambda: [undo(subject) for subject in chosen]
+
+
+def _trouble(consumers: Iterable[Consumer], happening: Happening) -> Undo:
+    """Their listeners hang, are suspended, or take so long."""
+    amount = happening.consume_ms or True
+    return _each(
+        consumers,
+        lambda one: getattr(one, happening.action)(amount),
+        lambda one: getattr(one, happening.action)(0),
+    )
 
 
 def _changed(data: QueueData, happening: Happening) -> QueueData:

@@ -1,11 +1,13 @@
 """What is really so in the modelled cluster: which queues nobody consumes or several do, from when, until when, why.
 
-A queue is starved when it can be written or read and no live process holds and pulls it. One cause at a time:
+A queue is starved when it can be written or read and no live process holds, pulls and consumes it. One cause at a
+time:
 
     group_offline          no process of the group runs
     consume_disabled       brokers refuse the group's pulls
     write_only_queue       producers fill it, and consumers may not read it
     pull_stopped           its holder lives and sends heartbeats, and does not pull it
+    consume_stopped        its holder pulls it and its listener does not return, or it is suspended
     order_lock             its owner cannot lock it: another process, which does not consume it, keeps the lock
     strategy_gap           the group's strategy gives it to nobody
     duplicate_client_id    it belongs to the slot of a second process with the ClientId of a first
