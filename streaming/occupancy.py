@@ -1,7 +1,7 @@
 """One `run` and one relay at a time: the kernel's lock on a file beside the tables, and on one beside the checkpoints.
 
 The kernel lets go of a lock when the process is gone, however it died, so nothing is ever left to clear away. It holds
-on one host, and on NFS where its server keeps locks; elsewhere two hosts cannot see each other (README, "Operation").
+on one host, and on NFS where its server keeps locks; elsewhere two hosts cannot see each other (README, "Running it").
 """
 
 import contextlib
