@@ -65,6 +65,27 @@ def tell_stopped_collector(cluster: str, name: str, groups: int | None, brokers:
     )
 
 
+def tell_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Text:
+    """Events without a tick."""
+    ahead = "Its clock is ahead of Kafka's and refused (clock_skew): set it right. " if has_ahead else ""
+    return (
+        f"Cluster {cluster} has no clock since {clock(since_ms)}: its events arrive, yet no clock event that moves its "
+        "time. Nothing of it is judged, and no alert of it begins or ends.",
+        f"{ahead}See whether `balancewatch collect` for cluster {cluster} runs and reaches Kafka; where only agents "
+        "report, `balancewatch run` keeps the time itself unless it cannot publish (its log).",
+    )
+
+
+def tell_dropped(cluster: str, shard: int, dropped: int, since_ms: int) -> Text:
+    """More waits for a tick than is kept."""
+    return (
+        f"Shard {shard} has dropped the oldest {dropped} events of cluster {cluster} that waited for a clock event, "
+        f"and drops more as they come, since {clock(since_ms)}. Kafka still has them.",
+        f"Have the time of cluster {cluster} kept: see whether its collector runs and reaches Kafka. What was dropped "
+        "is judged by `balancewatch replay` alone.",
+    )
+
+
 def tell_slow_collector(cluster: str, interval_ms: int) -> Text:
     """Rounds are far apart."""
     seconds = round(interval_ms / 1000)

@@ -165,8 +165,10 @@ def _stay_away(incident: Incident, look: Look, rules: KindRules, passed_ms: int)
 
 
 def _row(incident: Incident, state: str, reason: Reason, look: Look) -> tuple[Incident, Transition]:
-    incident = replace(incident, written_ms=look.now_ms)
-    return incident, Transition(incident, state, reason, look.now_ms, look.completeness)
+    is_back = look.now_ms < incident.written_ms  # told by Kafka's time once, while no tick came
+    at_ms = incident.written_ms + 1 if is_back else look.now_ms
+    incident = replace(incident, written_ms=at_ms)
+    return incident, Transition(incident, state, reason, at_ms, look.completeness)
 
 
 def _over(incident: Incident, now_ms: int) -> Incident:

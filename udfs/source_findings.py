@@ -1,4 +1,4 @@
-"""What is wrong with those who tell a cluster's time: too far apart, or one of several gone."""
+"""What is wrong with those who tell a cluster's time: too far apart, one of several gone, or nobody at all."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,7 @@ SLOW_COLLECTOR = "slow_collector"
 UNHEARD_CLUSTER = "unheard_cluster"
 
 SLOW_ROUNDS, COLLECTOR_SILENT = "slow_rounds", "collector_silent"
+NO_CLOCK, EVENTS_DROPPED = "no_clock", "events_dropped"
 
 SURE_GAPS = 3
 
@@ -67,3 +68,31 @@ def find_stopped_collectors(
                 is_ready=now_ms >= source.now_ms + rules.unheard_page_ms,
             ),
         )
+
+
+def find_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Finding:
+    """Rule 6. A cluster has no clock when its events arrive for unheard_page_ms, or three rounds, without a tick."""
+    return Finding(
+        kind=UNHEARD_CLUSTER,
+        cause=NO_CLOCK,
+        severity="error",
+        since_ms=since_ms,
+        text=cluster_prose.tell_no_clock(cluster, since_ms, has_ahead=has_ahead),
+        labels={"cluster": cluster},
+        is_missing=True,
+    )
+
+
+def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, suppressed_by: str | None) -> Finding:
+    """What waited for a tick for too long in one shard; the rest of its rule is in streaming/queries/waiting.py."""
+    return Finding(
+        kind=UNHEARD_CLUSTER,
+        cause=EVENTS_DROPPED,
+        severity="error",
+        since_ms=since_ms,
+        text=cluster_prose.tell_dropped(cluster, shard, dropped, since_ms),
+        labels={"cluster": cluster, "shard": str(shard)},
+        evidence={"dropped": dropped, "shard": shard},
+        suppressed_by=suppressed_by,
+        is_missing=True,
+    )

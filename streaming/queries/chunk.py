@@ -54,6 +54,14 @@ class Pulling(NamedTuple):
 PULLING_MS = 5_000
 
 
+class Span(NamedTuple):
+    """When Kafka had the first and the newest of a cluster's events, and the oldest event time among them."""
+
+    first_ms: int
+    newest_ms: int
+    oldest_event_ms: int
+
+
 class Ahead(NamedTuple):
     """A clock event from the future, which was refused: who told it, when it reached Kafka, and how far ahead it is."""
 
@@ -68,9 +76,10 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
 
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
-    shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock,
-    `ahead` its clock events from the future, `pullings` which of its groups pulled, by a sample. `pulled_by_name` is
-    `pulled_ms` as earlier releases kept it. Chunks wait in the state: a field is added at the end, and has a default.
+    shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead` its clock
+    events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of all that is
+    no clock event. `pulled_by_name` is `pulled_ms` as earlier releases kept it. Chunks wait in the state: a field is
+    added at the end, and has a default.
     """
 
     topic: str
@@ -86,6 +95,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     ahead: list[Ahead] = []
     pullings: list[Pulling] = []
     pulled_ms: dict[tuple[str, str], int] = {}
+    spans: dict[str, Span] = {}
 
     def all_pulled_ms(self) -> dict[tuple[str, str], int]:
         """Those too that an earlier release has left waiting."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Voice
+from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Span, Voice
 from streaming.queries.event_time import Lags, ahead_of, at_most
 from streaming.queries.shard_intake import shard_of
 from udfs.families import family_of
@@ -37,6 +37,8 @@ class PartitionPack:
         self._lags.note(topic, event, ingest_time_ms)
         event = at_most(event, ingest_time_ms)
         header.newest_ms[event.cluster] = max(header.newest_ms.get(event.cluster, 0), event.event_time_ms)
+        if topic != CLOCKS:
+            self._note_span(event.cluster, ingest_time_ms, event.event_time_ms)
         if topic == PULLS and event.suggest_broker_id is not None:
             broker = event.cluster, event.broker_name
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
@@ -48,6 +50,14 @@ class PartitionPack:
         message = Message(offset, ingest_time_ms, value or b"")
         for number in sorted(_shards_for(topic, event, self._shards)):
             self._messages[number].append(message)
+
+    def _note_span(self, cluster: str, ingest_time_ms: int, event_time_ms: int) -> None:
+        known = self._header.spans.get(cluster)
+        if known is None:
+            self._header.spans[cluster] = Span(ingest_time_ms, ingest_time_ms, event_time_ms)
+        elif ingest_time_ms > known.newest_ms or event_time_ms < known.oldest_event_ms:
+            newest_ms, oldest_ms = max(known.newest_ms, ingest_time_ms), min(known.oldest_event_ms, event_time_ms)
+            self._header.spans[cluster] = Span(known.first_ms, newest_ms, oldest_ms)
 
     def chunks(self) -> list[Chunk]:
         """Of the bad messages the first shard tells."""
@@ -67,6 +77,7 @@ class PartitionPack:
                 header.ahead,
                 pullings,
                 header.pulled_ms,
+                header.spans,
             )
             for number, messages in enumerate(self._messages)
         ]

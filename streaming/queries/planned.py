@@ -18,10 +18,14 @@ PROPERTY = "balancewatch.planned"
 
 
 class Planned(NamedTuple):
-    """`is_cut`: the batch may have left messages behind, in any of `places`, the partitions that it reads."""
+    """`is_cut`: the batch may have left messages behind, in any of `places`, the partitions that it reads.
+
+    `is_once`: nothing that comes later is read, and nobody keeps a clock: `run --available-now`.
+    """
 
     is_cut: bool
     places: frozenset[tuple[str, int]] = frozenset()
+    is_once: bool = False
 
 
 def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
@@ -34,11 +38,11 @@ def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
     return Planned(is_cut, places if is_cut else frozenset())
 
 
-def tell_workers(context: SparkContext, checkpoint: Path, batch_id: int, limit: int) -> None:
+def tell_workers(context: SparkContext, checkpoint: Path, batch_id: int, limit: int, *, is_once: bool = False) -> None:
     """Before the batch's action. Of a checkpoint that cannot be read nothing is told; the offsets seen decide then."""
     try:
         planned = plan_of(read_batch(checkpoint, batch_id), limit)
-        text = json.dumps([planned.is_cut, sorted(planned.places)])
+        text = json.dumps([planned.is_cut, sorted(planned.places), is_once])
     except (OSError, ValueError) as error:
         log.warning("the plan of a batch cannot be read", batch_id=batch_id, reason=str(error))
         text = ""
@@ -51,5 +55,5 @@ def told_plan() -> Planned | None:
     text = context.getLocalProperty(PROPERTY) if context is not None else None
     if not text:
         return None
-    is_cut, places = json.loads(text)
-    return Planned(is_cut, frozenset((topic, partition) for topic, partition in places))
+    is_cut, places, is_once = json.loads(text)
+    return Planned(is_cut, frozenset((topic, partition) for topic, partition in places), is_once)

@@ -39,9 +39,18 @@ class Sink:
     puts out the same rows.
     """
 
-    def __init__(self, name: str, checkpoint: Path, writer: Writer, on_rows: OnRows | None, limit: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        checkpoint: Path,
+        writer: Writer,
+        on_rows: OnRows | None,
+        limit: int = 0,
+        *,
+        is_once: bool = False,
+    ) -> None:
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
-        self._on_rows, self._limit = on_rows, limit
+        self._on_rows, self._limit, self._is_once = on_rows, limit, is_once
         self._busy = threading.Lock()
         self._is_stopping = False
         self._app_id = ""
@@ -85,7 +94,7 @@ class Sink:
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         self._app_id = self._app_id or self._read_app_id()
-        tell_workers(batch.sparkSession.sparkContext, self._checkpoint, batch_id, self._limit)
+        tell_workers(batch.sparkSession.sparkContext, self._checkpoint, batch_id, self._limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
         append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_rows is not None:
@@ -121,7 +130,8 @@ def start_query(
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
-    sink = Sink(name, checkpoint, writer, on_rows, settings.queries.max_offsets_per_trigger)
+    limit = settings.queries.max_offsets_per_trigger
+    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now)
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

@@ -34,12 +34,14 @@ from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
+from streaming.queries.timing import clocked, end_drop, judge_timing, note_arrivals, note_tick, tell_drop
+from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.working_set import WorkingSet
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
 from udfs.rounds import scaled
-from udfs.rulebook import Rulebook
+from udfs.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.skew import WINDOW_MS
 from udfs.skew_findings import step_skew
 
@@ -77,14 +79,35 @@ class Shard:
             silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
+        agenda = self._agenda
+        is_once = planned is not None and planned.is_once
+        newest_ms = note_arrivals(agenda, chunks)
+        is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
-        if not (has_ahead or self._agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
+        if not (is_swept or has_ahead or agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
             self._store.add_pending(messages)
             return
-        pending = self._advance([*self._store.take_pending(), *messages], safe_time_ms(chunks, CLOCKS, limit, planned))
-        self._agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
-        self._store.add_pending(pending)
+        agenda.swept_ms = max(agenda.swept_ms, newest_ms)
+        safe_ms = safe_time_ms(chunks, CLOCKS, limit, planned)
+        pending = self._advance([*self._store.take_pending(), *messages], safe_ms)
+        agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
+        if safe_ms is None:
+            self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, is_once=is_once)
+        self._store.add_pending(self._bounded(pending))
         self._write()
+
+    def _judge_timing(self, clusters: set[str], *, is_once: bool) -> None:
+        for name in sorted(clusters & self._agenda.clusters.keys() - {CANARY_CLUSTER}):
+            transitions = judge_timing(self._work.cluster(name), name, self._rules.of(name), is_once=is_once)
+            told = list(transitions)
+            self._work.put_alerts(told if self._speaks_of(name) else [])
+
+    def _bounded(self, pending: list[Chunk]) -> list[Chunk]:
+        kept, dropped = bounded(pending)
+        for name, count in sorted(dropped.items()):
+            entry = self._work.cluster(name)
+            self._work.put_alerts(tell_drop(entry, name, self._number, count, self._rules.of(name)))
+        return kept
 
     def _advance(self, chunks: list[Chunk], safe_ms: dict[str, int] | None) -> list[Chunk]:
         """Work through every event a releasable tick covers; the rest comes back, packed as it was.
@@ -94,6 +117,7 @@ class Shard:
         self._learn_who_tells(chunks)
         self._learn_lags(chunks)
         self._tell_ahead(chunks)
+        chunks, waiting = split(chunks, clocked(chunks))
         events = [
             event
             for chunk in chunks
@@ -105,10 +129,10 @@ class Shard:
         for decision in sorted(decisions, key=lambda one: (one.ingest_time_ms, one.partition, one.offset)):
             earlier = [event for event in events if is_earlier(event, decision)]
             later = [event for event in events if not is_earlier(event, decision)]
-            waiting = self._work_through(earlier, safe_ms)
+            rest = self._work_through(earlier, safe_ms)
             self._forget(decision)
-            events = [event for event in waiting if not self._is_forgotten(event)] + later
-        return pack(self._work_through(events, safe_ms))
+            events = [event for event in rest if not self._is_forgotten(event)] + later
+        return waiting + pack(self._work_through(events, safe_ms))
 
     def _work_through(self, events: list[Event], safe_ms: dict[str, int] | None) -> list[Event]:
         """Apply what a releasable tick covers, in order of time; what is left."""
@@ -197,6 +221,8 @@ class Shard:
             heard = hear(cluster, clock, rules)
         if heard is None:
             return
+        note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
+        self._work.put_alerts(end_drop(cluster, heard.now_ms))
         failed = cluster.watch.incidents.get(RULE_FAILED)
         if is_told:
             self._work.put_alerts(heard.transitions)

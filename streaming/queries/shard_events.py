@@ -76,13 +76,15 @@ def is_earlier(event: Event, other: Event) -> bool:
 
 
 def pack(events: Iterable[Event]) -> list[Chunk]:
-    """The events, undecoded, one pack a Kafka partition."""
-    chunks: dict[tuple[str, int], Chunk] = {}
+    """The events, undecoded, one pack a Kafka partition and cluster."""
+    chunks: dict[tuple[str, int, str], Chunk] = {}
     for event in events:
-        place = ({VOICES: HEARTBEATS, PULLINGS: PULLS}.get(event.topic, event.topic), event.partition)
-        chunk = chunks.setdefault(
-            place, Chunk(*place, first_offset=0, last_offset=0, newest_ms={}, messages=[], rejects=[])
-        )
+        topic = {VOICES: HEARTBEATS, PULLINGS: PULLS}.get(event.topic, event.topic)
+        cluster = event.event.cluster
+        chunk = chunks.get((topic, event.partition, cluster))
+        if chunk is None:
+            chunk = chunks[topic, event.partition, cluster] = Chunk(topic, event.partition, 0, 0, {cluster: 0}, [], [])
+        chunk.newest_ms[cluster] = max(chunk.newest_ms[cluster], event.time_ms)
         if isinstance(event.raw, Voice):
             chunk.voices.append(event.raw)
         elif isinstance(event.raw, Pulling):

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
+from udfs.alert import Incident
 from udfs.cluster import ClusterWatch
 from udfs.families import Families
 from udfs.hearing import Unasked
@@ -34,6 +35,27 @@ class Above(msgspec.Struct):
     cluster_id: str | None
 
 
+class Timing(msgspec.Struct):
+    """Whether a tick takes what arrives, by Kafka's time; 0 is never.
+
+    arrived_ms   the newest of the cluster's events, or of a clock of its own
+    ticked_ms    the newest tick that moved time; before the first of all, the first event
+    began_ms     the oldest event's time, until the first tick
+    newest_ms    the newest event's time
+    noted_ms     since when a tick has been missed for long; None while it has not
+    dropped      events that were dropped since the last tick
+    drop         the incident that tells it
+    """
+
+    arrived_ms: int = 0
+    ticked_ms: int = 0
+    began_ms: int = 0
+    newest_ms: int = 0
+    noted_ms: int | None = None
+    dropped: int = 0
+    drop: Incident | None = None
+
+
 class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
@@ -52,18 +74,21 @@ class ClusterEntry(msgspec.Struct):
     unasked: list[Unasked] = []
     above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
     families: Families = msgspec.field(default_factory=Families)
+    timing: Timing = msgspec.field(default_factory=Timing)
 
 
 class Agenda(msgspec.Struct):
     """What a shard must know before it looks at any group. `version` is that of all its state values.
 
-    `rules` is the fingerprint of those it last worked by. `forgotten_ms` is when Kafka had the decision that a cluster
+    `rules` is the fingerprint of those it last worked by. `swept_ms` is when, by Kafka's time, the shard last looked at
+    all that waits. `forgotten_ms` is when Kafka had the decision that a cluster
     is gone: what it had before is of no cluster any more.
     """
 
     version: int = 3
     rules: str = ""
     has_held_ticks: bool = False
+    swept_ms: int = 0
     clusters: dict[str, ClusterEntry] = {}
     forgotten_ms: dict[str, int] = {}
 

@@ -1,0 +1,97 @@
+"""Whether anybody keeps the time of clusters whose events arrive, by Kafka's clock; what is told where nobody does.
+
+A backlog of ours looks as if there were no ticks, so they must be missed CONFIRM_MS on before it is told: the keeper's
+own (clock_keeper.py) have come by then. Where nothing more is read (`run --available-now`) it is told at once.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from schemas.events import CLOCKS
+from streaming.queries.chunk import Chunk
+from streaming.queries.shard_store import Agenda, ClusterEntry
+from udfs.alert import Transition, with_words
+from udfs.cluster_findings import UNHEARD_CLUSTER
+from udfs.life import Look, Reason, advance, end
+from udfs.rules import Rules
+from udfs.source_findings import find_dropped, find_no_clock
+
+CONFIRM_MS = 40_000
+MISSED_ROUNDS = 3
+
+
+def note_arrivals(agenda: Agenda, chunks: Iterable[Chunk]) -> int:
+    """Take in when events came; Kafka's newest time of all."""
+    newest_ms = 0
+    for chunk in chunks:
+        for cluster, span in chunk.spans.items():
+            newest_ms = max(newest_ms, span.newest_ms)
+            if span.newest_ms <= agenda.forgotten_ms.get(cluster, 0):
+                continue
+            entry = agenda.clusters.setdefault(cluster, ClusterEntry())
+            timing = entry.timing
+            timing.arrived_ms = max(timing.arrived_ms, span.newest_ms)
+            timing.newest_ms = max(timing.newest_ms, chunk.newest_ms.get(cluster, 0))
+            if not entry.now_ms:
+                timing.began_ms = min(timing.began_ms or span.oldest_event_ms, span.oldest_event_ms)
+            timing.ticked_ms = timing.ticked_ms or (timing.arrived_ms if entry.now_ms else span.first_ms)
+    return newest_ms
+
+
+def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None:
+    """A tick moved the cluster's time; `is_own`: `run` sent it, which says nothing of the cluster's life."""
+    timing = entry.timing
+    timing.ticked_ms, timing.noted_ms = max(timing.ticked_ms, ingest_time_ms), None
+    if not is_own:
+        timing.arrived_ms = max(timing.arrived_ms, ingest_time_ms)
+
+
+def judge_timing(entry: ClusterEntry, cluster: str, rules: Rules, *, is_once: bool) -> Iterator[Transition]:
+    """Rule 6, as of the batch; nothing of it was cut off."""
+    timing, watch = entry.timing, entry.watch
+    missed_ms = timing.arrived_ms - timing.ticked_ms
+    if is_once and not entry.now_ms:
+        missed_ms = max(missed_ms, timing.newest_ms - timing.began_ms)
+    if missed_ms < max(rules.unheard_page_ms, MISSED_ROUNDS * watch.interval_ms):
+        timing.noted_ms = None
+        return
+    if timing.noted_ms is None:
+        timing.noted_ms = timing.arrived_ms
+    if not is_once and timing.arrived_ms < timing.noted_ms + CONFIRM_MS:
+        return
+    now_ms = max(entry.now_ms, timing.newest_ms)
+    finding = find_no_clock(cluster, now_ms - missed_ms, has_ahead=bool(watch.ahead))
+    known = watch.incidents.pop(UNHEARD_CLUSTER, None)
+    incident, transition = advance(known, finding, Look(now_ms), rules.of_kind(UNHEARD_CLUSTER), rules)
+    if incident is not None:
+        watch.incidents[UNHEARD_CLUSTER] = incident
+    if transition is not None:
+        yield transition
+
+
+def tell_drop(entry: ClusterEntry, cluster: str, shard: int, dropped: int, rules: Rules) -> Iterator[Transition]:
+    """The first drop since the newest tick; each shard drops its own."""
+    timing = entry.timing
+    timing.dropped += dropped
+    if timing.drop is not None:
+        return
+    now_ms = max(entry.now_ms, timing.newest_ms)
+    above = entry.watch.incidents.get(UNHEARD_CLUSTER)
+    above_id = above.incident_id if above is not None and above.has_fired else None
+    finding = find_dropped(cluster, shard, dropped, now_ms, above_id)
+    timing.drop, transition = advance(None, finding, Look(now_ms), rules.of_kind(UNHEARD_CLUSTER), rules)
+    if transition is not None:
+        yield transition
+
+
+def end_drop(entry: ClusterEntry, now_ms: int) -> Iterator[Transition]:
+    """What still waits is worked through at last."""
+    timing = entry.timing
+    if timing.drop is not None:
+        over = end(timing.drop, Reason.HEARD_AGAIN, Look(max(now_ms, timing.drop.written_ms)))
+        yield with_words(over, f"{timing.dropped} events were dropped in all.")
+    timing.drop, timing.dropped = None, 0
+
+
+def clocked(chunks: Iterable[Chunk]) -> set[str]:
+    """Clusters whose clock events are among these."""
+    return {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}

@@ -1,0 +1,143 @@
+"""Events that no tick takes: the cluster is told to have no clock, and what waits for one is bounded."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.events import CLOCKS, PULLS, ROUTES
+from streaming.queries import shard, waiting
+from streaming.queries.planned import Planned
+from tests.queries.logs import SECOND, START
+from tests.queries.test_small_logs import beat, clock, pull, route
+from tests.replay import SHARDS, Stream, chunks_for, cut, messages_of, replay
+
+pytestmark = pytest.mark.replay
+
+Event = tuple[str, dict[str, Any]]
+ONCE = Planned(is_cut=False, is_once=True)
+
+
+def log_of(from_s: int, until_s: int, *, ticks_until: int = 0) -> list[Event]:
+    """A healthy group of one; ticks every 5 s, as long as there are any."""
+    events: list[Event] = []
+    for second in range(from_s, until_s, 5):
+        if second % 30 == 0:
+            events += [route(second), beat(second, "A", "h1:1")]
+        events += [pull(second, queue_id) for queue_id in range(8)]
+        if second < ticks_until:
+            events.append(clock(second + 1))
+    return events
+
+
+def by_batches(events: list[Event], seconds: int = 5) -> dict[str, list[dict[str, Any]]]:
+    stream, rows = Stream(), {}
+    newest_ms = max(event["event_time_ms"] for _, event in events)
+    for from_ms in range(START, newest_ms + 1, seconds * SECOND):
+        part = [one for one in events if from_ms <= one[1]["event_time_ms"] < from_ms + seconds * SECOND]
+        for table, of_table in stream.feed(part).items():
+            rows.setdefault(table, []).extend(of_table)
+    return rows
+
+
+def alerts_of(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str, int]]:
+    return [
+        (row["kind"], row["cause"], row["state"], (row["changed_at"] - START) // SECOND)
+        for row in rows.get("alerts", [])
+    ]
+
+
+def test_a_cluster_whose_clock_stops_is_told_to_have_none_within_three_minutes_until_it_has_one() -> None:
+    events = [*log_of(0, 600, ticks_until=200), *log_of(600, 900, ticks_until=900)]
+    (fired, recovering, over) = alerts_of(by_batches(events))
+    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert 196 + 120 < fired[3] <= 196 + 185
+    assert recovering[1:] == ("no_clock", "RECOVERING", 601)
+    assert over[1:3] == ("no_clock", "RESOLVED")
+
+
+def test_a_cluster_that_never_had_a_clock_is_told_so_once() -> None:
+    (fired,) = alerts_of(by_batches(log_of(0, 1_800)))
+    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert fired[3] <= 185
+
+
+@pytest.mark.parametrize("ticks_until", [100, 590])
+def test_a_backlog_that_ends_with_ticks_pages_nobody(ticks_until: int) -> None:
+    stream = Stream()
+    rows = stream.feed(log_of(0, 600, ticks_until=ticks_until))
+    later = stream.feed([*log_of(600, 620), clock(620, source="run")])
+    assert alerts_of(rows) == alerts_of(later) == []
+
+
+def test_a_log_without_a_clock_that_is_read_once_says_so_whenever_it_was_written() -> None:
+    messages = [{**one, "ingest_time_ms": START + 900 * SECOND} for one in messages_of(log_of(0, 600))]
+    assert alerts_of(replay([messages])) == []
+    (fired,) = alerts_of(replay([messages], plans=[ONCE]))
+    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert alerts_of(replay([messages_of(log_of(0, 100))], plans=[ONCE])) == []
+
+
+def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_EVENTS", 500)
+    monkeypatch.setattr(shard, "SWEEP_EVENTS", 50)
+    stream, rows, sizes = Stream(), [], []
+    for minute in range(40):
+        rows += stream.feed(log_of(60 * minute, 60 * minute + 60)).get("alerts", [])
+        sizes.append(sum(map(len, stream._store.pending)))
+    assert max(sizes[10:]) <= 1.05 * max(sizes[:10])
+    assert [(row["cause"], row["state"]) for row in rows] == [("no_clock", "FIRING"), ("events_dropped", "FIRING")]
+    assert rows[1]["suppressed_by"] == rows[0]["incident_id"]
+    rows = stream.feed([*log_of(2400, 2500, ticks_until=2500)])
+    over = [row for row in rows["alerts"] if row["cause"] == "events_dropped"]
+    assert [row["state"] for row in over] == ["RESOLVED"]
+    assert "events were dropped in all" in over[0]["summary"]
+    newest = {row["queue_id"]: row["verdict"] for row in rows["assignments"]}
+    assert set(newest.values()) == {"OK"}  # the newest heartbeats and the routes were kept
+
+
+def test_the_oldest_is_dropped_first_and_routes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MOST_EVENTS", 8)
+    chunks = list(chunks_for(messages_of([route(0), *(pull(second, 1) for second in range(1, 10))]), 0, 1))
+    kept, dropped = waiting.bounded([replace(chunk, pullings=[]) for chunk in chunks])
+    left = [(chunk.topic, message.offset) for chunk in kept for message in chunk.messages]
+    assert left == [(ROUTES, 0), *((PULLS, offset) for offset in range(4, 9))]
+    assert dropped == {"c": 4}
+
+
+@pytest.mark.parametrize("ahead_s", [600, 1_800])
+def test_an_agent_whose_clock_is_ahead_makes_nothing_wait(ahead_s: int) -> None:
+    stream, sizes = Stream(), []
+    for second in range(0, 900, 5):
+        now_ms = START + second * SECOND
+        part = log_of(second, second + 5, ticks_until=900)
+        shifted = [
+            (topic, event if topic == CLOCKS else {**event, "event_time_ms": event["event_time_ms"] + ahead_s * SECOND})
+            for topic, event in part
+        ]
+        stream.feed(shifted, lambda _, now_ms=now_ms: now_ms)
+        sizes.append(sum(map(len, stream._store.pending)))
+    assert max(sizes[10:]) <= max(sizes[:10])
+
+
+def test_another_clusters_ticks_do_not_decode_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream()
+    stream.feed(log_of(0, 60))
+    stream.feed([(topic, {**event, "cluster": "d"}) for topic, event in log_of(60, 65, ticks_until=70)])
+    decoded: list[str] = []
+    sound = shard.events_of
+
+    def events_of(chunk: Any, *arguments: Any) -> Any:
+        decoded.extend(chunk.newest_ms)
+        return sound(chunk, *arguments)
+
+    monkeypatch.setattr(shard, "events_of", events_of)
+    stream.feed([(topic, {**event, "cluster": "d"}) for topic, event in log_of(65, 70, ticks_until=70)])
+    assert set(decoded) == {"d"}
+
+
+def test_a_clockless_log_tells_the_same_however_it_is_cut_among_shards() -> None:
+    messages = messages_of(log_of(0, 600))
+    (fired,) = alerts_of(replay(cut(messages, 60)))
+    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert SHARDS > 1
