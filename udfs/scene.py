@@ -42,7 +42,7 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
         newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
         hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
-        cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, late, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
         return cls(
             state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
@@ -136,15 +136,22 @@ def split_condition(broker_name: str, client_id: str) -> str:
     return f"{SPLIT_VIEW}|{broker_name}|{client_id}"
 
 
+ON_TIME = "on_time|"
+"""The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
+
 Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
 
 
 def _find_cut_off(
-    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], late_ms: int
+    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], now_ms: int, late_ms: int
 ) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing."""
+    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing, nor
+    do those whose heartbeats were never on time: their clock may be behind.
+    """
     found = {}
+    for condition in [name for name in state.conditions if name.startswith(ON_TIME)]:
+        state.holds_since(condition, condition.removeprefix(ON_TIME) in state.membership.views, now_ms)
     masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
     for broker_name, view in state.membership.views.items():
         if broker_name not in masters:
@@ -152,7 +159,9 @@ def _find_cut_off(
         fresh = {
             member.client_id for member in view.values() if max(member.last_heartbeat_ms, state.heard_from_ms) > late_ms
         }
-        is_heard = bool(fresh) or broker_name in hearing.answered
+        if fresh:
+            state.holds_since(f"{ON_TIME}{broker_name}", holds=True, now_ms=now_ms)
+        is_heard = bool(fresh) or (broker_name in hearing.answered and f"{ON_TIME}{broker_name}" in state.conditions)
         silent = {member.client_id for member in view.values() if member.is_judged} - fresh - late
         if silent and is_heard and broker_name not in hearing.unheard:
             found[broker_name] = frozenset(silent)

@@ -75,14 +75,8 @@ PLAYS = [
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
     Run("healthy", 1, None, Conditions("model", 10 * SECOND), "rollout 40 one_by_one stable"),
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND), "slow"),
-    pytest.param(
-        Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
-        marks=pytest.mark.xfail(strict=True, reason="a pull without an address counts as another client's"),
-    ),
-    pytest.param(
-        Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
-        marks=pytest.mark.xfail(strict=True, reason="split_view before the skew is known"),
-    ),
+    Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
+    Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
 ]
 
 

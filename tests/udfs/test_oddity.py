@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.udfs.facts import Pull, at
+from tests.udfs.facts import Heartbeat, Pull, at, subscribes
+from udfs.ownership import Puller
 from udfs.watch import GroupState
 
 NAME = "broker-a:0"
@@ -78,3 +79,37 @@ def test_turns_are_counted_until_one_pulls_alone() -> None:
     odd = after(*by_turns, *alone).topics["orders"].queues[NAME].oddity
     assert odd is not None
     assert odd.turns == 0
+
+
+def named_by_turns(state: GroupState) -> None:
+    for turn in range(20):
+        state.observe(Pull("A", ("h1:1", None)[turn % 2], 0, at(10 * turn)))
+
+
+def beat(state: GroupState, addr: str) -> None:
+    state.membership.register(Heartbeat("A", addr, at(0)), subscribes("orders"))  # type: ignore[arg-type]  # facts
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_one_client_told_by_its_address_and_by_its_id_is_one_puller(is_listed: bool) -> None:
+    state = after()
+    if is_listed:
+        beat(state, "h1:1")
+    named_by_turns(state)
+    watch = state.topics["orders"].queues[NAME]
+    assert list(watch.pullers) == ["h1:1"]
+    assert watch.oddity is None
+
+
+def test_a_client_told_by_its_id_first_is_the_one_whose_address_is_told_then() -> None:
+    state = after(Pull("A", None, 0, at(0)), Pull("A", "h1:1", 0, at(10)))
+    (found,) = state.topics["orders"].queues[NAME].pullers.items()
+    assert found == ("h1:1", Puller("A", "h1:1", at(0), at(10)))
+
+
+def test_a_pull_by_an_id_that_two_channels_carry_is_neithers() -> None:
+    state = after()
+    beat(state, "h1:1")
+    beat(state, "h2:1")
+    named_by_turns(state)
+    assert sorted(state.topics["orders"].queues[NAME].pullers) == ["A", "h1:1"]
