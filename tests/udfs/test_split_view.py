@@ -82,3 +82,16 @@ def test_a_broker_that_never_told_a_heartbeat_on_time_has_cut_off_nobody(was_on_
         life.cut |= {("h0:1", "broker-a"), ("h1:1", "broker-a")}
         life.run(100)
     assert ("split_view" in kinds(life)) == was_on_time
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_broker_that_nobody_reached_after_the_client_should_have_is_no_witness(goes_on: bool) -> None:
+    """A host takes a master and one of two consumers along, which had spoken last; nobody answers for the broker."""
+    life = group(2)
+    life.run(145)
+    life.beat("h1:1")
+    life.cut |= {("h0:1", "broker-b")}
+    if not goes_on:
+        life.freeze("h1:1")
+    life.run(300)
+    assert ("split_view" in kinds(life)) == goes_on
