@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from udfs.consumption import PULL_BATCH
 from udfs.ownership import HAND_OVER_MS, TURN_MS, Oddity, QueueWatch
 from udfs.rules import LONG_POLL_MS
 
@@ -74,9 +75,12 @@ def _is_turn(watch: QueueWatch, key: str) -> bool:
 def _is_regressed(watch: QueueWatch, pull: Pull, key: str) -> bool:
     """Whether the group's offset fell. Two clients that hand the queue over, or both pull it, commit by turns.
 
-    A client that comes back on a new channel, after longer than a long poll, is one client.
+    A client that comes back on a new channel, after longer than a long poll, is one client; no more than a batch falls
+    by what its last life committed late.
     """
     if pull.commit_offset is None or watch.commit_offset is None or pull.commit_offset >= watch.commit_offset:
+        return False
+    if pull.commit_offset + PULL_BATCH >= watch.commit_offset and watch.pullers.keys() - {key}:
         return False
     return not any(
         puller.last_pull_ms + (LONG_POLL_MS if puller.client_id == pull.client_id else HAND_OVER_MS)

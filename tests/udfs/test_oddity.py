@@ -33,6 +33,9 @@ REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] 
     ("one that pulls again alone", [(0, 100, "A", "h1:1"), (5, 40, "B", "h2:1"), (60, 100, "A", "h1:1")], None),
     ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
     ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
+    ("a batch, by a client that was restarted", [(0, 100, "A", "h1:1"), (20, 68, "A", "h1:2")], None),
+    ("a batch and one more", [(0, 101, "A", "h1:1"), (20, 68, "A", "h1:2")], (101, 68)),
+    ("a single message, by one that pulls alone", [(0, 100, "A", ""), (10, 99, "A", "")], (100, 99)),
     ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
 ]
 
