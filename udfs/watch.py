@@ -1,12 +1,13 @@
 """What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.consumption import note_offsets
 from udfs.explanation import Explanation
 from udfs.flapping import Window
-from udfs.membership import Membership
+from udfs.membership import Member, Membership
 from udfs.oddity import NO_PERMISSION, Pull, note_oddity
 from udfs.ownership import Oddity, Puller, QueueWatch
 
@@ -109,16 +110,14 @@ class GroupState:
         """
         view = self.membership.views.get(pull.broker_name, {})
         addr, client_id = pull.client_addr, pull.client_id
-        if addr in view:
-            client_id = client_id or view[addr].client_id
-        if not client_id:
-            return addr or ""
-        addrs = {each for each, member in view.items() if member.client_id == client_id}
         if not addr:
+            addrs = _channels_of(client_id, view)
             addrs = addrs or {each for each, known in watch.pullers.items() if known.client_id == client_id}
-            return addrs.pop() if len(addrs) == 1 else client_id
-        by_id = watch.pullers.get(client_id)
-        if by_id is not None and by_id.client_addr is None and addrs <= {addr}:
+            return addrs.pop() if client_id and len(addrs) == 1 else client_id or ""
+        if not client_id and addr in view:
+            client_id = view[addr].client_id
+        by_id = watch.pullers.get(client_id or "")
+        if client_id and by_id is not None and not by_id.client_addr and _channels_of(client_id, view) <= {addr}:
             del watch.pullers[client_id]
             by_addr = watch.pullers.setdefault(addr, by_id)
             by_addr.client_addr = addr
@@ -158,3 +157,7 @@ class GroupState:
     def is_forgotten(self) -> bool:
         """Nothing is left of the group: no member, no incident, no queue."""
         return self.membership.is_empty() and not self.incidents and not self.topics
+
+
+def _channels_of(client_id: str | None, view: Mapping[str, Member]) -> set[str]:
+    return {addr for addr, member in view.items() if member.client_id == client_id}
