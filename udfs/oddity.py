@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from udfs.consumption import PULL_BATCH
 from udfs.ownership import HAND_OVER_MS, TURN_MS, Oddity, QueueWatch
 from udfs.rules import LONG_POLL_MS
 
@@ -40,14 +41,11 @@ class Pull(Protocol):
     def event_time_ms(self) -> int: ...
 
 
-def key_of(pull: Pull) -> str:
-    """Who pulls: the channel, or the client where the channel is not told."""
-    return pull.client_addr or pull.client_id or ""
-
-
-def note_oddity(watch: QueueWatch, pull: Pull) -> None:
-    """Bring a queue's oddity up to a pull that is newer than all before. `watch` is as it was before that pull."""
-    is_regressed, is_turn = _is_regressed(watch, pull), _is_turn(watch, pull)
+def note_oddity(watch: QueueWatch, pull: Pull, key: str) -> None:
+    """Bring a queue's oddity up to a pull that is newer than all before. `watch` is as it was before that pull, `key`
+    is its puller's.
+    """
+    is_regressed, is_turn = _is_regressed(watch, pull, key), _is_turn(watch, key)
     if not (watch.oddity or pull.broker_id or is_regressed or is_turn):
         return
     odd = watch.oddity = watch.oddity or Oddity()
@@ -67,22 +65,23 @@ def note_oddity(watch: QueueWatch, pull: Pull) -> None:
         odd.regressed_ms = None
 
 
-def _is_turn(watch: QueueWatch, pull: Pull) -> bool:
+def _is_turn(watch: QueueWatch, key: str) -> bool:
     """Whether another channel pulled last."""
     if not watch.pullers:
         return False
-    newest = max(watch.pullers, key=lambda key: watch.pullers[key].last_pull_ms)
-    return newest != key_of(pull)
+    return key != max(watch.pullers, key=lambda known: watch.pullers[known].last_pull_ms)
 
 
-def _is_regressed(watch: QueueWatch, pull: Pull) -> bool:
+def _is_regressed(watch: QueueWatch, pull: Pull, key: str) -> bool:
     """Whether the group's offset fell. Two clients that hand the queue over, or both pull it, commit by turns.
 
-    A client that comes back on a new channel, after longer than a long poll, is one client.
+    A client that comes back on a new channel, after longer than a long poll, is one client; no more than a batch falls
+    by what its last life committed late.
     """
     if pull.commit_offset is None or watch.commit_offset is None or pull.commit_offset >= watch.commit_offset:
         return False
-    key = key_of(pull)
+    if pull.commit_offset + PULL_BATCH >= watch.commit_offset and watch.pullers.keys() - {key}:
+        return False
     return not any(
         puller.last_pull_ms + (LONG_POLL_MS if puller.client_id == pull.client_id else HAND_OVER_MS)
         > pull.event_time_ms

@@ -140,7 +140,7 @@ def _why_untold(
     if missing and not watched.is_planned:
         return min(missing.values())
     was_told = watched.first_pull_ms is not None and broker_name in state.first_pull_ms
-    return None if was_told and (owner is None or owner in state.seen_pulling) else NO_PULLS_TOLD
+    return None if was_told and (owner is None or is_late or owner in state.seen_pulling) else NO_PULLS_TOLD
 
 
 def _is_held_back(watch: QueueWatch, now_ms: int, rules: Rules) -> bool:

@@ -42,7 +42,7 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
         newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
         hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
-        cut_off = _find_cut_off(state, routes, hearing, late, now_ms - rules.heartbeat_late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, late, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
         return cls(
             state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
@@ -136,25 +136,46 @@ def split_condition(broker_name: str, client_id: str) -> str:
     return f"{SPLIT_VIEW}|{broker_name}|{client_id}"
 
 
+ON_TIME = "on_time|"
+"""The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
+
+NEXT_HEARTBEAT_MS = 35_000
+"""A client that can reach a broker does so again within this: 30 s, and a little."""
+
 Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
 
 
 def _find_cut_off(
-    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], late_ms: int
+    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], now_ms: int, late_ms: int
 ) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing."""
+    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing.
+
+    The broker must be heard: it answers, or others reach it after the client should have again. One whose heartbeats
+    were never on time may have a clock that is behind.
+    """
     found = {}
     masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
+    for condition in [name for name in state.conditions if name.startswith(ON_TIME)]:
+        state.holds_since(condition, condition.removeprefix(ON_TIME) in state.membership.views, now_ms)
     for broker_name, view in state.membership.views.items():
         if broker_name not in masters:
             continue
-        fresh = {
-            member.client_id for member in view.values() if max(member.last_heartbeat_ms, state.heard_from_ms) > late_ms
+        heard_ms: dict[str, int] = {}
+        for member in view.values():
+            known_ms = heard_ms.get(member.client_id, state.heard_from_ms)
+            heard_ms[member.client_id] = max(known_ms, member.last_heartbeat_ms)
+        newest_ms = max(heard_ms.values())
+        if newest_ms > late_ms:
+            state.holds_since(f"{ON_TIME}{broker_name}", holds=True, now_ms=now_ms)
+        answers = broker_name in hearing.answered and f"{ON_TIME}{broker_name}" in state.conditions
+        judged = {member.client_id for member in view.values() if member.is_judged} - late
+        silent = {
+            client_id
+            for client_id in judged
+            if heard_ms[client_id] <= late_ms and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
         }
-        is_heard = bool(fresh) or broker_name in hearing.answered
-        silent = {member.client_id for member in view.values() if member.is_judged} - fresh - late
-        if silent and is_heard and broker_name not in hearing.unheard:
+        if silent and broker_name not in hearing.unheard:
             found[broker_name] = frozenset(silent)
     return found
 

@@ -1,13 +1,14 @@
 """What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.consumption import note_offsets
 from udfs.explanation import Explanation
 from udfs.flapping import Window
-from udfs.membership import Membership
-from udfs.oddity import NO_PERMISSION, Pull, key_of, note_oddity
+from udfs.membership import Member, Membership
+from udfs.oddity import NO_PERMISSION, Pull, note_oddity
 from udfs.ownership import Oddity, Puller, QueueWatch
 
 
@@ -85,20 +86,44 @@ class GroupState:
             watch.oddity.refused_ms = max(now_ms, watch.oddity.refused_ms or 0)
             return
         watch.consumption = note_offsets(watch.consumption, pull)
+        key = self._puller_key(watch, pull)
         if watch.last_pull_ms is None or now_ms >= watch.last_pull_ms:
-            note_oddity(watch, pull)
+            note_oddity(watch, pull, key)
             watch.last_pull_ms = now_ms
             watch.commit_offset = pull.commit_offset if pull.commit_offset is not None else watch.commit_offset
             watch.max_offset = pull.max_offset if pull.max_offset is not None else watch.max_offset
             watch.last_client_id = pull.client_id or watch.last_client_id
-        key = key_of(pull)
         puller = watch.pullers.get(key)
         if puller is None:
-            watch.pullers[key] = Puller(pull.client_id, pull.client_addr, now_ms, now_ms)
+            addr = key if key != (pull.client_id or "") else None
+            watch.pullers[key] = Puller(pull.client_id, pull.client_addr or addr, now_ms, now_ms)
         else:
             puller.first_pull_ms = min(puller.first_pull_ms, now_ms)
             puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
             puller.client_id = pull.client_id or puller.client_id
+
+    def _puller_key(self, watch: QueueWatch, pull: Pull) -> str:
+        """Who pulls: the channel, or the client where nobody can tell on which channel.
+
+        A client is told by its address at one time and by its id at another: with one channel at the broker both are
+        one, and not two that pull side by side.
+        """
+        view = self.membership.views.get(pull.broker_name, {})
+        addr, client_id = pull.client_addr, pull.client_id
+        if not addr:
+            addrs = _channels_of(client_id, view)
+            addrs = addrs or {each for each, known in watch.pullers.items() if known.client_id == client_id}
+            return addrs.pop() if client_id and len(addrs) == 1 else client_id or ""
+        if not client_id and addr in view:
+            client_id = view[addr].client_id
+        by_id = watch.pullers.get(client_id or "")
+        if client_id and by_id is not None and not by_id.client_addr and _channels_of(client_id, view) <= {addr}:
+            del watch.pullers[client_id]
+            by_addr = watch.pullers.setdefault(addr, by_id)
+            by_addr.client_addr = addr
+            by_addr.first_pull_ms = min(by_addr.first_pull_ms, by_id.first_pull_ms)
+            by_addr.last_pull_ms = max(by_addr.last_pull_ms, by_id.last_pull_ms)
+        return addr
 
     def _note_offsets(self, pull: Pull) -> None:
         """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
@@ -132,3 +157,7 @@ class GroupState:
     def is_forgotten(self) -> bool:
         """Nothing is left of the group: no member, no incident, no queue."""
         return self.membership.is_empty() and not self.incidents and not self.topics
+
+
+def _channels_of(client_id: str | None, view: Mapping[str, Member]) -> set[str]:
+    return {addr for addr, member in view.items() if member.client_id == client_id}

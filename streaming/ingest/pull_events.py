@@ -1,13 +1,14 @@
 """The pulls of a round, and the offsets that moved where nobody is known to have pulled."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from schemas.events import PULLS
 from streaming.ingest.machine_skew import Machine, Stamp
-from streaming.ingest.reading import QueueKey, Reading, find_twins
+from streaming.ingest.reading import ChannelKey, QueueKey, Reading, find_twins
 from streaming.ingest.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
-from streaming.ingest.round_memory import Memory, Moment
+from streaming.ingest.round_memory import Memory, Moment, Told
 
 Event = tuple[str, dict[str, Any]]
 """Kafka topic and the event."""
@@ -21,9 +22,11 @@ NO_PERMISSION = "NO_PERMISSION"
 """What a broker answers to the pulls of a group whose consumeEnable is false: the client asks again every 3 s."""
 
 
-def select_pulls(memory: Memory, reading: Reading, now: Moment) -> tuple[list[Event], dict[PullKey, int], list[Stamp]]:
+def select_pulls(
+    memory: Memory, reading: Reading, channels: Mapping[ChannelKey, Told], now: Moment
+) -> tuple[list[Event], dict[PullKey, int], list[Stamp]]:
     """A pull of every queue that a member pulled since it answered last, the stamps of all, and what these say of the
-    clients' clocks.
+    clients' clocks. `channels` are those that are told now, of brokers that did not answer, too.
 
     A queue that was dropped or never pulled has none, nor one that an orderly consumer could not lock: the client
     sets the time of a pull before it sees that it may not pull. Of twins that both answered, the later pull counts.
@@ -35,7 +38,7 @@ def select_pulls(memory: Memory, reading: Reading, now: Moment) -> tuple[list[Ev
             if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
                 newest[key] = queue
     twins = find_twins(reading.brokers.values())
-    addresses = _addresses(reading)
+    addresses = _addresses(reading, channels)
     events = []
     stamps = []
     pulled: dict[PullKey, int] = {}
@@ -100,9 +103,15 @@ def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
                 yield queue
 
 
-def _addresses(reading: Reading) -> dict[tuple[str, str, str], str]:
-    """(broker_name, group, client_id) to the channel's address at that broker."""
-    return {
+def _addresses(reading: Reading, channels: Mapping[ChannelKey, Told]) -> dict[tuple[str, str, str], str]:
+    """(broker_name, group, client_id) to the channel's address at that broker: as it lists it, or as it did last."""
+    known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for told in channels.values():
+        channel = told.channel
+        for consumer in channel.consumers:
+            known[(channel.broker_name, consumer.consumer_group, channel.client_id)].add(channel.client_addr)
+    remembered = {key: addresses.pop() for key, addresses in known.items() if len(addresses) == 1}
+    return remembered | {
         (broker_name, group.consumer_group, each.client_id): each.client_addr
         for broker_name, view in reading.brokers.items()
         for group in view.groups

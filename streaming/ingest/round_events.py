@@ -31,7 +31,7 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
     now = Moment(round_time_ms - reading.took_ms, round_time_ms)
     profiles = update_profiles(memory.profiles, reading)
     heartbeats, channels, broker_stamps = select_heartbeats(memory, reading, profiles, now)
-    pulls, pulled, client_stamps = select_pulls(memory, reading, now)
+    pulls, pulled, client_stamps = select_pulls(memory, reading, channels, now)
     offsets, known_offsets = select_offsets(memory, reading, pulls, now)
     routes, routed = select_routes(memory.routes, reading, round_time_ms)
     latencies = [latency_event(reading.cluster, latency, round_time_ms) for latency in reading.latencies]

@@ -30,7 +30,7 @@ from streaming.queries.shard_clock import (
     silent_ms_of,
 )
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster
-from streaming.queries.shard_events import Event, events_of, is_earlier, pack
+from streaming.queries.shard_events import Event, events_of, intervals_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
@@ -63,6 +63,7 @@ class Shard:
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
         self._shifts: dict[tuple[str, str, str], int] = {}
+        self._intervals: dict[str, int] = {}
 
     @property
     def rows(self) -> Rows:
@@ -118,6 +119,8 @@ class Shard:
         self._learn_lags(chunks)
         self._tell_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
+        if any(not entry.watch.interval_ms for entry in self._agenda.clusters.values()):
+            self._intervals = intervals_of(chunks)  # a first batch may be long, and its rounds are no skew
         events = [
             event
             for chunk in chunks
@@ -182,7 +185,8 @@ class Shard:
         key = cluster, source, machine
         if key not in self._shifts:
             entry = self._agenda.clusters.get(cluster)
-            self._shifts[key] = entry.watch.skew.shift_ms(source, machine, entry.watch.interval_ms) if entry else 0
+            interval_ms = (entry.watch.interval_ms if entry else 0) or self._intervals.get(cluster, 0)
+            self._shifts[key] = entry.watch.skew.shift_ms(source, machine, interval_ms) if entry else 0
         return self._shifts[key]
 
     def _behind_ms(self, cluster: str) -> int:

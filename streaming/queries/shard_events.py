@@ -1,6 +1,8 @@
 """A shard's messages as events in order of time, and back into packs as they came."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 from schemas.decode import DECODERS
@@ -68,6 +70,20 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         if time_ms != event.event_time_ms:
             event = at(event, time_ms)
         yield Event(time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
+
+
+def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Cluster to how far apart the rounds in these chunks come, as they are told or seen; not of a single one."""
+    told: dict[str, int] = {}
+    rounds: dict[str, set[int]] = {}
+    for chunk in chunks:
+        if chunk.topic == CLOCKS:
+            for event in events_of(chunk, lambda *_: 0, lambda _: 0):
+                cluster = event.event.cluster
+                told[cluster] = max(told.get(cluster, 0), event.event.interval_ms or 0)
+                rounds.setdefault(cluster, set()).add(event.time_ms)
+    gaps = {cluster: [after - before for before, after in pairwise(sorted(of))] for cluster, of in rounds.items()}
+    return {cluster: max(told[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
 
 
 def is_earlier(event: Event, other: Event) -> bool:

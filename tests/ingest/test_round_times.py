@@ -12,6 +12,7 @@ from streaming.ingest.round_events import compute_round
 from streaming.ingest.round_memory import FIRST_SEEN_MS, Memory, Moment
 from tests.ingest.rounds import (
     BROKER_A,
+    BROKER_B,
     GROUP,
     NOW,
     SOLO,
@@ -181,3 +182,15 @@ def test_a_moment_places_a_time_between_two_readings() -> None:
     now, before = Moment(NOW, NOW + 5), Moment(NOW - 100, NOW - 90)
     assert [now.place(NOW + stamp, before) for stamp in (-HOUR, -50, 90)] == [NOW - 90, NOW - 50, NOW + 5]
     assert now.place(NOW - HOUR, None) == NOW + 5 - FIRST_SEEN_MS
+
+
+def test_a_pull_at_a_broker_that_missed_the_round_has_the_address_it_listed_last() -> None:
+    """Or as it lists it itself; of two channels, nobody knows which."""
+    other = ("10.0.0.2@solo", "10.0.0.2:42", NOW)
+    for channels, expected in (((SOLO,), SOLO[1]), ((SOLO, other), None)):
+        _, memory = compute_round(Memory(), reading(view(BROKER_A, *channels), view(BROKER_B, SOLO)), NOW)
+        pulled = {MEMBER: (running(process_queue(0, NOW + STEP)),)}
+        missed = reading(view(BROKER_B, SOLO), brokers_asked=("broker-a", "broker-b"), running=pulled)
+        events, _ = compute_round(memory, missed, NOW + STEP)
+        (pull,) = of(PULLS, events)
+        assert (pull["client_id"], pull["client_addr"]) == (SOLO_ID, expected)

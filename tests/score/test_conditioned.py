@@ -5,7 +5,7 @@ import pytest
 from streaming.ingest.simulator import Conditions, Skew, Watched, load_scenario
 from tests.ingest.modelled import START
 from tests.score.conditioned import facts_under
-from tests.score.run import CHURN, DAY_MS, Run, runs, score
+from tests.score.run import CHURN, DAY_MS, Run, play, runs, score
 from tests.score.sample import draw
 from tests.score.truths import Fact
 
@@ -65,6 +65,15 @@ def test_half_of_the_healthy_days_are_under_conditions() -> None:
 PLAYS = [
     Run("twins", 1, None, Conditions("collector", 10 * SECOND)),
     Run("frozen_client", 1, None, Conditions("collector", 30 * SECOND, missed_rounds=0.25)),
+    Run("frozen_client", 1, None, Conditions("collector", 60 * SECOND)),
+    Run("room_not_covered", 801, None, Conditions("collector", 5 * SECOND, missed_rounds=0.4)),
+    Run("offset_regression", 801, None, Conditions("agents", 5 * SECOND)),
+    Run(
+        "rollout_one_by_one",
+        801,
+        None,
+        Conditions("collector", 5 * SECOND, lost_answers=0.05, mute_clients=0.3, listed_only=1.0),
+    ),
     Run("pull_stopped", 1, None, Conditions("model", 60 * SECOND)),
     Run("consume_disabled", 1, None, Conditions("collector", 75 * SECOND)),
     Run("reconnect", 1, None, Conditions("collector", 10 * SECOND, listed_only=1.0)),
@@ -75,14 +84,8 @@ PLAYS = [
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
     Run("healthy", 1, None, Conditions("model", 10 * SECOND), "rollout 40 one_by_one stable"),
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND), "slow"),
-    pytest.param(
-        Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
-        marks=pytest.mark.xfail(strict=True, reason="a pull without an address counts as another client's"),
-    ),
-    pytest.param(
-        Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
-        marks=pytest.mark.xfail(strict=True, reason="split_view before the skew is known"),
-    ),
+    Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
+    Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
 ]
 
 
@@ -91,3 +94,16 @@ def test_a_play_under_conditions_is_told_right(run: Run) -> None:
     found = score(run)
     assert [one for of_kind in found.tallies.values() for one in (*of_kind.missed, *of_kind.wrong)] == []
     assert found.false_pages == []
+
+
+@pytest.mark.parametrize("seconds", [10, 30, 60])
+def test_a_frozen_client_is_told_two_rounds_later_at_most(seconds: int) -> None:
+    """The whole log in one batch, as after a start: its rounds are not taken for clocks that are behind."""
+    watched = Watched(load_scenario("frozen_client"), 1, START, Conditions("collector", seconds * SECOND))
+    told = [
+        (row["changed_at"] // SECOND - START) // SECOND
+        for row in play(watched)
+        if (row["state"], row["kind"], row["cause"]) == ("FIRING", "starved_queue", "frozen_client")
+    ]
+    assert told
+    assert told[0] <= 120 + 2 * seconds

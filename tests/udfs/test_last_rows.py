@@ -41,7 +41,7 @@ def test_the_queues_of_a_topic_that_the_group_gave_up_get_a_last_row_and_its_con
     rows = rows_after(life, 300)
     assert {row.queue for row in rows} == {f"broker-a:{number}" for number in range(8)}
     assert {(row.topic, row.verdict, row.reason) for row in rows} == {("orders", NOT_JUDGED, GONE)}
-    assert life.state.conditions == {}
+    assert [name for name in life.state.conditions if name.endswith("orders")] == []
 
 
 def test_a_queue_that_comes_back_is_told_again() -> None:

@@ -63,6 +63,19 @@ def test_a_member_that_was_not_asked_and_whose_heartbeats_are_late_is_frozen() -
     assert ("starved_queue", "FIRING", "frozen_client") in [row[1:] for row in life.run(240)]
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_member_that_never_told_a_pull_is_unknown_until_its_heartbeats_are_late(is_frozen: bool) -> None:
+    """It froze before the first of slow rounds."""
+    life = Life(hearing=Hearing(answered=frozenset(["broker-a"]), unasked=(unheard(client=A),)))
+    life.start("h1:1", A)
+    life.start("h2:1", B, 4, 5, 6, 7)
+    if is_frozen:
+        life.freeze("h1:1")
+    fired = life.run(110)
+    assert [row[1:] for row in fired] == [("starved_queue", "FIRING", "frozen_client")] * is_frozen
+    assert set(list(life.verdicts().values())[:4]) == {"SILENT" if is_frozen else "UNKNOWN"}
+
+
 def test_a_member_that_was_not_asked_and_whose_commits_stand_still_has_stopped_consuming() -> None:
     life = two_clients()
     life.take("h1:1")

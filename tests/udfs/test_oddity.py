@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.udfs.facts import Pull, at
+from tests.udfs.facts import Heartbeat, Pull, at, subscribes
+from udfs.ownership import Puller
 from udfs.watch import GroupState
 
 NAME = "broker-a:0"
@@ -32,6 +33,9 @@ REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] 
     ("one that pulls again alone", [(0, 100, "A", "h1:1"), (5, 40, "B", "h2:1"), (60, 100, "A", "h1:1")], None),
     ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
     ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
+    ("a batch, by a client that was restarted", [(0, 100, "A", "h1:1"), (20, 68, "A", "h1:2")], None),
+    ("a batch and one more", [(0, 101, "A", "h1:1"), (20, 68, "A", "h1:2")], (101, 68)),
+    ("a single message, by one that pulls alone", [(0, 100, "A", ""), (10, 99, "A", "")], (100, 99)),
     ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
 ]
 
@@ -78,3 +82,37 @@ def test_turns_are_counted_until_one_pulls_alone() -> None:
     odd = after(*by_turns, *alone).topics["orders"].queues[NAME].oddity
     assert odd is not None
     assert odd.turns == 0
+
+
+def named_by_turns(state: GroupState) -> None:
+    for turn in range(20):
+        state.observe(Pull("A", ("h1:1", None)[turn % 2], 0, at(10 * turn)))
+
+
+def beat(state: GroupState, addr: str) -> None:
+    state.membership.register(Heartbeat("A", addr, at(0)), subscribes("orders"))  # type: ignore[arg-type]  # facts
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_one_client_told_by_its_address_and_by_its_id_is_one_puller(is_listed: bool) -> None:
+    state = after()
+    if is_listed:
+        beat(state, "h1:1")
+    named_by_turns(state)
+    watch = state.topics["orders"].queues[NAME]
+    assert list(watch.pullers) == ["h1:1"]
+    assert watch.oddity is None
+
+
+def test_a_client_told_by_its_id_first_is_the_one_whose_address_is_told_then() -> None:
+    state = after(Pull("A", None, 0, at(0)), Pull("A", "h1:1", 0, at(10)))
+    (found,) = state.topics["orders"].queues[NAME].pullers.items()
+    assert found == ("h1:1", Puller("A", "h1:1", at(0), at(10)))
+
+
+def test_a_pull_by_an_id_that_two_channels_carry_is_neithers() -> None:
+    state = after()
+    beat(state, "h1:1")
+    beat(state, "h2:1")
+    named_by_turns(state)
+    assert sorted(state.topics["orders"].queues[NAME].pullers) == ["A", "h1:1"]

@@ -1,6 +1,9 @@
 """split_view holds for each client of its own: in a roll-out another one is missing at each look."""
 
-from tests.udfs.facts import Life
+import pytest
+
+from tests.udfs.facts import Heartbeat, Life, at, subscribes
+from udfs.hearing import Hearing
 
 BOTH = ("broker-a", "broker-b")
 
@@ -62,3 +65,33 @@ def test_what_is_no_longer_missing_is_not_remembered() -> None:
     life.cut.clear()
     life.run(life.now + 60)
     assert not any("split_view" in name for name in life.state.conditions)
+
+
+@pytest.mark.parametrize("was_on_time", [False, True])
+def test_a_broker_that_never_told_a_heartbeat_on_time_has_cut_off_nobody(was_on_time: bool) -> None:
+    """Its clock may be 95 s behind: its heartbeats look late from the first on."""
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    for addr, client_id in (("h0:1", "c0@7"), ("h1:1", "c1@7")):
+        if not was_on_time:
+            life.cut.add((addr, "broker-a"))
+            heartbeat = Heartbeat(client_id, addr, at(life.now - 95), "broker-a")
+            life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+        life.start(addr, client_id, *(f"{name}:{addr[1]}" for name in BOTH))
+    life.run(20)
+    if was_on_time:
+        life.cut |= {("h0:1", "broker-a"), ("h1:1", "broker-a")}
+        life.run(100)
+    assert ("split_view" in kinds(life)) == was_on_time
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_broker_that_nobody_reached_after_the_client_should_have_is_no_witness(goes_on: bool) -> None:
+    """A host takes a master and one of two consumers along, which had spoken last; nobody answers for the broker."""
+    life = group(2)
+    life.run(145)
+    life.beat("h1:1")
+    life.cut |= {("h0:1", "broker-b")}
+    if not goes_on:
+        life.freeze("h1:1")
+    life.run(300)
+    assert ("split_view" in kinds(life)) == goes_on
