@@ -100,6 +100,23 @@ def replan_topic(
     return dropped
 
 
+def drop_unrouted(
+    watched: TopicWatch, route: Route, pullers: dict[str, list[Puller]], now_ms: int
+) -> list[OwnershipRow]:
+    """The last rows of queues that the route has no more, as soon as nobody pulls them.
+
+    Clients learn a route up to 30 s after us, and pull the queues that it has no more until then.
+    """
+    if route.has_queue_mapping:
+        return []
+    places = {queue_name(queue) for queue in (*route.readable_queues(), *route.write_only_queues())}
+    left = [name for name in watched.queues if name not in places and not pullers[name]]
+    dropped = {name: watched.queues.pop(name) for name in left}
+    for name in left:
+        del pullers[name]
+    return _last_rows(route.topic, dropped, now_ms)
+
+
 def plan_by_pulls(state: GroupState, watched: TopicWatch, pullers: Mapping[str, list[Puller]], rules: Rules) -> None:
     """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
 

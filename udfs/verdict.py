@@ -23,7 +23,7 @@ from udfs.plan import (
     strategies_of,
 )
 from udfs.queue_verdicts import Judged, Moment, judge_queues, refresh_pullers
-from udfs.replan import replan_topic
+from udfs.replan import drop_unrouted, replan_topic
 from udfs.route import PERM_READ, PERM_WRITE, QueueData, Route
 from udfs.rules import FORGET_GROUP_MS, REBALANCE_MS, Rules
 from udfs.verdict_reason import ASSIGNED, REPLACED, STATIC_TOPIC
@@ -40,6 +40,7 @@ def judge_topic(state: GroupState, topic: str, route: Route, moment: Moment) -> 
     """
     watched, now_ms, rules = state.topics[topic], moment.now_ms, moment.rules
     pullers = {name: refresh_pullers(state, name, watch, moment) for name, watch in watched.queues.items()}
+    yield from drop_unrouted(watched, route, pullers, now_ms)
     unjudged = _why_not_judged(state, topic, route, moment)
     verdicts = judge_queues(state, watched, route, pullers, moment) if unjudged is None else {}
     if watched.is_planned and _is_wrong(watched, verdicts) and now_ms >= state.changed_ms + rules.settle_ms:

@@ -31,6 +31,24 @@ def test_queues_that_a_topic_has_no_more_get_a_last_row() -> None:
     assert len(rows_after(life, 300)) == 7
 
 
+def test_a_client_that_learns_a_route_late_leaves_no_starved_queue_behind() -> None:
+    """Clients ask for routes every 30 s, and pull the queues of a broker that a topic has left until then."""
+    life = Life(brokers=("broker-a", "broker-b"))
+    life.route = Route("orders", (QueueData("broker-a", 4, 4, 6), QueueData("broker-b", 2, 2, 6)))
+    life.start("h1:1", A, 0, 1, 2)
+    life.start("h2:1", B, 3, "broker-b:0", "broker-b:1")
+    assert life.run(400) == []
+    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 4, 4, 6),)), True
+    life.run(430)
+    life.take("h1:1", 0, 1)
+    life.take("h2:1", 2, 3)
+    assert life.run(900) == []
+    newest = {row.queue: row for row in rows_after(life, 400)}
+    assert {(newest[f"broker-b:{number}"].verdict, newest[f"broker-b:{number}"].reason) for number in (0, 1)} == {
+        (NOT_JUDGED, GONE)
+    }
+
+
 def test_the_queues_of_a_topic_that_the_group_gave_up_get_a_last_row_and_its_conditions_go() -> None:
     life = two_clients(topics=("orders", "other"))
     life.state.conditions["order_at_risk orders"] = 1
