@@ -29,12 +29,15 @@ CLIENT_MS = 25_000
 
 BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
 HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
+WAITED = "waited"
+"""Of clock events the greatest lag, negative: events that come late, and their clock events with them, are in step."""
 
 
 class Lag(NamedTuple):
     """The least lag of one source's messages in one window of a chunk; below 0 its clock is ahead of Kafka's.
 
-    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId) or CLOCK (who tells the time).
+    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId), CLOCK or WAITED (who tells the
+    time).
     """
 
     cluster: str
@@ -77,13 +80,18 @@ class Skew:
         lag = min(first_ms, second_ms)
         return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
 
+    def _waiting_ms(self) -> int:
+        """By how much more than usual the newest clock events lagged: they may have waited for late events."""
+        waited = [-least for key, of in self.lags.items() if key.startswith(f"{WAITED} ") for least in of.values()]
+        return max([0, *waited]) - (self.base_ms or 0)
+
     def shift_ms(self, source: str, machine: str, interval_ms: int) -> int:
         """By how much the source's event times are moved on, in whole seconds; 0 for one that is in step."""
         if self.base_ms is None:
             return 0
         lag = self._lag(f"{source} {machine}")
         behind_ms = 0 if lag is None else lag - self.base_ms
-        least_ms = least_told_ms(interval_ms)
+        least_ms = least_told_ms(interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
     def behind_ms(self) -> int:
@@ -105,10 +113,13 @@ class Skew:
         for machine, lag in collectors.items():
             if abs(lag) > least_ms:
                 found.setdefault(COLLECTOR, {})[machine] = -lag
+        least_ms += self._waiting_ms()
         for key in sorted(self.lags, key=lambda one: (one.startswith(f"{OF_CLIENT} "), one)):
             source, _, machine = key.partition(" ")
             lag_or_none = self._lag(key)
-            if source == CLOCK or lag_or_none is None or any(abs(lag_or_none - base) <= least_ms for base in bases):
+            if source in (CLOCK, WAITED) or lag_or_none is None:
+                continue
+            if any(abs(lag_or_none - base) <= least_ms for base in bases):
                 continue
             if source == OF_CLIENT and len(self.lags[key]) < KEPT:
                 continue  # it may be its broker, whose heartbeats are fewer

@@ -59,7 +59,9 @@ class Lags:
             return
         lag = ingest_time_ms - event.event_time_ms
         self._note(event.cluster, source, ingest_time_ms // WINDOW_MS, lag)
-        if topic == PULLS and event.client_id and abs(lag) >= skew.CLIENT_MS:
+        if topic == CLOCKS:
+            self._note(event.cluster, (skew.WAITED, source[1]), ingest_time_ms // WINDOW_MS, -lag)
+        if topic == PULLS and event.client_id:
             self._note(event.cluster, (skew.OF_CLIENT, event.client_id), ingest_time_ms // WINDOW_MS, lag)
 
     def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
@@ -68,4 +70,9 @@ class Lags:
             self._least[key] = lag
 
     def all(self) -> list[Lag]:
-        return [Lag(*key, least_ms) for key, least_ms in sorted(self._least.items())]
+        """Of clients only those all of whose pulls are far off: of the others there is nothing to remember."""
+        return [
+            Lag(*key, least_ms)
+            for key, least_ms in sorted(self._least.items())
+            if key[1] != skew.OF_CLIENT or abs(least_ms) >= skew.CLIENT_MS
+        ]
