@@ -29,7 +29,7 @@ from streaming.queries.shard_clock import (
     hear,
     silent_ms_of,
 )
-from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster
+from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster, words_of
 from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
@@ -241,7 +241,7 @@ class Shard:
         name, is_told = clock.cluster, self._speaks_of(clock.cluster)
         now_ms = max(clock.event_time_ms, self._work.cluster(name).now_ms + 1)
         for one in clock.forgotten or ():
-            words = f"Forgotten by {one.owner}{f': {one.reason}' if one.reason else ''}."
+            words = words_of(one)
             if one.kind == CLUSTER:
                 forget_cluster(self._work, name, words, now_ms, is_told=is_told)
                 self._agenda.forgotten_ms[name] = decision.ingest_time_ms

@@ -5,6 +5,7 @@ Should it be heard again, it begins anew.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Incident, Transition, brokers_of, with_words
@@ -16,6 +17,11 @@ FORGET = "forget"
 
 CLUSTER, BROKER, GROUP = "cluster", "broker", "group"
 """What a clock event's `forgotten` may name."""
+
+
+def words_of(decision: Any) -> str:
+    """Who decided it, and why."""
+    return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
 
 
 def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
@@ -35,6 +41,8 @@ def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, i
     if is_told:
         incidents = (incident for _, incident in sorted(entry.watch.incidents.items()))
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
+    if entry.timing.drop is not None:
+        work.put_alerts([_ended(entry.timing.drop, words, now_ms)])
     for route in work.routes_of(cluster):
         work.set_route(cluster, route.topic, None)
     work.agenda.clusters.pop(cluster, None)
