@@ -29,7 +29,16 @@ from streaming.queries.shard_clock import (
     hear,
     silent_ms_of,
 )
-from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster, words_of
+from streaming.queries.shard_endings import (
+    BROKER,
+    CLUSTER,
+    FORGET,
+    end_group,
+    forget_broker,
+    forget_cluster,
+    give_up_clusters,
+    words_of,
+)
 from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
@@ -93,6 +102,7 @@ class Shard:
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if safe_ms is None:
             self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, is_once=is_once)
+        give_up_clusters(self._work)
         self._store.add_pending(self._bounded(pending))
         self._write()
 

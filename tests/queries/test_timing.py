@@ -141,3 +141,17 @@ def test_a_clockless_log_tells_the_same_however_it_is_cut_among_shards() -> None
     (fired,) = alerts_of(replay(cut(messages, 60)))
     assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
     assert SHARDS > 1
+
+
+def test_a_cluster_nobody_has_heard_of_for_a_day_is_dropped_and_what_is_open_is_not() -> None:
+    stream, day = Stream(), 86_400
+    stream.feed([(topic, {**event, "cluster": "gone"}) for topic, event in log_of(0, 60, ticks_until=60)])
+    dead = [clock(60 + second, brokers_answered=[], cluster="dead") for second in range(0, 200, 5)]
+    stream.feed([(topic, {**event, "cluster": "dead"}) for topic, event in log_of(0, 60, ticks_until=60)] + dead)
+    for hours in (23, 25):
+        rows = stream.feed(log_of(hours * 3_600, hours * 3_600 + 60, ticks_until=2 * day))
+        clusters = stream._store.read_agenda().clusters.keys()
+        assert clusters == ({"gone", "dead", "c"} if hours == 23 else {"dead", "c"})
+    assert {row["verdict"] for row in rows["assignments"] if row["cluster"] == "gone"} == {"NOT_JUDGED"}
+    assert {row["change"] for row in rows["memberships"] if row["cluster"] == "gone"} == {"LEFT"}
+    assert not [key for kind, key in stream._store.values if kind != "agenda" and "4:gone" in key]
