@@ -233,6 +233,8 @@ class Shard:
             return
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
         self._work.put_alerts(end_drop(cluster, heard.now_ms))
+        with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
+            self._intake.give_up_routes(name, heard.now_ms)
         failed = cluster.watch.incidents.get(RULE_FAILED)
         if is_told:
             self._work.put_alerts(heard.transitions)
