@@ -25,7 +25,7 @@ from streaming.asking import Asking
 from streaming.clock_tail import ClockTail
 from streaming.ingest.publisher import Publisher, PublishError
 from streaming.oncall.own_alerts import CANARY_CLUSTER
-from streaming.own_clocks import OwnClocks
+from streaming.own_clocks import FORGOTTEN_MS, OwnClocks
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_WANTED, RUN
 from streaming.queries.shard_endings import FORGET
@@ -102,6 +102,7 @@ class ClockKeeper:
         now_ms = self.now_ms() if now_ms is None else now_ms
         silent_ms = int(self._settings.clock.silent_seconds * 1000)
         with self._lock:
+            self._asking = {name: one for name, one in self._asking.items() if now < one.newest + FORGOTTEN_MS / 1000}
             return [
                 (cluster, sorted(self._brokers.get(cluster, ())))
                 for cluster, asking in sorted(self._asking.items())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from udfs.alert import Transition, brokers_of
+from udfs.alert import Transition, brokers_of, with_words
 from udfs.broker_board import Board, Flip, Health
 from udfs.fleet import Fleet
 from udfs.life import Look, Reason, end
@@ -20,13 +20,13 @@ def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
     return flips, [Health(0, 0, None, now_ms)] if had_items else []
 
 
-def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int) -> Iterator[Transition]:
-    """A broker, or with the kind "cluster" the whole fleet."""
+def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str = "") -> Iterator[Transition]:
+    """A broker, or with the kind "cluster" the whole fleet; `words` are those of who decided it."""
     is_all = kind == "cluster"
     for key, incident in sorted(fleet.incidents.items()):
         if is_all or brokers_of(incident) == {name}:
             del fleet.incidents[key]
-            yield end(incident, Reason.FORGOTTEN, Look(now_ms))
+            yield with_words(end(incident, Reason.FORGOTTEN, Look(now_ms)), words)
     brokers = {*fleet.shut_out, *fleet.waiting, name} if is_all else {name}
     for broker_name in brokers:
         fleet.shut_out.pop(broker_name, None)

@@ -16,7 +16,7 @@ from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
 from streaming.queries.chunk import Chunk, Reject
 from streaming.queries.event_time import SLACK_MS, at_most, not_after
-from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET
+from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
 
 COMBINED = T.StructType(
@@ -41,7 +41,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
 
     attempts   of a broker: its producers' attempts
     tick_ms    of a broker or a cluster: its newest tick
-    forgotten  of a broker or a cluster: what a person decided is gone, by kind and name; and when
+    forgotten  of a broker or a cluster: what a person decided is gone, by kind and name; when, and in which words
     rejects    bad messages: topic, partition, message
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: how far its partitions were read; chunks without messages
@@ -52,7 +52,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     rejects: list[tuple[str, int, Reject]] = []
     fleet: dict[str, list[Attempts]] = {}
     read: list[Chunk] = []
-    forgotten: list[tuple[str, str, int]] = []
+    forgotten: list[tuple[str, str, int, str]] = []
 
     def newest_ms(self) -> int:
         """The newest time in it."""
@@ -87,7 +87,7 @@ class Combiner:
         self._builders: dict[tuple[str, str, str, str], AttemptsBuilder] = {}
         self._ticks: dict[tuple[str, str | None], int] = {}
         self._rejects: list[tuple[str, int, Reject]] = []
-        self._forgotten: dict[Key, list[tuple[str, str, int]]] = {}
+        self._forgotten: dict[Key, list[tuple[str, str, int, str]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -164,7 +164,7 @@ class Combiner:
         for one in event.forgotten or ():
             if one.kind not in (CLUSTER, BROKER):
                 continue
-            entry = (one.kind, one.name, event.event_time_ms)
+            entry = (one.kind, one.name, event.event_time_ms, words_of(one))
             brokers = [one.name] if one.kind == BROKER else event.brokers_asked
             for broker_name in (*brokers, None):
                 self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)

@@ -110,7 +110,7 @@ def advance_board(
 
     maxOffsetsPerTrigger cuts the clock topic elsewhere than the attempts; the next tick will do.
     """
-    forgotten_ms = max((at_ms for pack in packs for _, _, at_ms in pack.forgotten), default=0)
+    forgotten_ms = max((at_ms for pack in packs for _, _, at_ms, _ in pack.forgotten), default=0)
     closed, last = forget_items(board, forgotten_ms) if forgotten_ms else ([], [])
     attempts = [of for pack in packs for of in pack.attempts if of.steps[-1].to_ms > forgotten_ms]
     newest_ms = max((of.steps[-1].to_ms for of in attempts), default=None)
@@ -134,7 +134,7 @@ def advance_fleet(
     """
     forgotten = [one for pack in packs for one in pack.forgotten]
     ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
-    forgotten_ms = max((at_ms for _, _, at_ms in forgotten), default=0)
+    forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
     for pack in packs:
         for broker_name, producers in pack.fleet.items():
             for attempts in producers:

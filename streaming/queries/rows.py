@@ -14,6 +14,9 @@ from schemas.tables import ColumnType, Table
 Rows = dict[str, list[dict[str, Any]]]
 """Table name to rows."""
 
+LAST_MS = 253_402_300_799_000
+"""The end of 9999: what readers of the tables take as a time at all."""
+
 _decoder = msgspec.msgpack.Decoder(list[dict[str, Any]])
 
 
@@ -43,7 +46,7 @@ def arrow_table(rows: Iterable[dict[str, Any]], table: Table, batch_id: int) -> 
         record = {**row, "batch_id": batch_id}
         for name in times:
             if (value := row.get(name)) is not None:
-                record[name] = value * 1000
+                record[name] = min(max(value, 0), LAST_MS) * 1000
         records.append(record)
     return pa.Table.from_pylist(records, schema=arrow_schema(table))
 

@@ -29,7 +29,16 @@ from streaming.queries.shard_clock import (
     hear,
     silent_ms_of,
 )
-from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, end_group, forget_broker, forget_cluster
+from streaming.queries.shard_endings import (
+    BROKER,
+    CLUSTER,
+    FORGET,
+    end_group,
+    forget_broker,
+    forget_cluster,
+    give_up_clusters,
+    words_of,
+)
 from streaming.queries.shard_events import Event, events_of, intervals_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
@@ -94,6 +103,7 @@ class Shard:
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if safe_ms is None:
             self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, is_once=is_once)
+        give_up_clusters(self._work)
         self._store.add_pending(self._bounded(pending))
         self._write()
 
@@ -227,6 +237,8 @@ class Shard:
             return
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
         self._work.put_alerts(end_drop(cluster, heard.now_ms))
+        with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
+            self._intake.give_up_routes(name, heard.now_ms)
         failed = cluster.watch.incidents.get(RULE_FAILED)
         if is_told:
             self._work.put_alerts(heard.transitions)
@@ -245,7 +257,7 @@ class Shard:
         name, is_told = clock.cluster, self._speaks_of(clock.cluster)
         now_ms = max(clock.event_time_ms, self._work.cluster(name).now_ms + 1)
         for one in clock.forgotten or ():
-            words = f"Forgotten by {one.owner}{f': {one.reason}' if one.reason else ''}."
+            words = words_of(one)
             if one.kind == CLUSTER:
                 forget_cluster(self._work, name, words, now_ms, is_told=is_told)
                 self._agenda.forgotten_ms[name] = decision.ingest_time_ms

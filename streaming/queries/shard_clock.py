@@ -25,6 +25,9 @@ CLOCK_HEARD = "clock_heard"
 
 CLOCK_MISSED_MS = 15_000
 
+MOST_INTERVAL_MS = 3_600_000
+"""Rounds that are meant to be further apart count as this far: by what is told none would ever be missed."""
+
 
 class Heard(NamedTuple):
     """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` scales a group's
@@ -121,9 +124,11 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
         is_own,
         source=clock.collector or clock.source,
         groups=None if clock.groups is None else frozenset(clock.groups),
-        interval_ms=clock.interval_ms,
+        interval_ms=None if clock.interval_ms is None else min(clock.interval_ms, MOST_INTERVAL_MS),
         unasked=tuple(
-            Unasked(one.broker_name, one.consumer_group, one.client_id, one.reason, one.since_ms)
+            Unasked(
+                one.broker_name, one.consumer_group, one.client_id, one.reason, min(one.since_ms, clock.event_time_ms)
+            )
             for one in clock.unheard or ()
         ),
         skews=tuple(MachineSkew(one.machine, one.role, one.ahead_ms) for one in clock.skews or ()),

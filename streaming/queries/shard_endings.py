@@ -5,6 +5,7 @@ Should it be heard again, it begins anew.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Incident, Transition, brokers_of, with_words
@@ -16,6 +17,13 @@ FORGET = "forget"
 
 CLUSTER, BROKER, GROUP = "cluster", "broker", "group"
 """What a clock event's `forgotten` may name."""
+
+FORGET_CLUSTER_MS = 86_400_000
+
+
+def words_of(decision: Any) -> str:
+    """Who decided it, and why."""
+    return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
 
 
 def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
@@ -35,10 +43,25 @@ def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, i
     if is_told:
         incidents = (incident for _, incident in sorted(entry.watch.incidents.items()))
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
+    if entry.timing.drop is not None:
+        work.put_alerts([_ended(entry.timing.drop, words, now_ms)])
     for route in work.routes_of(cluster):
         work.set_route(cluster, route.topic, None)
     work.agenda.clusters.pop(cluster, None)
     work.dirty.pop(cluster, None)
+
+
+def give_up_clusters(work: WorkingSet) -> None:
+    """Drop those that nobody has heard of for a day, by Kafka's time, and of which nothing is open."""
+    for name, entry in sorted(work.agenda.clusters.items()):
+        arrived_ms = entry.timing.arrived_ms
+        if not arrived_ms or work.agenda.swept_ms - arrived_ms <= FORGET_CLUSTER_MS or entry.watch.incidents:
+            continue
+        if not any(work.group(name, group, entry.now_ms).incidents for group in entry.groups):
+            now_ms = max(entry.now_ms, entry.timing.newest_ms) + 1
+            for group in sorted(entry.groups):
+                end_group(work, name, group, Reason.GIVEN_UP, now_ms)
+            forget_cluster(work, name, "", now_ms, is_told=False)
 
 
 def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, is_told: bool) -> None:

@@ -6,6 +6,7 @@ An event at which a rule raises is quarantined, and its group set aside (set_asi
 import zlib
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from schemas.events import HEARTBEATS, ROUTES
@@ -18,6 +19,12 @@ from udfs.cluster_watch import QueueChange
 from udfs.life import Reason
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
+
+SAID_AGAIN_MS = 600_000
+"""A route that is said again so soon is said regularly."""
+
+ROUTES_MS, GONE_MS = 21_600_000, 86_400_000
+"""How often routes are looked through, and how long one must not have been said."""
 
 
 def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
@@ -82,6 +89,8 @@ class Intake:
         cluster.watch.learn_route(before, brokers, set(masterless) & brokers, event.event_time_ms, change)
         work.set_route(event.cluster, event.topic, route if queues else None)
         if known == route:
+            if known.event_time_ms < route.event_time_ms <= known.event_time_ms + SAID_AGAIN_MS:
+                cluster.timing.said_again_ms = max(cluster.timing.said_again_ms, route.event_time_ms)
             return
         for name, entry in cluster.groups.items():
             if event.topic in entry.topics:
@@ -89,6 +98,22 @@ class Intake:
                 group.is_stale = True
                 if not queues:
                     work.end(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
+
+    def give_up_routes(self, name: str, now_ms: int) -> None:
+        """Topics deleted while nobody looked: not said for a day, though the cluster's others are."""
+        entry = self._work.cluster(name)
+        timing = entry.timing
+        if now_ms < timing.routes_ms + ROUTES_MS:
+            return
+        timing.routes_ms = now_ms
+        if timing.said_again_ms < now_ms - SAID_AGAIN_MS or entry.watch.rounds.stopped(now_ms):
+            return
+        for route in self._work.routes_of(name):
+            if route.event_time_ms < now_ms - GONE_MS:
+                no_more = {"queues": (), "brokers": (), "order_topic": None, "has_queue_mapping": None}
+                self._learn_route(
+                    SimpleNamespace(cluster=name, topic=route.topic, event_time_ms=now_ms, **no_more),
+                )
 
     def _hear(self, event: Event) -> None:
         work, heartbeat = self._work, event.event

@@ -45,6 +45,8 @@ class Timing(msgspec.Struct):
     noted_ms     since when a tick has been missed for long; None while it has not
     dropped      events that were dropped since the last tick
     drop         the incident that tells it
+    said_again_ms  when a known route was last said again
+    routes_ms      when the routes were last looked through
     """
 
     arrived_ms: int = 0
@@ -54,6 +56,8 @@ class Timing(msgspec.Struct):
     noted_ms: int | None = None
     dropped: int = 0
     drop: Incident | None = None
+    said_again_ms: int = 0
+    routes_ms: int = 0
 
 
 class ClusterEntry(msgspec.Struct):

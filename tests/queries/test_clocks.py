@@ -72,7 +72,7 @@ OFF = [-3600, -150, -95, -45, -20, -1, 1, 45, 150, 3600]
 def test_a_clock_that_is_off_pages_nobody_and_is_told_itself(who: str, off_s: int) -> None:
     rows = alerts_of("healthy", who, off_s)
     others = told(rows) - {("clock_skew", "clock_ahead"), ("clock_skew", "clock_out_of_step")}
-    is_refused = who in ("collector", "run") and off_s > 60  # here no keeper that goes by Kafka steps in
+    is_refused = who in ("collector", "run") and off_s > 60  # here no other clock steps in
     assert others == ({("unheard_cluster", "no_clock")} if is_refused else set())
     if abs(off_s) >= 45 and who != "run":
         skews = [row for row in rows if row["kind"] == "clock_skew" and row["state"] == "FIRING"]

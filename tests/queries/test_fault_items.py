@@ -12,13 +12,16 @@ from pyspark.sql import Row
 
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.queries.chunk import Chunk
 from streaming.queries.combiner import REJECTS, Combiner, Key, Pack
 from streaming.queries.combiner import combine as combine_arrow
-from streaming.queries.fault_items import FaultItemsProcessor, advance_board
+from streaming.queries.fault_items import FaultItemsProcessor, advance_board, advance_fleet
+from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows, unpack_rows
 from tests.queries.logs import cut_as_spark_does
 from tests.replay import cut
 from udfs.broker_board import Board
+from udfs.fleet import Fleet
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
@@ -247,3 +250,12 @@ def test_an_empty_name_is_refused_and_a_message_without_a_value_is_nobodys_key()
         (0, "empty_name: cluster", "empty_name: broker_name"),
         (1, "not_json"),
     }
+
+
+def test_a_cut_batch_that_shows_no_event_of_a_cluster_moves_its_producers_time_nowhere() -> None:
+    fleet, read = Fleet(), [Chunk(SEND_LATENCIES, 0, 0, 99, {"other": START_MS + 900_000}, [], [])]
+    cut_off = Planned(is_cut=True, places=frozenset({(SEND_LATENCIES, 0)}))
+    advance_fleet(fleet, [Pack(tick_ms=START_MS + 600_000, read=read)], "c", Rules(), 100, cut_off)
+    assert (fleet.tick_ms, fleet.judged_ms) == (START_MS + 600_000, 0)
+    advance_fleet(fleet, [Pack(read=read)], "c", Rules(), 100, Planned(is_cut=False))
+    assert fleet.judged_ms == START_MS + 600_000

@@ -104,6 +104,8 @@ def test_what_producers_told_of_it_ends_too(kind: str) -> None:
     name = "c" if kind == "cluster" else broker_name
     rows = stream.feed([forget(241, kind, name, (broker_name,))])
     assert ("broker_isolated", "forgotten") in ended(rows)
+    over = [row["summary"] for row in rows["alerts"] if row["reason"] == "forgotten"]
+    assert all("Forgotten by " in summary for summary in over)
     assert [(row["unavailable_producers"], row["producers"]) for row in rows["broker_health"]] == [(0, 0)]
     assert all(row["available"] for row in rows["fault_items"])
 

@@ -141,3 +141,27 @@ def test_a_clockless_log_tells_the_same_however_it_is_cut_among_shards() -> None
     (fired,) = alerts_of(replay(cut(messages, 60)))
     assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
     assert SHARDS > 1
+
+
+def test_a_cluster_nobody_has_heard_of_for_a_day_is_dropped_and_what_is_open_is_not() -> None:
+    stream, day = Stream(), 86_400
+    stream.feed([(topic, {**event, "cluster": "gone"}) for topic, event in log_of(0, 60, ticks_until=60)])
+    dead = [clock(60 + second, brokers_answered=[], cluster="dead") for second in range(0, 200, 5)]
+    stream.feed([(topic, {**event, "cluster": "dead"}) for topic, event in log_of(0, 60, ticks_until=60)] + dead)
+    for hours in (23, 25):
+        rows = stream.feed(log_of(hours * 3_600, hours * 3_600 + 60, ticks_until=2 * day))
+        clusters = stream._store.read_agenda().clusters.keys()
+        assert clusters == ({"gone", "dead", "c"} if hours == 23 else {"dead", "c"})
+    assert {row["verdict"] for row in rows["assignments"] if row["cluster"] == "gone"} == {"NOT_JUDGED"}
+    assert {row["change"] for row in rows["memberships"] if row["cluster"] == "gone"} == {"LEFT"}
+    assert not [key for kind, key in stream._store.values if kind != "agenda" and "4:gone" in key]
+
+
+def test_a_topic_that_is_not_said_for_a_day_while_others_are_is_deleted() -> None:
+    stream, changed = Stream(), []
+    stream.feed([route(0), route(0, 4, "others"), beat(0, "A", "h1:1"), clock(5)])
+    for second in range(30, 33 * 3_600, 300):
+        rows = stream.feed([route(second, 4, "others"), beat(second, "A", "h1:1"), clock(second + 1)])
+        changed += [(second, row["verdict"]) for row in rows.get("assignments", ()) if row["topic"] == "orders"]
+    assert [key for kind, key in stream._store.values if kind == "route"] == ["1:c|6:others"]
+    assert {verdict for second, verdict in changed if second > 24 * 3_600} == {"NOT_JUDGED"}

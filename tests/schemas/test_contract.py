@@ -90,8 +90,8 @@ def test_a_queue_below_zero_is_an_unknown_queue_and_any_other_number_below_its_m
 @pytest.mark.parametrize(
     ("queue_id", "reasons"),
     [
-        (65_535, []),
-        (65_536, ["unknown_queue: queue_id"]),
+        (16_383, []),
+        (16_384, ["unknown_queue: queue_id"]),
         (2**31, ["wrong_type: queue_id", "unknown_queue: queue_id"]),
         (3.0, ["wrong_type: queue_id"]),
         (True, ["wrong_type: queue_id"]),
