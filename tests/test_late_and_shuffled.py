@@ -61,9 +61,11 @@ def windows(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def play(windows: Iterable[list[Event]]) -> Rows:
-    stream, rows = Stream(), dict[str, list[dict[str, Any]]]()
+    """Each window reaches Kafka at once, when the newest of it has happened; producers' own clocks tell no time."""
+    stream, rows, now_ms = Stream(), dict[str, list[dict[str, Any]]](), 0
     for window in windows:
-        for table, of_table in stream.feed(window).items():
+        now_ms = max([now_ms, *(event["event_time_ms"] for topic, event in window if topic != SEND_LATENCIES)])
+        for table, of_table in stream.feed(window, lambda _, at_ms=now_ms: at_ms).items():
             rows.setdefault(table, []).extend(of_table)
     return rows
 

@@ -81,16 +81,14 @@ class Shard:
     def process(self, chunks: list[Chunk], limit: int, planned: Planned | None = None) -> None:
         """Take in a batch. `limit` is maxOffsetsPerTrigger, 0 for none; `planned` what Spark was to read, if known."""
         for chunk in chunks:
-            self._work.put(
-                "quarantine", (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
-            )
+            rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
+            self._work.put("quarantine", rejected)
         if self._number == 0:
             silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._agenda.forgotten_ms.items()}
             silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
-        agenda = self._agenda
-        is_once = planned is not None and planned.is_once
+        agenda, is_once = self._agenda, planned is not None and planned.is_once
         newest_ms = note_arrivals(agenda, chunks)
         is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
