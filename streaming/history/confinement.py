@@ -31,10 +31,12 @@ _NETWORK_SINCE, _NETWORK = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
 
 
-def end_with_parent() -> None:
-    """This process is killed when the one that started it ends, by whatever."""
+def end_with_parent(parent: int) -> None:
+    """This process is killed when the one that started it ends, by whatever, or ends now if that one is gone already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def end_after(seconds: float) -> None:

@@ -64,7 +64,7 @@ def print_apart(request: Request) -> str:
 
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes]]:
-    command, pipe = [sys.executable, "-P", "-c", _PROGRAM], subprocess.PIPE
+    command, pipe = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())], subprocess.PIPE
     with subprocess.Popen(  # noqa: S603  # our own command line
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment()
     ) as process:

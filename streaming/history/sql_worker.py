@@ -1,6 +1,6 @@
 """The process that answers one question in somebody's own SQL, and can be ended whatever it does.
 
-It reads a Request as JSON from stdin, prints the answer to stdout, and then one JSON object to stderr: {"note": ...},
+Its one argument is the process that started it. It reads a Request as JSON from stdin, prints the answer to stdout, and then one JSON object to stderr: {"note": ...},
 {"error": ...} or {}. What DuckDB prints by itself goes nowhere. SIGALRM ends it at the deadline.
 """
 
@@ -28,7 +28,7 @@ DEEPEST = 10_000
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    end_with_parent()
+    end_with_parent(int(sys.argv[1]))
     words = _take_stderr()
     request = Request(**json.load(sys.stdin))
     said = _said(request)

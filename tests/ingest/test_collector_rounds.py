@@ -172,16 +172,18 @@ def names(*collectors: dict[str, str]) -> list[str]:
 
 
 def test_a_collector_is_named_by_its_host_and_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: "host-1")
-    assert names({"name_server": "ns:9876"}, {"name_server": "ns-2:9876"}) == ["host-1/ns:9876", "host-1/ns-2:9876"]
-    assert names({"name_server": "ns:9876"}) == ["host-1/ns:9876"]  # and so again after a restart
+    host = uuid.uuid4().hex  # names are the machine's, on which other tests run
+    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: host)
+    assert names({"name_server": "ns:9876"}, {"name_server": "ns-2:9876"}) == [f"{host}/ns:9876", f"{host}/ns-2:9876"]
+    assert names({"name_server": "ns:9876"}) == [f"{host}/ns:9876"]  # and so again after a restart
     assert names({"name_server": "ns:9876", "id": "east"}) == ["east"]
 
 
 def test_two_collectors_on_one_host_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: "host-1")
+    host = uuid.uuid4().hex
+    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: host)
     one = {"name_server": "ns:9876"}
-    assert names(one, one, one) == ["host-1/ns:9876", "host-1/ns:9876#2", "host-1/ns:9876#3"]
+    assert names(one, one, one) == [f"{host}/ns:9876", f"{host}/ns:9876#2", f"{host}/ns:9876#3"]
 
 
 def test_a_long_name_is_cut_and_still_its_own() -> None:
