@@ -32,7 +32,7 @@ _SCOPES_SINCE, _SCOPES = 6, 0b11
 
 
 def end_with_parent(parent: int) -> None:
-    """This process is killed when the one that started it ends, by whatever, or ends now if that one is gone already."""
+    """This process is killed when the one that started it ends, by whatever; it ends now if that is gone already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,7 +1,8 @@
 """The process that answers one question in somebody's own SQL, and can be ended whatever it does.
 
-Its one argument is the process that started it. It reads a Request as JSON from stdin, prints the answer to stdout, and then one JSON object to stderr: {"note": ...},
-{"error": ...} or {}. What DuckDB prints by itself goes nowhere. SIGALRM ends it at the deadline.
+Its one argument is the process that started it. It reads a Request as JSON from stdin, prints the answer to stdout, and
+then one JSON object to stderr: {"note": ...}, {"error": ...} or {}. What DuckDB prints by itself goes nowhere. SIGALRM
+ends it at the deadline.
 """
 
 import json

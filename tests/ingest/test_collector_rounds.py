@@ -1,6 +1,7 @@
 """A collector's rounds without RocketMQ and Kafka: its own clock, its name, and what a person decided."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
