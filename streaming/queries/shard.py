@@ -38,6 +38,7 @@ from streaming.queries.working_set import WorkingSet
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
+from udfs.log_order import pick_behind
 from udfs.rounds import scaled
 from udfs.rulebook import Rulebook
 from udfs.skew import WINDOW_MS
@@ -153,6 +154,13 @@ class Shard:
             self._work.cluster(lag.cluster).watch.skew.note(lag)
         for cluster in {lag.cluster for lag in lags}:
             self._work.cluster(cluster).watch.skew.settle()
+        ticks: dict[str, int] = {}
+        for chunk in chunks:
+            for cluster, time_ms in chunk.newest_ms.items() if chunk.topic == CLOCKS else ():
+                ticks[cluster] = max(time_ms, ticks.get(cluster, 0))
+        behind = pick_behind((one for chunk in chunks for one in chunk.behind), ticks)
+        for cluster in {lag.cluster for lag in lags}:
+            self._work.cluster(cluster).watch.skew.ordered = behind.get(cluster, {})
 
     def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
         key = cluster, source, machine
