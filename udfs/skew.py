@@ -31,6 +31,7 @@ BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
 HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
 WAITED = "waited"
 """Of clock events the greatest lag, negative: events that come late, and their clock events with them, are in step."""
+BROKER_SOURCES = (HEARTBEATS, PULLS)
 
 
 class Lag(NamedTuple):
@@ -50,12 +51,14 @@ class Lag(NamedTuple):
 @dataclass
 class Skew:
     """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
-    cluster's time runs by: the least that any of its clocks was seen to have.
+    cluster's time runs by: the least that any of its clocks was seen to have. `ordered` has by the same keys how far
+    behind a source stands in a log that was written at once (udfs.log_order).
     """
 
     lags: dict[str, dict[int, int]] = field(default_factory=dict)
     base_ms: int | None = None
     newest: int = 0
+    ordered: dict[str, int] = field(default_factory=dict)
 
     def note(self, lag: Lag) -> None:
         key = f"{lag.source} {lag.machine}"
@@ -87,8 +90,9 @@ class Skew:
 
     def shift_ms(self, source: str, machine: str, interval_ms: int) -> int:
         """By how much the source's event times are moved on, in whole seconds; 0 for one that is in step."""
-        if self.base_ms is None:
-            return 0
+        ordered_ms = self.ordered.get(f"{source} {machine}", 0)
+        if ordered_ms or self.base_ms is None:
+            return ordered_ms // 1000 * 1000
         lag = self._lag(f"{source} {machine}")
         behind_ms = 0 if lag is None else lag - self.base_ms
         least_ms = least_told_ms(interval_ms) + self._waiting_ms()
@@ -130,6 +134,11 @@ class Skew:
                 continue  # its pulls have the broker's time
             of_role = found.setdefault(CLIENT if source == OF_CLIENT else BROKER, {})
             of_role[machine] = max(off_ms, of_role.get(machine, off_ms), key=abs)
+        for key, behind_ms in sorted(self.ordered.items(), key=lambda one: (one[0].startswith(f"{OF_CLIENT} "), one)):
+            source, _, machine = key.partition(" ")
+            if source == OF_CLIENT and any(abs(behind_ms + of) <= STEADY_MS for of in found.get(BROKER, {}).values()):
+                continue  # its pulls have the broker's time
+            found.setdefault(CLIENT if source == OF_CLIENT else BROKER, {}).setdefault(machine, -behind_ms)
         return found
 
     def _collectors(self, own_clocks: frozenset[str]) -> Iterator[tuple[str, int]]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from streaming.queries.planned import Planned
+from udfs.log_order import Behind
 from udfs.skew import Lag
 
 
@@ -32,7 +33,9 @@ class Reject(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family."""
+    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family,
+    `ingest_time_ms` is when Kafka had it (0 in what an earlier release left waiting).
+    """
 
     cluster: str
     broker_name: str
@@ -40,6 +43,7 @@ class Voice(NamedTuple):
     event_time_ms: int
     is_leaving: bool
     groups: tuple[str, ...] = ()
+    ingest_time_ms: int = 0
 
 
 class Pulling(NamedTuple):
@@ -49,6 +53,7 @@ class Pulling(NamedTuple):
     broker_name: str
     consumer_group: str
     event_time_ms: int
+    ingest_time_ms: int = 0
 
 
 PULLING_MS = 5_000
@@ -78,8 +83,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead` its clock
     events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of all that is
-    no clock event. `pulled_by_name` is `pulled_ms` as earlier releases kept it. Chunks wait in the state: a field is
-    added at the end, and has a default.
+    no clock event. `behind` are sources that stand behind in a log written at once. `pulled_by_name` is `pulled_ms` as
+    earlier releases kept it. Chunks wait in the state: a field is added at the end, and has a default.
     """
 
     topic: str
@@ -96,6 +101,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     pullings: list[Pulling] = []
     pulled_ms: dict[tuple[str, str], int] = {}
     spans: dict[str, Span] = {}
+    behind: list[Behind] = []
 
     def all_pulled_ms(self) -> dict[tuple[str, str], int]:
         """Those too that an earlier release has left waiting."""

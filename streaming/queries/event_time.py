@@ -8,6 +8,7 @@ from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.queries.chunk import Ahead
 from udfs import skew
+from udfs.log_order import Behind, LogOrder
 from udfs.skew import WINDOW_MS, Lag
 
 SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS, CLOCKS: skew.CLOCK}
@@ -52,6 +53,7 @@ class Lags:
 
     def __init__(self) -> None:
         self._least: dict[tuple[str, str, str, int], int] = {}
+        self._orders: dict[str, LogOrder] = {}
 
     def note(self, topic: str, event: Any, ingest_time_ms: int) -> None:
         source = source_of(topic, event)
@@ -61,6 +63,10 @@ class Lags:
         self._note(event.cluster, source, ingest_time_ms // WINDOW_MS, lag)
         if topic == CLOCKS:
             self._note(event.cluster, (skew.WAITED, source[1]), ingest_time_ms // WINDOW_MS, -lag)
+        if topic == PULLS or (topic == HEARTBEATS and not event.leaving and not event.is_listed_only):
+            client_id = event.client_id if topic == PULLS else None
+            order = self._orders.get(event.cluster) or self._orders.setdefault(event.cluster, LogOrder())
+            order.note(*source, client_id, event.event_time_ms, ingest_time_ms)
         if topic == PULLS and event.client_id:
             self._note(event.cluster, (skew.OF_CLIENT, event.client_id), ingest_time_ms // WINDOW_MS, lag)
 
@@ -68,6 +74,10 @@ class Lags:
         key = (cluster, *source, window)
         if lag < self._least.get(key, lag + 1):
             self._least[key] = lag
+
+    def behind(self) -> list[Behind]:
+        """Of sources in a log that was written at once."""
+        return [one for cluster, order in sorted(self._orders.items()) for one in order.behind(cluster)]
 
     def all(self) -> list[Lag]:
         """Of clients only those all of whose pulls are far off: of the others there is nothing to remember."""

@@ -23,7 +23,7 @@ class PartitionPack:
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
         self._lags = Lags()
-        self._pullings: dict[tuple[str, str, str, int], int] = {}
+        self._pullings: dict[tuple[str, str, str, int], tuple[int, int]] = {}
 
     def add(self, offset: int, ingest_time_ms: int, value: bytes | None) -> None:
         topic, header = self._topic, self._header
@@ -35,7 +35,7 @@ class PartitionPack:
                 header.ahead.append(ahead)
             return
         self._lags.note(topic, event, ingest_time_ms)
-        event = at_most(event, ingest_time_ms)
+        told_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
         header.newest_ms[event.cluster] = max(header.newest_ms.get(event.cluster, 0), event.event_time_ms)
         if topic != CLOCKS:
             self._note_span(event.cluster, ingest_time_ms, event.event_time_ms)
@@ -44,9 +44,9 @@ class PartitionPack:
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         if topic == PULLS and not event.offsets_only:
             key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
-            self._pullings[key] = max(event.event_time_ms, self._pullings.get(key, 0))
+            self._pullings[key] = max((told_ms, ingest_time_ms), self._pullings.get(key, (0, 0)))
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
-            header.voices.append(_voice(event))
+            header.voices.append(_voice(event, told_ms, ingest_time_ms))
         message = Message(offset, ingest_time_ms, value or b"")
         for number in sorted(_shards_for(topic, event, self._shards)):
             self._messages[number].append(message)
@@ -62,6 +62,7 @@ class PartitionPack:
     def chunks(self) -> list[Chunk]:
         """Of the bad messages the first shard tells."""
         header, pullings = self._header, sorted(self._sample())
+        lags, behind = self._lags.all(), self._lags.behind()
         return [
             Chunk(
                 header.topic,
@@ -73,11 +74,12 @@ class PartitionPack:
                 header.rejects if number == 0 else [],
                 {},
                 header.voices,
-                self._lags.all(),
+                lags,
                 header.ahead,
                 pullings,
                 header.pulled_ms,
                 header.spans,
+                behind,
             )
             for number, messages in enumerate(self._messages)
         ]
@@ -88,17 +90,18 @@ class PartitionPack:
         for cluster, broker_name, group, _ in self._pullings:
             by_broker.setdefault((cluster, broker_name), set()).add(group)
         picked = {place: set(sorted(groups, key=rank)[:MOST_GROUPS]) for place, groups in by_broker.items()}
-        for (cluster, broker_name, group, _), time_ms in self._pullings.items():
+        for (cluster, broker_name, group, _), (told_ms, ingest_time_ms) in self._pullings.items():
             if group in picked[cluster, broker_name]:
-                yield Pulling(cluster, broker_name, group, time_ms)
+                yield Pulling(cluster, broker_name, group, told_ms, ingest_time_ms)
 
 
-def _voice(heartbeat: Any) -> Voice:
+def _voice(heartbeat: Any, told_ms: int, ingest_time_ms: int) -> Voice:
     is_leaving = bool(heartbeat.leaving)
     names = {consumer.consumer_group for consumer in heartbeat.consumers if not is_leaving}
     groups = tuple(sorted(name for name in names if family_of(name)))
-    cluster, broker_name, client_id = heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id
-    return Voice(cluster, broker_name, client_id, heartbeat.event_time_ms, is_leaving, groups)
+    return Voice(
+        heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, told_ms, is_leaving, groups, ingest_time_ms
+    )
 
 
 def _shards_for(topic: str, event: Any, shards: int) -> set[int]:

@@ -39,10 +39,11 @@ from streaming.queries.shard_endings import (
     give_up_clusters,
     words_of,
 )
-from streaming.queries.shard_events import Event, events_of, intervals_of, is_earlier, pack
+from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
+from streaming.queries.source_times import SourceTimes
 from streaming.queries.timing import clocked, end_drop, judge_timing, note_arrivals, note_tick, tell_drop
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.working_set import WorkingSet
@@ -51,7 +52,6 @@ from udfs.group import tick
 from udfs.life import Look, Reason, end
 from udfs.rounds import scaled
 from udfs.rulebook import CANARY_CLUSTER, Rulebook
-from udfs.skew import WINDOW_MS
 from udfs.skew_findings import step_skew
 
 __all__ = ["Shard", "shard_of"]
@@ -71,8 +71,7 @@ class Shard:
                     group.due_ms = 0
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
-        self._shifts: dict[tuple[str, str, str], int] = {}
-        self._intervals: dict[str, int] = {}
+        self._times = SourceTimes(self._work)
 
     @property
     def rows(self) -> Rows:
@@ -124,15 +123,14 @@ class Shard:
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
         self._learn_who_tells(chunks)
-        self._learn_lags(chunks)
+        self._times.learn(chunks)
         self._tell_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
-        if any(not entry.watch.interval_ms for entry in self._agenda.clusters.values()):
-            self._intervals = intervals_of(chunks)  # a first batch may be long, and its rounds are no skew
+        self._times.read_intervals(chunks)
         events = [
             event
             for chunk in chunks
-            for event in events_of(chunk, self._shift_ms, self._behind_ms)
+            for event in events_of(chunk, self._times.shift_ms, self._times.behind_ms)
             if not self._is_forgotten(event)
         ]
         decisions = [event for event in events if event.topic == CLOCKS and event.event.source == FORGET]
@@ -180,26 +178,6 @@ class Shard:
                     continue
                 pulled_ms = self._work.cluster(cluster).pulled_ms
                 pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
-
-    def _learn_lags(self, chunks: list[Chunk]) -> None:
-        forgotten = {name: at_ms // WINDOW_MS for name, at_ms in self._agenda.forgotten_ms.items()}
-        lags = [lag for chunk in chunks for lag in chunk.lags if lag.window > forgotten.get(lag.cluster, 0)]
-        for lag in lags:
-            self._work.cluster(lag.cluster).watch.skew.note(lag)
-        for cluster in {lag.cluster for lag in lags}:
-            self._work.cluster(cluster).watch.skew.settle()
-
-    def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
-        key = cluster, source, machine
-        if key not in self._shifts:
-            entry = self._agenda.clusters.get(cluster)
-            interval_ms = (entry.watch.interval_ms if entry else 0) or self._intervals.get(cluster, 0)
-            self._shifts[key] = entry.watch.skew.shift_ms(source, machine, interval_ms) if entry else 0
-        return self._shifts[key]
-
-    def _behind_ms(self, cluster: str) -> int:
-        entry = self._agenda.clusters.get(cluster)
-        return entry.watch.skew.behind_ms() if entry else 0
 
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""

@@ -53,11 +53,11 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
     """Its messages, decoded, and its voices; none is later than it reached Kafka, by the cluster's time."""
     decoder, rank = DECODERS[chunk.topic], _RANK[chunk.topic]
     for voice in chunk.voices:
-        time_ms = voice.event_time_ms + shift(voice.cluster, skew.HEARTBEATS, voice.broker_name)
+        time_ms = _heard_ms(voice, shift(voice.cluster, skew.HEARTBEATS, voice.broker_name))
         counted = voice._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[VOICES], chunk.partition, 0, VOICES, voice, counted)
     for pulling in chunk.pullings:
-        time_ms = pulling.event_time_ms + shift(pulling.cluster, skew.PULLS, pulling.broker_name)
+        time_ms = _heard_ms(pulling, shift(pulling.cluster, skew.PULLS, pulling.broker_name))
         counted_pull = pulling._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[PULLINGS], chunk.partition, 0, PULLINGS, pulling, counted_pull)
     for message in chunk.messages:
@@ -65,7 +65,8 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         source = source_of(chunk.topic, event)
         shift_ms = shift(event.cluster, *source) if source else 0
         if chunk.topic == PULLS and event.client_id:
-            shift_ms = max(shift_ms, shift(event.cluster, skew.OF_CLIENT, event.client_id))
+            of_client_ms = shift(event.cluster, skew.OF_CLIENT, event.client_id)
+            shift_ms = max(shift_ms, of_client_ms) if of_client_ms else shift_ms
         time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
         if time_ms != event.event_time_ms:
             event = at(event, time_ms)
@@ -84,6 +85,11 @@ def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
                 rounds.setdefault(cluster, set()).add(event.time_ms)
     gaps = {cluster: [after - before for before, after in pairwise(sorted(of))] for cluster, of in rounds.items()}
     return {cluster: max(told[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
+
+
+def _heard_ms(heard: Voice | Pulling, shift_ms: int) -> int:
+    time_ms = heard.event_time_ms + shift_ms
+    return not_after(time_ms, heard.ingest_time_ms) if heard.ingest_time_ms else time_ms
 
 
 def is_earlier(event: Event, other: Event) -> bool:

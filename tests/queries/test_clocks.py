@@ -89,3 +89,20 @@ def test_what_starves_is_told_whoevers_clock_is_off(scenario: str, page: str, wh
     if who == "collector" and off_s > 60:
         pytest.skip("a time from the future is not taken; run keeps the time of such a cluster")
     assert ("starved_queue", page) in told(alerts_of(scenario, who, off_s))
+
+
+@pytest.mark.parametrize("off_s", [-3600, -150, -95, 95, 150])
+def test_a_broker_that_is_off_is_known_in_a_log_that_is_written_at_once_too(off_s: int) -> None:
+    """Kafka has all of it at one time: what tells is the order."""
+    log = [
+        (topic, {**event, "event_time_ms": event["event_time_ms"] + off_s * SECOND} if is_b else event)
+        for topic, event in log_of("healthy")
+        for is_b in [is_of("broker", topic, event, "")]
+    ]
+    end_ms = max(event["event_time_ms"] for _, event in log) + SECOND
+    fired = {
+        (row["kind"], row["broker_name"])
+        for row in Stream().feed(log, lambda _: end_ms)["alerts"]
+        if row["state"] == "FIRING"
+    }
+    assert fired == {("clock_skew", "broker-b")}
