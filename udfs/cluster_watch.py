@@ -27,6 +27,10 @@ STILL_THERE_MS = 60_000
 """A NameServer drops a broker's routes as soon as its connection breaks, which may be just after its last answer."""
 
 
+REFUSED_WITHIN_MS = 60_000
+"""A refusal that began so near to the last words of a broker's clients is the reason why no more are heard."""
+
+
 class QueueChange(NamedTuple):
     """A topic's queues a broker, before and after its route changed."""
 
@@ -186,13 +190,20 @@ def retired(watch: ClusterWatch) -> Iterator[str]:
 def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> None:
     """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses.
 
-    Of a broker that did not answer in this round nobody would have been heard.
+    Of a broker that did not answer in this round nobody would have been heard; of one that refused groups, or let
+    them not be heard, their clients from then on were not.
     """
     for broker_name, since_ms in list(watch.silent_ms.items()):
         if (watch.voices.at(broker_name) or 0) > since_ms or watch.is_retired(broker_name):
             del watch.silent_ms[broker_name]
             watch.silent_at_ms.pop(broker_name, None)
+    refused = [one for one in watch.rounds.unasked(tick.now_ms, ()) if one.client_id is None]
     for broker_name, since_ms in watch.voices.silent(late_ms).items():
-        if watch.topics.get(broker_name) and broker_name not in unheard:
+        is_refused = any(
+            one.broker_name in (None, broker_name)
+            and abs(one.since_ms - since_ms) <= REFUSED_WITHIN_MS + watch.interval_ms
+            for one in refused
+        )
+        if watch.topics.get(broker_name) and broker_name not in unheard and not is_refused:
             watch.silent_ms.setdefault(broker_name, since_ms)
             watch.silent_at_ms.setdefault(broker_name, tick.now_ms)

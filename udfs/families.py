@@ -1,8 +1,9 @@
 """Groups that are born and die with their processes: a name of its own for each pod, as caches are invalidated by.
 
 When such a process is replaced its group has no member for ever, which is no loss, for nobody else was to consume for
-it. A name says so by a part that nobody gives by hand: a pod's hash, an address, a UUID, a process's number. What it
-rests on, and so cannot see: a process that is lost while another of its family happens to start within BIRTH_MS.
+it. A name says so by a part that nobody gives by hand: a pod's hash, an address, a UUID, a process's number; a mere
+number, as people give too, says so where NUMBERED groups or more differ by it alone. What it rests on, and so cannot
+see: a process that is lost while another of its family happens to start within BIRTH_MS.
 """
 
 import re
@@ -21,19 +22,29 @@ FORGET_MS = 3_600_000
 MOST_SIBLINGS, MOST_FAMILIES = 500, 1_000
 """Kept a cluster; of what is beyond no birth is seen, so its deaths are told."""
 
+NUMBERED = 5
+"""So many groups that differ by a number alone are pods'."""
+
 _UUID = re.compile(r"[0-9a-fA-F]{8}([-_]?[0-9a-fA-F]{4}){3}[-_]?[0-9a-fA-F]{12}")
 _ADDRESS = re.compile(r"(?<![0-9])[0-9]{1,3}([-_.])[0-9]{1,3}\1[0-9]{1,3}\1[0-9]{1,3}(?![0-9])")
 _WORD = re.compile(r"[0-9A-Za-z]+")
 _POD = re.compile(r"(?<=#[-_])[bcdfghjklmnpqrstvwxz2456789]{5}$")
 _DRAWN = re.compile(r"(?=.{4})[A-Za-z]*[0-9]+[A-Za-z][0-9A-Za-z]*|[A-Za-z]*[0-9]{5,}|(?=.*[0-9])[0-9a-f]{8,}")
 
+_NUMBER = re.compile(r"[0-9]+")
+
 
 @lru_cache(maxsize=65536)
 def family_of(consumer_group: str) -> str | None:
-    """The name without what is its process's own, each such part a `#`; None where it has none, as `orders_1`."""
+    """The name without what is its process's own, each such part a `#`; else without its numbers, each a `%`.
+
+    None where it has neither.
+    """
     name = _ADDRESS.sub("#", _UUID.sub("#", consumer_group))
     name = _WORD.sub(lambda word: "#" if _DRAWN.fullmatch(word[0]) else word[0], name)
     name = _POD.sub("#", name)
+    if name == consumer_group:
+        name = _NUMBER.sub("%", name)
     return name if name != consumer_group else None
 
 
@@ -66,8 +77,9 @@ class Families:
 
     def has_birth(self, consumer_group: str, left_ms: int) -> bool:
         """Whether another of its family was born about when the group was left by its last member."""
-        family = self.by_name.get(family_of(consumer_group) or "")
-        if family is None:
+        name = family_of(consumer_group) or ""
+        family = self.by_name.get(name)
+        if family is None or ("%" in name and len(family.heard_ms) < NUMBERED):
             return False
         from_ms = max(left_ms - BIRTH_MS, family.since_ms + KNOWN_MS)
         return any(

@@ -20,12 +20,12 @@ NAMES = [
     ("cache-deadbeef0", "cache-#"),  # a container's id, cut
     ("cache-7d9f", "cache-#"),
     ("cache_81203344120019", "cache_#"),  # nanoTime
-    ("orders_1", None),
-    ("orders_v2", None),
-    ("order2-service", None),
+    ("orders_1", "orders_%"),
+    ("orders_v2", "orders_v%"),
+    ("order2-service", "order%-service"),
     ("order-service", None),
-    ("app-0", None),  # a StatefulSet's pod comes back under its name
-    ("CID_2024", None),
+    ("app-0", "app-%"),  # a StatefulSet's pod comes back under its name
+    ("CID_2024", "CID_%"),
 ]
 
 
@@ -52,6 +52,17 @@ def test_a_sibling_born_shortly_before_or_after_is_a_birth_and_one_that_was_ther
     assert not families((NEW, 1_700)).has_birth(OLD, at(1_000))
     assert not families((OLD, 990)).has_birth(OLD, at(1_000))
     assert not families(("other-84cdbf7f9-pq7rt", 990)).has_birth(OLD, at(1_000))
+
+
+@pytest.mark.parametrize(("siblings", "is_birth"), [(2, False), (8, True)])
+def test_numbered_groups_are_a_family_where_they_are_many(siblings: int, is_birth: bool) -> None:
+    """Two that people have named may be switched by hand; pods come by the dozen."""
+    found = Families()
+    for number in range(siblings):
+        found.note(f"cache-{number}", at(0))
+    found.note(f"cache-{siblings}", at(900))
+    assert found.has_birth("cache-0", at(1_000)) is is_birth
+    assert not found.has_birth("cache-0", at(5_000))
 
 
 def test_who_is_heard_when_we_begin_to_listen_was_not_born_then() -> None:

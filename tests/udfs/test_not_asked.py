@@ -3,8 +3,11 @@
 import pytest
 
 from tests.udfs.facts import Life, Pull, at
+from udfs.alert import Transition
+from udfs.cluster import ClusterWatch, Tick, look_over
 from udfs.hearing import Hearing, Unasked
 from udfs.not_asked import NotAsked
+from udfs.rules import Rules
 from udfs.verdict_reason import BROKER_UNHEARD, NO_COLLECTOR, NOT_ASKED, REFUSED
 
 A, B = "a@7", "b@7"
@@ -150,3 +153,19 @@ def test_entries_of_other_groups_are_none_of_ours() -> None:
     assert found.brokers == {"broker-b": NOT_ASKED}
     assert found.members == {}
     assert found.why_unheard("broker-a") == BROKER_UNHEARD
+
+
+@pytest.mark.parametrize(("since_s", "told"), [(100, []), (10, ["UNKNOWN", "FIRING"])])
+def test_a_broker_that_refuses_its_only_group_is_not_out_of_its_clients_reach(since_s: int, told: list[str]) -> None:
+    """A refusal of long before is no reason for a silence of now."""
+    watch, rows = ClusterWatch(), list[Transition]()
+    watch.learn_route(set(), {"broker-a", "broker-b"}, set(), 0)
+    refused = (Unasked("broker-b", "order-service", None, "refused", since_s * 1000),)
+    for second in range(5, 400, 5):
+        for broker_name in ("broker-a", "broker-b")[: 1 if second > 100 else 2]:
+            for client_id in "xyz":
+                watch.voices.note(broker_name, client_id, second * 1000)
+        asked = frozenset({"broker-a", "broker-b"})
+        tick = Tick(second * 1000, asked, asked, is_own=False, unasked=refused if second >= since_s else ())
+        rows += look_over(watch, "c", tick, Rules()).transitions
+    assert [row.state for row in rows if row.incident.kind == "unheard_broker"] == told
