@@ -18,6 +18,9 @@ from udfs.source_findings import find_dropped, find_no_clock
 CONFIRM_MS = 40_000
 MISSED_ROUNDS = 3
 
+FIRST_ROUND_MS = 200_000
+"""How long the first tick of a cluster may take: nobody knows yet how far apart its rounds are."""
+
 
 def note_arrivals(agenda: Agenda, chunks: Iterable[Chunk]) -> int:
     """Take in when events came; Kafka's newest time of all."""
@@ -51,7 +54,8 @@ def judge_timing(entry: ClusterEntry, cluster: str, rules: Rules, *, is_once: bo
     missed_ms = timing.arrived_ms - timing.ticked_ms
     if is_once and not entry.now_ms:
         missed_ms = max(missed_ms, timing.newest_ms - timing.began_ms)
-    if missed_ms < max(rules.unheard_page_ms, MISSED_ROUNDS * watch.interval_ms):
+    rounds_ms = MISSED_ROUNDS * watch.interval_ms if watch.interval_ms else FIRST_ROUND_MS
+    if missed_ms < max(rules.unheard_page_ms, rounds_ms):
         timing.noted_ms = None
         return
     if timing.noted_ms is None:

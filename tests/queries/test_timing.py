@@ -59,7 +59,7 @@ def test_a_cluster_whose_clock_stops_is_told_to_have_none_within_three_minutes_u
 def test_a_cluster_that_never_had_a_clock_is_told_so_once() -> None:
     (fired,) = alerts_of(by_batches(log_of(0, 1_800)))
     assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
-    assert fired[3] <= 185
+    assert 180 < fired[3] <= 265  # rounds may be 180 s apart, and nobody knows yet
 
 
 @pytest.mark.parametrize("ticks_until", [100, 590])
