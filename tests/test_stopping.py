@@ -21,6 +21,7 @@ from streaming.stopping import is_end_asked, stop_on_signals
 from tests.board.tables import alert, write
 from tests.conftest import settings_for
 from tests.test_run_process import environment_for
+from tests.twins_log import Log, publish
 
 START_SECONDS = 180.0
 END_SECONDS = 60.0
@@ -112,8 +113,12 @@ each_way = pytest.mark.parametrize("send", [to_the_group, to_each])
 @pytest.mark.real
 @pytest.mark.spark
 @each_way
-def test_run_ends_and_its_next_start_goes_on(loaded_kafka: EmbeddedKafka, tmp_path: Path, send: Signal) -> None:
-    settings = settings_for(loaded_kafka, tmp_path)
+def test_run_ends_and_its_next_start_goes_on(
+    empty_kafka: EmbeddedKafka, log: Log, tmp_path: Path, send: Signal
+) -> None:
+    """It writes to Kafka, too: canaries, and clock events."""
+    settings = settings_for(empty_kafka, tmp_path)
+    publish(settings, log)
     environment = environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150")
     commits = settings.paths.checkpoints / "assignments" / "commits"
     with command(tmp_path, environment, "run") as run:
@@ -128,8 +133,8 @@ def test_run_ends_and_its_next_start_goes_on(loaded_kafka: EmbeddedKafka, tmp_pa
 @pytest.mark.real
 @pytest.mark.spark
 @pytest.mark.parametrize("after_seconds", [1.5, 6.0])
-def test_run_ends_while_it_starts(loaded_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
-    settings = settings_for(loaded_kafka, tmp_path)
+def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
+    settings = settings_for(empty_kafka, tmp_path)
     with command(tmp_path, environment_for(settings), "run") as run:
         time.sleep(after_seconds)
         run.end(to_each)
