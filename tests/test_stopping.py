@@ -107,7 +107,8 @@ def command(folder: Path, environment: dict[str, str], *arguments: str) -> Itera
         started.process.wait()
 
 
-each_way = pytest.mark.parametrize("send", [to_the_group, to_each])
+each_way = pytest.mark.parametrize("send", [pytest.param(to_the_group, marks=pytest.mark.proof), to_each])
+"""What reaches every process reaches the group, too; the group alone is told in `make proof`."""
 
 
 @pytest.mark.real
