@@ -80,8 +80,15 @@ class Skew:
         if len(windows) < 2 or windows[1][0] - windows[0][0] > APART:
             return None
         (_, first_ms), (_, second_ms) = windows
+        if key.startswith(f"{CLOCK} ") and not self._is_even(key, dict(windows)):
+            return None
         lag = min(first_ms, second_ms)
         return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
+
+    def _is_even(self, key: str, windows: Mapping[int, int]) -> bool:
+        """Whether a clock's events all lag by as much: where a past is caught up with, they do so less and less."""
+        waited = self.lags.get(f"{WAITED}{key.removeprefix(CLOCK)}", {})
+        return all(-waited.get(window, -least_ms) - least_ms <= STEADY_MS for window, least_ms in windows.items())
 
     def _waiting_ms(self) -> int:
         """By how much more than usual the newest clock events lagged: they may have waited for late events."""
