@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from udfs.families import Families
 
@@ -62,26 +61,6 @@ class Hearing:
     unasked: tuple[Unasked, ...] = ()
     missed: frozenset[str] = frozenset()
     families: Families = field(default_factory=Families)
-
-    @cached_property
-    def _unasked_of(self) -> dict[str | None, list[Unasked]]:
-        by_group: dict[str | None, list[Unasked]] = {}
-        for one in self.unasked:
-            by_group.setdefault(one.consumer_group, []).append(one)
-        return by_group
-
-    def is_unasked(
-        self, consumer_group: str, broker_name: str | None = None, client_id: str | None = None
-    ) -> str | None:
-        """Why the group, at this broker, as this member, was not heard in the newest round; None where it was.
-
-        Without a `client_id` the question is for the whole group, and without a `broker_name` for every broker.
-        """
-        for group in (consumer_group, None):
-            for one in self._unasked_of.get(group, ()):
-                if one.covers(consumer_group, broker_name, client_id):
-                    return one.reason
-        return None
 
     def tells_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been told."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from udfs.consumption import PULL_BATCH
+from udfs.consumption import PULL_BATCH, Offsets
 from udfs.ownership import HAND_OVER_MS, TURN_MS, Oddity, QueueWatch
 from udfs.rules import LONG_POLL_MS
 
@@ -10,13 +10,11 @@ NO_PERMISSION = "NO_PERMISSION"
 """ResponseCode.NO_PERMISSION: consumeEnable is false for the group, or the topic may not be read."""
 
 
-class Pull(Protocol):
+class Pull(Offsets, Protocol):
     """A pull request as the broker saw it (schemas/events.py)."""
 
     @property
     def broker_name(self) -> str: ...
-    @property
-    def broker_id(self) -> int: ...
     @property
     def topic(self) -> str: ...
     @property
@@ -26,19 +24,7 @@ class Pull(Protocol):
     @property
     def client_id(self) -> str | None: ...
     @property
-    def pull_offset(self) -> int: ...
-    @property
-    def commit_offset(self) -> int | None: ...
-    @property
-    def max_offset(self) -> int | None: ...
-    @property
-    def pull_status(self) -> str | None: ...
-    @property
     def suggest_broker_id(self) -> int | None: ...
-    @property
-    def offsets_only(self) -> bool | None: ...
-    @property
-    def event_time_ms(self) -> int: ...
 
 
 def note_oddity(watch: QueueWatch, pull: Pull, key: str) -> None:

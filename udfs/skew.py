@@ -29,16 +29,14 @@ CLIENT_MS = 25_000
 
 BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
 HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
-WAITED = "waited"
-"""Of clock events the greatest lag, negative: events that come late, and their clock events with them, are in step."""
 BROKER_SOURCES = (HEARTBEATS, PULLS)
 
 
 class Lag(NamedTuple):
     """The least lag of one source's messages in one window of a chunk; below 0 its clock is ahead of Kafka's.
 
-    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId), CLOCK or WAITED (who tells the
-    time).
+    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId) or CLOCK (who tells the time).
+    `most_ms` is the greatest lag of a CLOCK's: events that come late, and their clock events with them, are in step.
     """
 
     cluster: str
@@ -46,19 +44,22 @@ class Lag(NamedTuple):
     machine: str
     window: int
     least_ms: int
+    most_ms: int = 0
 
 
 @dataclass
 class Skew:
     """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
     cluster's time runs by: the least that any of its clocks was seen to have. `ordered` has by the same keys how far
-    behind a source stands in a log that was written at once (udfs.log_order).
+    behind a source stands in a log that was written at once (udfs.log_order). `waited` has, by who tells the time, the
+    greatest lag of its clock events in each of their windows.
     """
 
     lags: dict[str, dict[int, int]] = field(default_factory=dict)
     base_ms: int | None = None
     newest: int = 0
     ordered: dict[str, int] = field(default_factory=dict)
+    waited: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def note(self, lag: Lag) -> None:
         key = f"{lag.source} {lag.machine}"
@@ -66,11 +67,16 @@ class Skew:
         windows[lag.window] = min(lag.least_ms, windows.get(lag.window, lag.least_ms))
         for window in sorted(windows)[:-KEPT]:
             del windows[window]
+        if lag.source == CLOCK:
+            waited = self.waited.get(lag.machine, {})
+            waited[lag.window] = max(lag.most_ms, waited.get(lag.window, lag.most_ms))
+            self.waited[lag.machine] = {window: most_ms for window, most_ms in waited.items() if window in windows}
         self.newest = max(self.newest, lag.window)
 
     def settle(self) -> None:
         """After all lags of a batch are noted: what the cluster's time runs by, and who is gone."""
         self.lags = {key: windows for key, windows in self.lags.items() if max(windows) + APART >= self.newest}
+        self.waited = {name: of for name, of in self.waited.items() if f"{CLOCK} {name}" in self.lags}
         clocks = [lag for key in self.lags if key.startswith(f"{CLOCK} ") and (lag := self._lag(key)) is not None]
         if clocks:
             self.base_ms = max(0, min([*clocks, *([] if self.base_ms is None else [self.base_ms])]))
@@ -80,20 +86,20 @@ class Skew:
         if len(windows) < 2 or windows[1][0] - windows[0][0] > APART:
             return None
         (_, first_ms), (_, second_ms) = windows
-        if key.startswith(f"{CLOCK} ") and not self._is_even(key, dict(windows)):
+        source, _, machine = key.partition(" ")
+        if source == CLOCK and not self._is_even(machine, dict(windows)):
             return None
         lag = min(first_ms, second_ms)
         return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
 
-    def _is_even(self, key: str, windows: Mapping[int, int]) -> bool:
+    def _is_even(self, machine: str, windows: Mapping[int, int]) -> bool:
         """Whether a clock's events all lag by as much: where a past is caught up with, they do so less and less."""
-        waited = self.lags.get(f"{WAITED}{key.removeprefix(CLOCK)}", {})
-        return all(-waited.get(window, -least_ms) - least_ms <= STEADY_MS for window, least_ms in windows.items())
+        waited = self.waited.get(machine, {})
+        return all(waited.get(window, least_ms) - least_ms <= STEADY_MS for window, least_ms in windows.items())
 
     def _waiting_ms(self) -> int:
         """By how much more than usual the newest clock events lagged: they may have waited for late events."""
-        waited = [-least for key, of in self.lags.items() if key.startswith(f"{WAITED} ") for least in of.values()]
-        return max([0, *waited]) - (self.base_ms or 0)
+        return max([0, *(most_ms for of in self.waited.values() for most_ms in of.values())]) - (self.base_ms or 0)
 
     def shift_ms(self, source: str, machine: str, interval_ms: int) -> int:
         """By how much the source's event times are moved on, in whole seconds; 0 for one that is in step."""
@@ -128,7 +134,7 @@ class Skew:
         for key in sorted(self.lags, key=lambda one: (one.startswith(f"{OF_CLIENT} "), one)):
             source, _, machine = key.partition(" ")
             lag_or_none = self._lag(key)
-            if source in (CLOCK, WAITED) or lag_or_none is None:
+            if source == CLOCK or lag_or_none is None:
                 continue
             if any(abs(lag_or_none - base) <= least_ms for base in bases):
                 continue

@@ -53,16 +53,18 @@ class Lags:
 
     def __init__(self) -> None:
         self._least: dict[tuple[str, str, str, int], int] = {}
+        self._most: dict[tuple[str, str, str, int], int] = {}  # of clock events alone
         self._orders: dict[str, LogOrder] = {}
 
     def note(self, topic: str, event: Any, ingest_time_ms: int) -> None:
         source = source_of(topic, event)
-        if source is None or event.event_time_ms <= 0:
+        if source is None:
             return
         lag = ingest_time_ms - event.event_time_ms
         self._note(event.cluster, source, ingest_time_ms // WINDOW_MS, lag)
         if topic == CLOCKS:
-            self._note(event.cluster, (skew.WAITED, source[1]), ingest_time_ms // WINDOW_MS, -lag)
+            key = (event.cluster, *source, ingest_time_ms // WINDOW_MS)
+            self._most[key] = max(lag, self._most.get(key, lag))
         if topic == PULLS or (topic == HEARTBEATS and not event.leaving and not event.is_listed_only):
             client_id = event.client_id if topic == PULLS else None
             order = self._orders.get(event.cluster) or self._orders.setdefault(event.cluster, LogOrder())
@@ -82,7 +84,7 @@ class Lags:
     def all(self) -> list[Lag]:
         """Of clients only those all of whose pulls are far off: of the others there is nothing to remember."""
         return [
-            Lag(*key, least_ms)
+            Lag(*key, least_ms, self._most.get(key, 0))
             for key, least_ms in sorted(self._least.items())
             if key[1] != skew.OF_CLIENT or abs(least_ms) >= skew.CLIENT_MS
         ]

@@ -1,14 +1,13 @@
 """Whose clock is out of step, by lags alone."""
 
-from udfs.skew import CLOCK, HEARTBEATS, WAITED, Lag, Skew
+from udfs.skew import CLOCK, HEARTBEATS, Lag, Skew
 
 
 def skew_of(*windows: tuple[int, int, int]) -> Skew:
     """Of one collector's clock events: a window's number, and their least and greatest lag in it."""
     skew = Skew()
     for window, least_ms, greatest_ms in windows:
-        skew.note(Lag("c", CLOCK, "collector", window, least_ms))
-        skew.note(Lag("c", WAITED, "collector", window, -greatest_ms))
+        skew.note(Lag("c", CLOCK, "collector", window, least_ms, greatest_ms))
         skew.note(Lag("c", HEARTBEATS, "broker-a", window, least_ms))
     skew.settle()
     return skew
