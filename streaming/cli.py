@@ -52,10 +52,6 @@ QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries"
 BootstrapServers = Annotated[
     str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
 ]
-Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
-Checkpoints = Annotated[
-    Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
-]
 
 
 @app.command()

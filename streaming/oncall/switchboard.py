@@ -22,8 +22,6 @@ from udfs.routing import Route
 LEASES = 4
 """A lease lasts as many resends, as Prometheus' does: one late renewal must not end an alert."""
 
-Secret = str | None
-
 
 def make_receivers(settings: OnCall) -> dict[str, Receiver]:
     """By name; Alertmanager's replicas are `am[0]`, `am[1]`. Raises SettingsError: the key, and what is missing."""
