@@ -59,9 +59,10 @@ def find_orders_at_risk(scene: Scene) -> Findings:
     ordered one goes on in other queues, and what waits in the old one is overtaken.
     """
     findings = {}
+    orderly = [member for _, member in scene.state.membership.members() if member.consume_orderly]
     for topic, watched in scene.shared_topics():
         route = scene.routes.get(topic)
-        if route is None or not (route.order_topic or _is_consumed_orderly(scene, topic)):
+        if route is None or not (route.order_topic or any(member.subscribes(topic) for member in orderly)):
             scene.since(f"{ORDER_AT_RISK} {topic}", holds=False)
             continue
         down = dict.fromkeys(_lost_brokers(scene, watched), QUEUES_LOST)
@@ -87,11 +88,6 @@ def find_orders_at_risk(scene: Scene) -> Findings:
             is_ready=scene.now_ms >= since_ms + SLAVE_READ_MS,
         )
     return findings
-
-
-def _is_consumed_orderly(scene: Scene, topic: str) -> bool:
-    members = [member for _, member in scene.state.membership.members() if member.subscribes(topic)]
-    return any(member.consume_orderly for member in members)
 
 
 def _lost_brokers(scene: Scene, watched: TopicWatch) -> set[str]:
