@@ -49,6 +49,7 @@ class ClockKeeper:
         self._own = OwnClocks(_now_ms())
         self._tail = ClockTail(settings.kafka)
         self._brokers: dict[str, set[str]] = {}
+        self._forgotten_ms: dict[str, int] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="clock-keeper", daemon=True)
@@ -76,8 +77,8 @@ class ClockKeeper:
 
     def _note(self, row: dict[str, Any]) -> None:
         cluster = row["cluster"]
-        if cluster == CANARY_CLUSTER:
-            return
+        if cluster == CANARY_CLUSTER or (row["is_wanted"] and row["newest_ms"] <= self._forgotten_ms.get(cluster, 0)):
+            return  # the other query may be behind, and still at what came before the decision
         if not row["is_wanted"]:
             self._asking.pop(cluster, None)
         else:
@@ -90,6 +91,9 @@ class ClockKeeper:
             self._own.forget(cluster)
             self._asking.pop(cluster, None)
             self._brokers.pop(cluster, None)
+            self._forgotten_ms[cluster] = max(event_time_ms, self._forgotten_ms.get(cluster, 0))
+        elif event_time_ms <= self._forgotten_ms.get(cluster, 0):
+            return
         elif source != RUN and cluster != CANARY_CLUSTER:  # the canary is silent between two injections
             self._own.hear(cluster, event_time_ms, at_ms, brokers)
 

@@ -101,6 +101,20 @@ def test_the_canary_is_not_missed_between_two_injections(keeper: ClockKeeper, mo
         assert keeper.ticks(time.monotonic() + PATIENCE_SECONDS, at_ms + 200_000) == []
 
 
+def test_a_forgotten_cluster_gets_no_tick_though_the_other_query_is_still_at_what_came_before(
+    keeper: ClockKeeper,
+) -> None:
+    now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+    keeper.listen(asking(newest_ms=now_ms))
+    assert keeper.ticks(now + PATIENCE_SECONDS + 1, now_ms) != []
+    keeper.listen(hearing(event_time_ms=now_ms + 10, source="forget"))
+    keeper.listen(asking(newest_ms=now_ms + 10) | hearing(event_time_ms=now_ms + 5))
+    keeper.listen(hearing(event_time_ms=now_ms + 6))
+    assert keeper.ticks(now + 3_600, now_ms + SILENT_MS) == []
+    keeper.listen(asking(newest_ms=now_ms + 11))
+    assert [tick["cluster"] for tick in keeper.ticks(now + 3_600, now_ms + 11)] == ["c"]
+
+
 def test_the_ticks_end_when_the_collector_is_back_and_our_own_are_not_taken_for_it(
     collected: tuple[ClockKeeper, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

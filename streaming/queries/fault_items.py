@@ -149,13 +149,14 @@ def advance_fleet(
         for transition in judge_fleet(fleet, cluster, rules)
     ]
     alerts = [alert_row(transition) for transition in (*ended, *transitions)]
-    return {"alerts": alerts, CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster))}
+    return {"alerts": alerts, CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster, forgotten_ms))}
 
 
-def _clock_wanted(fleet: Fleet, packs: Sequence[Pack], cluster: str) -> Iterator[dict[str, Any]]:
-    """Producers alone may feed a cluster, which then has no clock but ours."""
+def _clock_wanted(fleet: Fleet, packs: Sequence[Pack], cluster: str, forgotten_ms: int) -> Iterator[dict[str, Any]]:
+    """Producers alone may feed a cluster, which then has no clock but ours; none of one that was forgotten since."""
     newest_ms = max((of.steps[-1].to_ms for pack in packs for each in pack.fleet.values() for of in each), default=0)
-    if newest_ms > fleet.tick_ms + CLOCK_MISSED_MS and not any(pack.tick_ms for pack in packs):
+    since_ms = max(fleet.tick_ms + CLOCK_MISSED_MS, forgotten_ms)
+    if newest_ms > since_ms and not any(pack.tick_ms for pack in packs):
         yield {"cluster": cluster, "is_wanted": True, "newest_ms": newest_ms}
 
 

@@ -33,6 +33,7 @@ from streaming.queries.shard_endings import (
     BROKER,
     CLUSTER,
     FORGET,
+    ForgottenClusters,
     end_group,
     forget_broker,
     forget_cluster,
@@ -72,6 +73,7 @@ class Shard:
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
         self._times = SourceTimes(self._work)
+        self._forgotten = ForgottenClusters(self._agenda, ())
 
     @property
     def rows(self) -> Rows:
@@ -89,6 +91,7 @@ class Shard:
         messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
         agenda, is_once = self._agenda, planned is not None and planned.is_once
         newest_ms = note_arrivals(agenda, chunks)
+        self._forgotten = ForgottenClusters(agenda, chunks)
         is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
         if not (is_swept or has_ahead or agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
@@ -123,7 +126,7 @@ class Shard:
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
         self._learn_who_tells(chunks)
-        self._times.learn(chunks)
+        self._times.learn(chunks, self._forgotten.is_silent)
         self._tell_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
         self._times.read_intervals(chunks)
@@ -131,7 +134,7 @@ class Shard:
             event
             for chunk in chunks
             for event in events_of(chunk, self._times.shift_ms, self._times.behind_ms)
-            if not self._is_forgotten(event)
+            if not self._forgotten.has(event)
         ]
         decisions = [event for event in events if event.topic == CLOCKS and event.event.source == FORGET]
         events = [event for event in events if event not in decisions]
@@ -140,7 +143,7 @@ class Shard:
             later = [event for event in events if not is_earlier(event, decision)]
             rest = self._work_through(earlier, safe_ms)
             self._forget(decision)
-            events = [event for event in rest if not self._is_forgotten(event)] + later
+            events = [event for event in rest + later if not self._forgotten.has(event)]
         return waiting + pack(self._work_through(events, safe_ms))
 
     def _work_through(self, events: list[Event], safe_ms: dict[str, int] | None) -> list[Event]:
@@ -157,11 +160,6 @@ class Shard:
             else:
                 self._intake.apply(event)
         return [event for event in events if event.time_ms > horizon.get(event.event.cluster, -1)]
-
-    def _is_forgotten(self, event: Event) -> bool:
-        """Whether it reached Kafka before a person decided that its cluster is gone."""
-        forgotten_ms = self._agenda.forgotten_ms.get(event.event.cluster)
-        return forgotten_ms is not None and event.ingest_time_ms <= forgotten_ms
 
     def _has_news(self, chunk: Chunk) -> bool:
         """Whether it is the first that shows the pulls of some broker."""
@@ -183,6 +181,8 @@ class Shard:
         """Clock events from the future are told as they come: there may be no others to tell them at."""
         ahead = sorted((one for chunk in chunks for one in chunk.ahead), key=lambda one: one.ingest_time_ms)
         for one in ahead:
+            if self._forgotten.is_silent(one.cluster):
+                continue
             cluster = self._work.cluster(one.cluster)
             cluster.watch.ahead[one.source] = one.ingest_time_ms, one.ahead_ms
             now_ms = max(cluster.now_ms, one.ingest_time_ms)
@@ -236,7 +236,7 @@ class Shard:
             words = words_of(one)
             if one.kind == CLUSTER:
                 forget_cluster(self._work, name, words, now_ms, is_told=is_told)
-                self._agenda.forgotten_ms[name] = decision.ingest_time_ms
+                self._forgotten.forget(name, decision.ingest_time_ms)
             elif one.kind == BROKER:
                 forget_broker(self._work, name, one.name, words, now_ms, is_told=is_told)
             elif shard_of(name, one.name, self._shards) == self._number:

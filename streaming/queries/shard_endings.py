@@ -4,9 +4,15 @@ What was open of it ends for that reason, each of its queues and members gets it
 Should it be heard again, it begins anew.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from schemas.events import CLOCKS
+from streaming.queries.chunk import Chunk
+from streaming.queries.shard_clock import RUN
+from streaming.queries.shard_events import Event
+from streaming.queries.shard_store import Agenda
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Incident, Transition, brokers_of, with_words
 from udfs.life import Look, Reason, end
@@ -19,6 +25,41 @@ CLUSTER, BROKER, GROUP = "cluster", "broker", "group"
 """What a clock event's `forgotten` may name."""
 
 FORGET_CLUSTER_MS = 86_400_000
+
+
+class ForgottenClusters:
+    """Which clusters a person decided are gone, in one batch of one shard.
+
+    What Kafka had before the decision is of no cluster any more. What comes after it brings the cluster back, but for
+    a clock event that no broker stands behind: one of `run`'s own, or a round that none answered.
+    """
+
+    def __init__(self, agenda: Agenda, chunks: Iterable[Chunk]) -> None:
+        """As of when the batch's arrivals are noted."""
+        self._at_ms = agenda.forgotten_ms
+        self._silent = agenda.forgotten_ms.keys() - agenda.clusters.keys()
+        self._arrived_ms: dict[str, int] = {}
+        for chunk in chunks:
+            for cluster, span in chunk.spans.items():
+                self._arrived_ms[cluster] = max(span.newest_ms, self._arrived_ms.get(cluster, 0))
+
+    def forget(self, cluster: str, at_ms: int) -> None:
+        self._at_ms[cluster] = at_ms
+        if self._arrived_ms.get(cluster, 0) <= at_ms:
+            self._silent.add(cluster)
+
+    def is_silent(self, cluster: str) -> bool:
+        """Whether nothing but clock events has come of it since it was forgotten."""
+        return cluster in self._silent
+
+    def has(self, event: Event) -> bool:
+        """Whether the event is of a cluster that is gone, and does not bring it back."""
+        cluster = event.event.cluster
+        if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
+            return True
+        if event.topic != CLOCKS or not self.is_silent(cluster) or event.event.source == FORGET:
+            return False
+        return event.event.source == RUN or not event.event.brokers_answered
 
 
 def words_of(decision: Any) -> str:

@@ -1,5 +1,7 @@
 """By how much a batch's event times are moved on, source by source, as far as its lags show whose clock is behind."""
 
+from collections.abc import Callable
+
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_events import intervals_of
@@ -16,10 +18,17 @@ class SourceTimes:
         self._shifts: dict[tuple[str, str, str], int] = {}
         self._intervals: dict[str, int] = {}
 
-    def learn(self, chunks: list[Chunk]) -> None:
-        """Take in what the chunks show of lags; before any of their events is counted."""
+    def learn(self, chunks: list[Chunk], is_silent: Callable[[str], bool]) -> None:
+        """Take in what the chunks show of lags; before any of their events is counted. Of clusters that are silent
+        since they were forgotten nothing is learnt.
+        """
         forgotten = {name: at_ms // WINDOW_MS for name, at_ms in self._agenda.forgotten_ms.items()}
-        lags = [lag for chunk in chunks for lag in chunk.lags if lag.window > forgotten.get(lag.cluster, 0)]
+        lags = [
+            lag
+            for chunk in chunks
+            for lag in chunk.lags
+            if lag.window > forgotten.get(lag.cluster, 0) and not is_silent(lag.cluster)
+        ]
         for lag in lags:
             self._work.cluster(lag.cluster).watch.skew.note(lag)
         ticks: dict[str, int] = {}

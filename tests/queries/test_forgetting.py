@@ -68,6 +68,55 @@ def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
     assert [row for row in rows.get("alerts", []) if row["state"] == "FIRING"] == []
 
 
+def tick(second: int, source: str, answered: tuple[str, ...] = ()) -> Event:
+    brokers = ["broker-a", "broker-b"]
+    told = {"source": source, "brokers_asked": brokers, "brokers_answered": list(answered)}
+    return CLOCKS, {"cluster": "c", "event_time_ms": START + second * SECOND, **told}
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+@pytest.mark.parametrize(
+    ("source", "answered"),
+    [("run", ()), ("run", ("broker-a", "broker-b")), ("collector", ())],
+    ids=["run, unheard", "run, heard", "a round that no broker answered"],
+)
+def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
+    source: str, answered: tuple[str, ...], is_one_batch: bool
+) -> None:
+    stream, decision = Stream(), forget(410, "cluster", "c")
+    stream.feed(groups_of_two(400, 200))
+    ticks = [tick(second, source, answered) for second in range(415, 1_000, 5)]
+    batches = [[decision, *ticks]] if is_one_batch else [[one] for one in (decision, *ticks)]
+    rows = [stream.feed(batch) for batch in batches]
+    told = [row for part in rows for row in part.get("alerts", ()) if row["reason"] != "forgotten"]
+    assert told == []
+    assert [row["source"] for part in rows for row in part.get("clock_heard", ())] == ["forget"]
+    assert stream._store.read_agenda().clusters == {}
+
+
+def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotten_cluster_back() -> None:
+    for back in (tick(420, "collector", ("broker-a",)), (PULLS, pull_of(420))):
+        stream = Stream()
+        stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
+        stream.feed([back])
+        stream.feed([tick(425, "run", ("broker-a",))])
+        assert stream._store.read_agenda().clusters.keys() == {"c"}
+        assert stream._store.read_agenda().clusters["c"].now_ms == START + 425 * SECOND
+
+
+def pull_of(second: int) -> dict[str, Any]:
+    event = next(event for topic, event in groups_of_two(60, 60) if topic == PULLS)
+    return {**event, "event_time_ms": START + second * SECOND}
+
+
+def test_a_cluster_that_producers_alone_fed_asks_for_no_clock_once_it_is_forgotten() -> None:
+    stream = Stream()
+    events = list(Simulation(load_scenario("slow_broker"), 1, START).events(2 * MINUTE))
+    sends = [(topic, {**event, "cluster": "c"}) for topic, event in events if topic == SEND_LATENCIES]
+    rows = stream.feed([*sends, forget(121, "cluster", "c", ("broker-a", "broker-b"))])
+    assert [row for row in rows["clock_wanted"] if row["is_wanted"]] == []
+
+
 def test_a_dead_broker_that_is_forgotten_is_over_though_its_collector_goes_on_asking() -> None:
     stream = Stream()
     answered = {"source": "collector", "brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a"]}
