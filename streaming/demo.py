@@ -20,6 +20,7 @@ from streaming.ingest.publisher import Publisher, PublishError
 from streaming.ingest.simulator import load_scenario, simulate
 from streaming.ingest.simulator.play import play
 from streaming.jars import java, resolve_jars, spark_jars
+from streaming.occupancy import occupying, work_folders
 from streaming.output import warn
 from streaming.queries.rows import Rows
 from streaming.service import Service
@@ -76,10 +77,27 @@ def run_demo(
     """Run until `stop` is set or `seconds` after the queries started. What an earlier demo left in `folder` is deleted
     first, and what this one makes is left behind.
 
-    Java and the jars are looked for, and the board listens (at a free port of the loopback, so it asks for no token
-    unless the environment has one), before anything is deleted or started: what they refuse ends the demo at once.
-    Raises JarsError.
+    Another demo that uses the folder, or a `run`, ends this one before anything else. Java and the jars are looked for,
+    and the board listens (at a free port of the loopback, so it asks for no token unless the environment has one),
+    before anything is deleted or started: what they refuse ends the demo at once. Raises JarsError, OccupiedError.
     """
+    try:
+        with folder:
+            _run(settings, stop, folder, scenario=scenario, speed=speed, seconds=seconds, with_board=with_board)
+    except DemoFolderError as error:
+        fail(str(error))
+
+
+def _run(
+    settings: Settings,
+    stop: threading.Event,
+    folder: DemoFolder,
+    *,
+    scenario: str,
+    speed: float,
+    seconds: float | None,
+    with_board: bool,
+) -> None:
     began = time.monotonic()
     java()
     resolve_jars("kafka", settings.paths.jars)
@@ -94,7 +112,8 @@ def run_demo(
     with contextlib.ExitStack() as parts:
         board = {"host": "127.0.0.1", "port": 0}
         url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
-        _use(folder, parts)
+        folder.empty()
+        parts.enter_context(occupying("run", "demo", work_folders(Settings.load(paths=paths))))
         warn(f"1/3  starting the embedded Kafka (data in {data_dir})")
         kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
         parts.callback(kafka.stop)
@@ -119,14 +138,6 @@ def run_demo(
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     warn(f"\nended cleanly: {counts}.")
     warn(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
-
-
-def _use(folder: DemoFolder, parts: contextlib.ExitStack) -> None:
-    """Leaves with a sentence where it cannot be emptied."""
-    try:
-        parts.enter_context(folder)
-    except DemoFolderError as error:
-        fail(str(error))
 
 
 @contextlib.contextmanager

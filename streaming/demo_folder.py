@@ -1,14 +1,20 @@
 """The folder of a demo: what the demo made in it is the demo's to delete, and nothing else is."""
 
-import fcntl
+import contextlib
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Self
+
+from streaming.occupancy import Part, occupying
 
 MARK = ".balancewatch-demo"
 MADE = ("kafka", "warehouse", "checkpoints", "spark.log")
-"""All that a demo makes beside its mark."""
+"""All that a demo makes beside its mark and its lock."""
+
+TABLES = ("warehouse", "checkpoints")
+
+OTHERS: tuple[Part, ...] = ("run", "relay")
 
 _WORDS = (
     "`balancewatch demo` made this folder and deletes, when it starts here again: " + ", ".join(MADE) + ".\n"
@@ -21,12 +27,12 @@ class DemoFolderError(ValueError):
 
 
 class DemoFolder:
-    """A folder that is a demo's own: new, empty, or marked by an earlier demo. A context is the demo that uses it."""
+    """A folder that is a demo's own: new, empty, or marked by an earlier demo. In its context a demo has it alone."""
 
     def __init__(self, path: Path) -> None:
         """Touches nothing. Raises DemoFolderError when there is anything that no demo made."""
         self.path = path
-        self._lock: TextIO | None = None
+        self._held = contextlib.ExitStack()
         try:
             names = {one.name for one in path.iterdir()} if path.exists() or path.is_symlink() else set()
         except OSError as error:
@@ -44,24 +50,44 @@ class DemoFolder:
         except (OSError, UnicodeDecodeError):
             return False
 
-    def __enter__(self) -> Path:
-        """Marked, and without what an earlier demo left. Raises DemoFolderError while another demo uses the folder."""
+    def __enter__(self) -> Self:
+        """Marked, and nobody else's while this demo lasts: no other demo's, no `run`'s, no relay's.
+
+        Raises OccupiedError, or DemoFolderError where the folder cannot be made.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / MARK).open("a")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (self.path / MARK).write_text(_WORDS)
+        except OSError as error:
+            raise self._refused(error) from None
+        with contextlib.ExitStack() as held:
+            held.enter_context(occupying("demo", "demo", {"--data-dir": self.path}))
+            self._refuse_others()
+            self._held = held.pop_all()
+        return self
+
+    def empty(self) -> None:
+        """Delete what an earlier demo left. Raises DemoFolderError, and OccupiedError where somebody uses it."""
+        self._refuse_others()
+        try:
             for name in MADE:
                 _delete(self.path / name)
         except OSError as error:
-            self.__exit__(None, None, None)
-            reason = "another demo runs there" if isinstance(error, BlockingIOError) else error.strerror
-            raise DemoFolderError(f"--data-dir {self.path}: {reason}; name another folder") from None
-        return self.path
+            raise self._refused(error) from None
+
+    def _refuse_others(self) -> None:
+        """Somebody may have been pointed at the tables that a demo left."""
+        folders = {f"--data-dir, {name}": self.path / name for name in TABLES}
+        there = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
+        for part in OTHERS:
+            with occupying(part, "demo", there):
+                pass
+
+    def _refused(self, error: OSError) -> DemoFolderError:
+        return DemoFolderError(f"--data-dir {self.path}: {error.strerror}; name another folder")
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._lock is not None:
-            self._lock.close()
+        self._held.close()
 
 
 def _delete(path: Path) -> None:

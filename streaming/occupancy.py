@@ -1,4 +1,5 @@
-"""One `run` and one relay at a time: the kernel's lock on a file beside the tables, and on one beside the checkpoints.
+"""One `run`, one relay and one demo at a time: the kernel's lock on a file beside the tables, on one beside the
+checkpoints, and on one in a demo's folder.
 
 The kernel lets go of a lock when the process is gone, however it died, so nothing is ever left to clear away. It holds
 on one host, and on NFS where its server keeps locks; elsewhere two hosts cannot see each other (README, "Running it").
@@ -23,7 +24,7 @@ from streaming.private_folder import make_checkpoints, make_private
 
 log = structlog.get_logger()
 
-Part = Literal["run", "relay"]
+Part = Literal["run", "relay", "demo"]
 
 HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 MOST_BYTES = 1_000
@@ -33,6 +34,7 @@ NOTE_SECONDS = 0.2
 ADVICE: Mapping[Part, str] = {
     "run": "end it first, or name other folders",
     "relay": "one tells people, or they hear everything twice: end it first, or set oncall.enabled = false for `run`",
+    "demo": "end it first, or name another folder",
 }
 
 

@@ -13,9 +13,10 @@ from typer.testing import CliRunner, Result
 
 from streaming import demo
 from streaming.cli import app
-from streaming.demo_folder import MARK, DemoFolder, DemoFolderError
+from streaming.demo_folder import MADE, MARK, DemoFolder
 from streaming.ingest.embedded_kafka import EmbeddedKafkaError
 from streaming.jars import JarsError
+from streaming.occupancy import OccupiedError, Part, occupying
 
 TOO_LATE = "Kafka was started"
 
@@ -144,7 +145,9 @@ def test_of_a_demos_folder_only_what_it_made_is_deleted(kept: Path) -> None:
     folder, mine = kept.parents[1], kept.parents[1] / "notes.txt"
     mine.touch()
     assert TOO_LATE in run(kept, "--no-board").stderr
-    assert files_of(folder) == {MARK, "notes.txt"}
+    assert mine.exists()
+    assert {name.partition("/")[0] for name in files_of(folder)} <= {MARK, *MADE, "demo.lock", "notes.txt"}
+    assert not kept.exists()
 
 
 def test_what_a_link_leads_to_is_not_deleted(kept: Path, tmp_path: Path) -> None:
@@ -172,12 +175,39 @@ def refuse(*_: Any) -> None:
     raise JarsError("Ivy could not resolve the jars")
 
 
-def test_a_folder_that_another_demo_uses_is_refused(kept: Path) -> None:
+def test_a_second_demo_is_told_who_has_the_folder_before_it_looks_for_anything(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And may have it once the first is gone, however that ended."""
+    monkeypatch.setattr(demo, "java", lambda: pytest.fail("it looked for Java"))
     folder = kept.parents[1]
     with DemoFolder(folder):
-        kept.parent.mkdir()
-        kept.touch()
-        with pytest.raises(DemoFolderError, match="another demo runs there"), DemoFolder(folder):
-            pass
-        result = run(kept, "--no-board")
-        assert (result.exit_code, kept.exists()) == (1, True)
+        assert is_refused(
+            run(kept), kept, 1, f"--data-dir = {str(folder)!r}: `balancewatch demo` (pid {os.getpid()} on"
+        )
+    monkeypatch.undo()
+    with DemoFolder(folder) as free:
+        free.empty()
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize(("part", "name"), [("run", "warehouse"), ("run", "checkpoints"), ("relay", "warehouse")])
+def test_tables_of_a_demo_that_somebody_works_on_are_not_deleted(kept: Path, part: Part, name: str) -> None:
+    with occupying(part, part, {f"paths.{name}": kept.parents[1] / name}):
+        assert is_refused(run(kept), kept, 1, f"`balancewatch {part}` (pid {os.getpid()} on")
+
+
+def test_nobody_else_runs_on_the_tables_of_a_demo_while_it_does(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def start(*_: Any) -> None:
+        for name in ("warehouse", "checkpoints"):
+            with pytest.raises(OccupiedError) as refused, occupying("run", "run", {name: kept.parents[1] / name}):
+                pass
+            said.append(str(refused.value))
+        raise EmbeddedKafkaError(TOO_LATE)
+
+    monkeypatch.setattr(demo, "EmbeddedKafka", start)
+    assert TOO_LATE in run(kept, "--no-board").stderr
+    assert all("`balancewatch demo`" in one for one in said)
+    assert len(said) == 2
