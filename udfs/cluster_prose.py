@@ -70,7 +70,7 @@ def tell_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Text:
     ahead = "Its clock is ahead of Kafka's and refused (clock_skew): set it right. " if has_ahead else ""
     return (
         f"Cluster {cluster} has no clock since {clock(since_ms)}: its events arrive, yet no clock event that moves its "
-        "time. Nothing of it is judged, and no alert of it begins or ends.",
+        "time. None of its groups is judged, and no alert of theirs begins or ends.",
         f"{ahead}See whether `balancewatch collect` for cluster {cluster} runs and reaches Kafka; where only agents "
         "report, `balancewatch run` keeps the time itself unless it cannot publish (its log).",
     )
@@ -83,6 +83,16 @@ def tell_dropped(cluster: str, shard: int, dropped: int, since_ms: int) -> Text:
         f"and drops more as they come, since {clock(since_ms)}. Kafka still has them.",
         f"Have the time of cluster {cluster} kept: see whether its collector runs and reaches Kafka. What was dropped "
         "is judged by `balancewatch replay` alone.",
+    )
+
+
+def tell_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Text:
+    """More sends wait for a tick than are kept."""
+    return (
+        f"The oldest {dropped} runs of sends of cluster {cluster} that waited for a clock event were dropped, and more "
+        f"are as they come; of what is before {clock(since_ms)} no broker's alert is told. Kafka still has them.",
+        f"Have the time of cluster {cluster} kept: see whether its collector runs and reaches Kafka, and where only "
+        "producers report, whether `balancewatch run` can publish (its log).",
     )
 
 

@@ -50,6 +50,7 @@ class Fleet:
     producers  client_id → Producer
     shut_out   broker_name → client_id → Item, while it is unavailable and just after
     waiting    broker_name → client_id → attempts that no tick covers yet
+    dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
     """
 
@@ -62,6 +63,8 @@ class Fleet:
     judged_ms: int = 0
     tick_ms: int = 0
     forgotten_ms: int = 0
+    dropped: int = 0
+    drop: Incident | None = None
 
     def add(self, broker_name: str, attempts: Attempts) -> None:
         """Take in one producer's steps at one broker; they count from the next tick on."""

@@ -6,6 +6,7 @@ from udfs.alert import Transition, brokers_of, with_words
 from udfs.broker_board import Board, Flip, Health
 from udfs.fleet import Fleet
 from udfs.life import Look, Reason, end
+from udfs.waiting_sends import end_drop
 
 
 def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
@@ -27,6 +28,8 @@ def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str 
         if is_all or brokers_of(incident) == {name}:
             del fleet.incidents[key]
             yield with_words(end(incident, Reason.FORGOTTEN, Look(now_ms)), words)
+    if is_all:
+        yield from (with_words(one, words) for one in end_drop(fleet, now_ms, Reason.FORGOTTEN))
     brokers = {*fleet.shut_out, *fleet.waiting, name} if is_all else {name}
     for broker_name in brokers:
         fleet.shut_out.pop(broker_name, None)

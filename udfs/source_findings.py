@@ -96,3 +96,17 @@ def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, suppress
         suppressed_by=suppressed_by,
         is_missing=True,
     )
+
+
+def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
+    """What producers told and waited for a tick for too long; the rest of its rule is in udfs/waiting_sends.py."""
+    return Finding(
+        kind=UNHEARD_CLUSTER,
+        cause=EVENTS_DROPPED,
+        severity="error",
+        since_ms=since_ms,
+        text=cluster_prose.tell_dropped_sends(cluster, dropped, since_ms),
+        labels={"cluster": cluster, "query": "fault_items"},
+        evidence={"dropped": dropped},
+        is_missing=True,
+    )

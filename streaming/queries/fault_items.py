@@ -33,6 +33,7 @@ from udfs.fleet import Fleet
 from udfs.forgotten_broker import forget_items, forget_of_fleet
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
+from udfs.waiting_sends import drop_oldest, end_drop, tell_drop, time_of_log
 
 __all__ = ["NAME", "REJECTS", "TOPICS", "Combiner", "Pack", "advance_board", "advance_fleet", "start_dataframe"]
 
@@ -130,7 +131,8 @@ def advance_fleet(
 ) -> Rows:
     """Alert rows of one cluster's batch. `limit` is maxOffsetsPerTrigger, 0 for none.
 
-    A batch that reached the limit was cut: its ticks count only as far as all its partitions were read.
+    A batch that reached the limit was cut: its ticks count only as far as all its partitions were read. What waits is
+    bounded.
     """
     forgotten = [one for pack in packs for one in pack.forgotten]
     ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
@@ -142,12 +144,20 @@ def advance_fleet(
                     fleet.add(broker_name, attempts)
         fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
     safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit, planned)
-    to_ms = fleet.tick_ms if safe_ms is None else min(fleet.tick_ms, safe_ms.get(cluster, 0))
+    tick_ms = fleet.tick_ms
+    if planned is not None and planned.is_once:
+        tick_ms = time_of_log(fleet, rules.unheard_page_ms, is_whole=safe_ms is None)
+    to_ms = tick_ms if safe_ms is None else min(tick_ms, safe_ms.get(cluster, 0))
+    before_ms = fleet.judged_ms
     transitions = [
         transition
         for _ in fleet.moments(to_ms, rules.fault_item_idle_ms)
         for transition in judge_fleet(fleet, cluster, rules)
     ]
+    if fleet.judged_ms > before_ms:
+        transitions += end_drop(fleet, fleet.judged_ms)
+    if dropped := drop_oldest(fleet):
+        transitions += tell_drop(fleet, cluster, dropped, rules)
     alerts = [alert_row(transition) for transition in (*ended, *transitions)]
     return {"alerts": alerts, CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster, forgotten_ms))}
 

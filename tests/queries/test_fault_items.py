@@ -1,7 +1,7 @@
 """The fault_items query without Spark: messages combined, packed, and worked through by a broker's board."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -180,11 +180,15 @@ class Values:
         self.value = value
 
 
-def stream(batches: Iterable[Sequence[dict[str, Any]]], limit: int = 0) -> Rows:
-    """All rows of a log, batch by batch as the query runs it: a task a partition, then a processor a key."""
+def stream(batches: Iterable[Sequence[dict[str, Any]]], limit: int = 0, before: Callable[..., Any] = len) -> Rows:
+    """All rows of a log, batch by batch as the query runs it: a task a partition, then a processor a key.
+
+    `before` is told of each batch before it runs.
+    """
     states: dict[Key, Values] = defaultdict(Values)
     rows: Rows = defaultdict(list)
     for batch in batches:
+        before(batch)
         tasks: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for one in batch:
             tasks[one["topic"], one["partition"]].append(one)
