@@ -31,6 +31,18 @@ class Flip:
     available: bool
     changed_at_ms: int
 
+    @classmethod
+    def of(cls, client_id: str, client_version: str, turn: Turn) -> "Flip":
+        return cls(
+            client_id,
+            client_version,
+            turn.current_latency_ms,
+            turn.isolation,
+            turn.start_timestamp_ms,
+            turn.available,
+            turn.changed_at_ms,
+        )
+
 
 @dataclass(frozen=True)
 class Health:
@@ -44,11 +56,15 @@ class Health:
 
 @dataclass
 class Board:
-    """The state kept a broker: client_id → Item. `incidents` has at most one, that a rule raised at it."""
+    """The state kept a broker: client_id → Item. `incidents` has at most one, that a rule raised at it.
+
+    `has_told`: it has a row of its health, which is not its last.
+    """
 
     items: dict[str, Item] = field(default_factory=dict)
     evicted_ms: int = 0
     incidents: dict[str, Incident] = field(default_factory=dict)
+    has_told: bool = False
 
     def advance(
         self, attempts: Iterable[Attempts], now_ms: int | None, idle_ms: int
@@ -72,6 +88,10 @@ class Board:
         if newest_ms >= self.evicted_ms + EVICTION_MS:
             self.evicted_ms = newest_ms
             turns.evict(newest_ms, idle_ms)
+            last = Health(0, 0, None, newest_ms)
+            if self.has_told and not self.items and last not in turns.health:
+                turns.health.append(last)
+        self.has_told = bool(self.items) and (self.has_told or bool(turns.health))
         return turns.flips, turns.health
 
 
@@ -136,17 +156,7 @@ class _Turns:
 
     def _tell(self, client_id: str, item: Item, turn: Turn) -> None:
         self._unavailable += -1 if turn.available else 1
-        self.flips.append(
-            Flip(
-                client_id,
-                item.client_version,
-                turn.current_latency_ms,
-                turn.isolation,
-                turn.start_timestamp_ms,
-                turn.available,
-                turn.changed_at_ms,
-            )
-        )
+        self.flips.append(Flip.of(client_id, item.client_version, turn))
         self._tell_health(turn.changed_at_ms)
 
     def _tell_health(self, at_ms: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
+from udfs.broker_board import Flip
 from udfs.flapping import Window
 from udfs.item import Item
 
@@ -44,12 +45,27 @@ class Episode:
 
 
 @dataclass
+class BoardSeen:
+    """What a broker's own board has had to tell by (udfs/unasked_boards.py).
+
+    heard_ms   its newest send, or tick that asked it
+    has_told   whether anybody ever avoided it
+    returns    items that time alone has brought back since `heard_ms`
+    """
+
+    heard_ms: int
+    has_told: bool = False
+    returns: list[Flip] = field(default_factory=list)
+
+
+@dataclass
 class Fleet:
     """The state kept a cluster. `judged_ms` is the newest moment judged, `tick_ms` the newest tick heard.
 
     producers  client_id → Producer
     shut_out   broker_name → client_id → Item, while it is unavailable and just after
     waiting    broker_name → client_id → attempts that no tick covers yet
+    boards     broker_name → what its own board has had to tell by
     dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
     """
@@ -63,11 +79,14 @@ class Fleet:
     judged_ms: int = 0
     tick_ms: int = 0
     forgotten_ms: int = 0
+    boards: dict[str, BoardSeen] = field(default_factory=dict)
     dropped: int = 0
     drop: Incident | None = None
 
     def add(self, broker_name: str, attempts: Attempts) -> None:
         """Take in one producer's steps at one broker; they count from the next tick on."""
+        seen = self.boards.setdefault(broker_name, BoardSeen(0))
+        seen.heard_ms = max([seen.heard_ms, *(step.to_ms for step in attempts.steps[-1:])])
         of_broker = self.waiting.setdefault(broker_name, {})
         of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
 
@@ -151,13 +170,17 @@ class Fleet:
         item = of_broker.get(client_id)
         if item is not None:
             item.expire(step.from_ms)
-            item.apply(client_version, step)
+            turn = item.apply(client_version, step)
+            if turn is not None and not turn.available:
+                self.boards.setdefault(broker_name, BoardSeen(step.to_ms)).has_told = True
 
     def _pass_time(self, now_ms: int, idle_ms: int) -> None:
         """Items whose time has come, and what is over for good."""
-        for of_broker in self.shut_out.values():
-            for item in of_broker.values():
-                item.expire(now_ms)
+        for broker_name, of_broker in self.shut_out.items():
+            for client_id, item in of_broker.items():
+                turn = item.expire(now_ms)
+                if turn is not None and broker_name in self.boards:
+                    self.boards[broker_name].returns.append(Flip.of(client_id, item.client_version, turn))
         self.shut_out = {
             broker_name: left
             for broker_name, of_broker in self.shut_out.items()

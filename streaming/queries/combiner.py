@@ -45,6 +45,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     rejects    bad messages: topic, partition, message
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: how far its partitions were read; chunks without messages
+    asked_ms   of a cluster: broker → the newest tick that asked it
     """
 
     attempts: list[Attempts] = []
@@ -53,6 +54,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     fleet: dict[str, list[Attempts]] = {}
     read: list[Chunk] = []
     forgotten: list[tuple[str, str, int, str]] = []
+    asked_ms: dict[str, int] = {}
 
     def newest_ms(self) -> int:
         """The newest time in it."""
@@ -186,6 +188,8 @@ class Combiner:
             packs.setdefault(key, Pack()).forgotten = forgotten
         for place, tick_ms in self._ticks.items():
             packs.setdefault(place, Pack()).tick_ms = tick_ms
+            if place[1] is not None:
+                packs.setdefault((place[0], None), Pack()).asked_ms[place[1]] = tick_ms
         for key, pack in packs.items():
             if key[1] is None:
                 pack.read = [Chunk(*place, *span, newest_ms, [], []) for place, span in self._read.items()]

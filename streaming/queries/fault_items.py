@@ -33,6 +33,7 @@ from udfs.fleet import Fleet
 from udfs.forgotten_broker import forget_items, forget_of_fleet
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
+from udfs.unasked_boards import LastRows, close_unasked, note_asked
 from udfs.waiting_sends import drop_oldest, end_drop, tell_drop, time_of_log
 
 __all__ = ["NAME", "REJECTS", "TOPICS", "Combiner", "Pack", "advance_board", "advance_fleet", "start_dataframe"]
@@ -129,10 +130,10 @@ def advance_board(
 def advance_fleet(
     fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rules, limit: int, planned: Planned | None = None
 ) -> Rows:
-    """Alert rows of one cluster's batch. `limit` is maxOffsetsPerTrigger, 0 for none.
+    """Alert rows of one cluster's batch, and the last rows of brokers that nobody asks any more.
 
-    A batch that reached the limit was cut: its ticks count only as far as all its partitions were read. What waits is
-    bounded.
+    `limit` is maxOffsetsPerTrigger, 0 for none. A batch that reached the limit was cut: its ticks count only as far as
+    all its partitions were read. What waits is bounded.
     """
     forgotten = [one for pack in packs for one in pack.forgotten]
     ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
@@ -143,6 +144,7 @@ def advance_fleet(
                 if attempts.steps[-1].to_ms > forgotten_ms:
                     fleet.add(broker_name, attempts)
         fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
+        note_asked(fleet, pack.asked_ms)
     safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit, planned)
     tick_ms = fleet.tick_ms
     if planned is not None and planned.is_once:
@@ -159,7 +161,17 @@ def advance_fleet(
     if dropped := drop_oldest(fleet):
         transitions += tell_drop(fleet, cluster, dropped, rules)
     alerts = [alert_row(transition) for transition in (*ended, *transitions)]
-    return {"alerts": alerts, CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster, forgotten_ms))}
+    closed = list(close_unasked(fleet, rules.fault_item_idle_ms))
+    return {
+        "alerts": alerts,
+        "fault_items": [_place(cluster, one) | _fault_item_row(flip) for one in closed for flip in one.flips],
+        "broker_health": [_place(cluster, one) | _broker_health_row(one.health) for one in closed],
+        CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster, forgotten_ms)),
+    }
+
+
+def _place(cluster: str, last: LastRows) -> dict[str, Any]:
+    return {"cluster": cluster, "broker_name": last.broker_name}
 
 
 def _clock_wanted(fleet: Fleet, packs: Sequence[Pack], cluster: str, forgotten_ms: int) -> Iterator[dict[str, Any]]:
