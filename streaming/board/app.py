@@ -20,9 +20,10 @@ from streaming.board.frame import INDEX, META, frame
 from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
 from streaming.board.plotly_script import serve_plotly
-from streaming.board.staleness import with_notice
+from streaming.board.staleness import stale_notice, with_notices
 from streaming.board.tables import Seen, Tables
 from streaming.board.times import MINUTE
+from streaming.board.unreadable_notice import left_out_notice
 from streaming.history.freshness import read_newest_ms
 from streaming.history.store import WarehouseError
 from streaming.visible_text import shown_json, visible_name
@@ -114,7 +115,8 @@ class Board:
             round(self._settings.stale_seconds * 1000),
             None if newest_ms is None else min(newest_ms, now_ms),
         )
-        return with_notice(page.body(view), view)
+        unreadable = left_out_notice(seen.history.left_out, page.tables)
+        return with_notices(page.body(view), stale_notice(view), unreadable)
 
     def _newest_of(self, seen: Seen) -> int | None:
         """When the tables were written last, asked once for each state of them."""
@@ -178,7 +180,7 @@ def _key(*parts: str) -> str:
 
 def _firing(seen: Seen) -> dict[str, Any] | None:
     """How many fire and are explained by nothing, and the newest of them, id to a few words: what a screen reader is
-    told when it is new."""
+    told when it is new. Beside them `left_out`, where rows cannot be read: how many of which table."""
     if seen.history is None:
         return None
     sql = (
@@ -190,7 +192,8 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
     except WarehouseError:
         return None
     newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
-    return {"count": rows[0]["firing"] if rows else 0, "newest": newest}
+    heard: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
+    return heard | ({"left_out": dict(seen.history.left_out)} if seen.history.left_out else {})
 
 
 def _unknown_page(path: str, pages: Any) -> Component:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from dash.development.base_component import Component
 
+from schemas.tables import TABLES
 from streaming.history.store import History
 
 
@@ -57,3 +58,5 @@ class Page:
     nav: str | None = None
     parameters: frozenset[str] = field(default_factory=frozenset)
     """Query parameters that it understands; another one is refused in a sentence."""
+    tables: frozenset[str] = frozenset(TABLES)
+    """Those it tells of: what cannot be read of them is said on it."""

@@ -8,11 +8,11 @@ from streaming.board.page import View
 from streaming.board.times import span
 
 
-def with_notice(body: Component, view: View) -> Component:
-    """The page, with the notice as its second part where nothing new came for `stale_ms`."""
+def stale_notice(view: View) -> Component | None:
+    """Where nothing new came for `stale_ms`."""
     if not view.is_stale or view.newest_ms is None:
-        return body
-    notice = el.notice(
+        return None
+    return el.notice(
         "stale",
         f"No data for {span(view.now_ms - view.newest_ms)}: what is shown is old.",
         html.P(
@@ -26,8 +26,15 @@ def with_notice(body: Component, view: View) -> Component:
         ),
         id_="stale",
     )
+
+
+def with_notices(body: Component, *notices: Component | None) -> Component:
+    """The page, with what is to be said of all of it after its heading."""
+    said = [notice for notice in notices if notice is not None]
     parts = getattr(body, "children", None)
+    if not said:
+        return body
     if not isinstance(parts, list):
-        return html.Div([body, notice])
-    body.children = [*parts[:1], notice, *parts[1:]]
+        return html.Div([body, *said])
+    body.children = [*parts[:1], *said, *parts[1:]]
     return body

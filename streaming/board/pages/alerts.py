@@ -152,4 +152,12 @@ def _widen(kept: Mapping[str, str]) -> list[el.Child]:
     return [el.link("Drop the filter", PATH, since=kept.get("since")), ", or look at a longer time."]
 
 
-PAGE = Page("alerts", PATH, "Alerts", body, nav="Alerts", parameters=frozenset({*FILTERS, "page"}))
+PAGE = Page(
+    "alerts",
+    PATH,
+    "Alerts",
+    body,
+    nav="Alerts",
+    parameters=frozenset({*FILTERS, "page"}),
+    tables=frozenset({"alerts"}),
+)

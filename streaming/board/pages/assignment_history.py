@@ -243,4 +243,5 @@ PAGE = Page(
     "Assignment history",
     body,
     parameters=frozenset({"cluster", "group", "topic", "queue", "at", "since", "page"}),
+    tables=frozenset({"alerts", "assignments", "memberships"}),
 )

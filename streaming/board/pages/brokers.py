@@ -194,4 +194,12 @@ def _quiet(brokers: Sequence[Broker]) -> list[Component]:
     return [html.Details([summary, html.P(names)], className="quiet")]
 
 
-PAGE = Page("brokers", "/brokers", "Brokers", body, nav="Brokers", parameters=frozenset({"cluster", "since", "page"}))
+PAGE = Page(
+    "brokers",
+    "/brokers",
+    "Brokers",
+    body,
+    nav="Brokers",
+    parameters=frozenset({"cluster", "since", "page"}),
+    tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),
+)

@@ -217,4 +217,5 @@ PAGE = Page(
     "Group",
     body,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
+    tables=frozenset({"alerts", "assignments", "memberships"}),
 )

@@ -111,4 +111,12 @@ def _cells(one: GroupRow, now_ms: int) -> list[el.Children]:
     ]
 
 
-PAGE = Page("groups", "/groups", "Groups", body, nav="Groups", parameters=frozenset({"cluster", "q", "page"}))
+PAGE = Page(
+    "groups",
+    "/groups",
+    "Groups",
+    body,
+    nav="Groups",
+    parameters=frozenset({"cluster", "q", "page"}),
+    tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),
+)

@@ -212,4 +212,11 @@ def _commands(story: Story) -> Component:
     )
 
 
-PAGE = Page("incident", "/incident", "Incident", body, parameters=frozenset({"id"}))
+PAGE = Page(
+    "incident",
+    "/incident",
+    "Incident",
+    body,
+    parameters=frozenset({"id"}),
+    tables=frozenset({"acknowledgements", "alert_deliveries", "alerts", "assignments", "memberships", "silences"}),
+)

@@ -174,4 +174,12 @@ def _short(value: str) -> str:
     return value if len(value) <= 60 else value[:59] + "…"
 
 
-PAGE = Page("quality", "/quality", "Quality", body, nav="Quality", parameters=frozenset({"since"}))
+PAGE = Page(
+    "quality",
+    "/quality",
+    "Quality",
+    body,
+    nav="Quality",
+    parameters=frozenset({"since"}),
+    tables=frozenset({"quality", "quarantine", "repairs"}),
+)

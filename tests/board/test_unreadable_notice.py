@@ -1,0 +1,109 @@
+"""Rows that cannot be read are in no view, and each page that tells of their table says so."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.settings import Settings
+from schemas.tables import ALERTS, QUARANTINE, TABLES
+from schemas.views import VIEWS
+from streaming.board.app import Board
+from streaming.board.pages import PAGES
+from streaming.history.store import History
+from tests.board.modelled import NOW_MS as MODELLED_MS
+from tests.board.pictures import pages
+from tests.board.tables import NOW_MS, alert, assignment, write
+from tests.board.test_app import text_of
+from tests.oncall.test_unreadable_rows import blank
+
+ROWS = r"[0-9,]+ rows? of [a-z_]+"
+SENTENCE = re.compile(rf"({ROWS}(?: and {ROWS})* cannot be read and (?:is|are) left out)\.")
+PATHS = {
+    "overview": "/",
+    "alerts": "/alerts",
+    "groups": "/groups",
+    "group": "/group?cluster=prod&group=billing&topic=orders",
+    "brokers": "/brokers",
+    "quality": "/quality",
+}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the alerts and one of the quarantine cannot be read."""
+    rows = {"alerts": [alert("good")], "assignments": [assignment(0, "OK")]}
+    warehouse = write(tmp_path_factory.mktemp("w"), rows)
+    for name in ("bad", "<b>worse\u202e"):
+        blank(warehouse, ALERTS, {**alert(name), "completeness": 1.0, "flaps": 0, "is_flapping": False}, "summary")
+    message = {"topic": "t", "partition": 0, "offset": 1, "raw": b"", "reasons": [], "ingest_time": NOW_MS}
+    blank(warehouse, QUARANTINE, message, "reasons")
+    return warehouse
+
+
+def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
+    """The page's text as it goes out, and what the browser is told beside it."""
+    place, _, search = path.partition("?")
+    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    body, _, heard = board.render(place, f"?{search}" if search else "", None)
+    assert body is not None
+    assert heard is not None
+    return text_of(json.loads(body)), heard
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("overview", ["2 rows of alerts and 1 row of quarantine cannot be read and are left out"]),
+        ("alerts", ["2 rows of alerts cannot be read and are left out"]),
+        ("groups", ["2 rows of alerts cannot be read and are left out"]),
+        ("group", ["2 rows of alerts cannot be read and are left out"]),
+        ("brokers", ["2 rows of alerts cannot be read and are left out"]),
+        ("quality", ["1 row of quarantine cannot be read and is left out"]),
+    ],
+)
+def test_a_page_says_what_cannot_be_read_of_the_tables_it_tells_of(warehouse: Path, page: str, said: list[str]) -> None:
+    text, heard = rendered(warehouse, PATHS[page])
+    assert SENTENCE.findall(text) == said
+    assert "worse" not in text
+    assert (heard["left_out"], heard["count"]) == ({"alerts": 2, "quarantine": 1}, 1)
+
+
+def test_where_all_can_be_read_nothing_is_said(tmp_path: Path) -> None:
+    text, heard = rendered(write(tmp_path / "w", {"alerts": [alert("good")]}), "/")
+    assert SENTENCE.findall(text) == []
+    assert "left_out" not in heard
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The tables that are asked, views as what they stand on."""
+    names: set[str] = set()
+    word = re.compile(rf"\b({'|'.join([*TABLES, *VIEWS])})(?:_now|_at)?\b")
+    sound = History.query
+
+    def query(self: History, sql: str, *more: Any) -> Any:
+        found = set(word.findall(re.sub("'[^']*'", "", sql)))
+        for view in found & VIEWS.keys():
+            found |= set(word.findall(VIEWS[view].sql))
+        names.update(found & TABLES.keys())
+        return sound(self, sql, *more)
+
+    monkeypatch.setattr(History, "query", query)
+    return names
+
+
+def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: set[str]) -> None:
+    board = Board(Settings.load().board, modelled_warehouse, lambda: MODELLED_MS)
+    by_path = {page.path: page for page in PAGES}
+    seen = board._tables.look()
+    board._newest_of(seen)  # how old all of them are is asked for every page
+    for path in pages().values():
+        place, _, search = path.partition("?")
+        if place in by_path:
+            asked.clear()
+            board._body(place, f"?{search}" if search else "", seen, MODELLED_MS)
+            assert asked, place
+            assert asked <= by_path[place].tables, place
