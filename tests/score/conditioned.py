@@ -133,7 +133,8 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
     if simulation.scenario.clock_interval_ms >= SLOW_MS:
         is_slow = simulation.scenario.clock_interval_ms > SLOW_MS
         yield _fact("slow_collector", watched, required=is_slow and not is_refused)
-    if conditions.missed_rounds >= MOST_UNHEARD:
+    is_long = simulation.scenario.clock_interval_ms > SLOW_MS  # two lost rounds are minutes
+    if conditions.missed_rounds >= MOST_UNHEARD or (conditions.missed_rounds and is_long):
         yield _fact(
             "unheard_broker",
             watched,
