@@ -16,7 +16,7 @@ group_offline          the group has no member
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from udfs.explanation import SPLIT_VIEW, STALE_ROUTE
 from udfs.model import queue_order
@@ -30,6 +30,9 @@ CONSUME_STOPPED = "consume_stopped"
 
 CONSUME_STOPPED_MS = 60_000
 """A listener that takes as long again as consume_silence_ms is given is as good as none."""
+
+RECONNECTING_MS = 3 * PULL_MAX_IDLE_MS
+"""An owner that has pulled nothing for so long is not excused by another new channel."""
 
 CAUSES = (
     DUPLICATE_CLIENT_ID,
@@ -51,12 +54,16 @@ CAUSES = (
 
 @dataclass(frozen=True)
 class Starvation:
-    """One queue that nobody consumes: why, since when, whom it is about, and from when on that is certain."""
+    """One queue that nobody consumes: why, since when, whom it is about, and from when on that is certain.
+
+    `given_ms` is since when its owner could have pulled it.
+    """
 
     cause: str
     since_ms: int
     client_id: str | None
     certain_at_ms: int | None
+    given_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class Evidence:
     masterless         brokers that only slaves serve
     unsubscribed       members that do not subscribe the topic: brokers refuse it to all after their heartbeats
     is_ring_empty      the group allocates by CONSISTENT_HASH, and none of its members has pulled any queue
+    joined_ms          broker → ClientId → when its newest channel there was opened
     cut_off            broker → clients that it should list and does not hear: they heartbeat elsewhere
     explained          clients whose pulls deviate from the plan, and why (explanation.Explanation.causes)
     """
@@ -87,6 +95,7 @@ class Evidence:
     masterless: frozenset[str] = frozenset()
     unsubscribed: tuple[str, ...] = ()
     is_ring_empty: bool = False
+    joined_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cut_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
     explained: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,7 +104,8 @@ def diagnose(
     watch: QueueWatch, evidence: Evidence, watched_since_ms: int, rules: Rules, *, broker_name: str = ""
 ) -> Starvation | None:
     """Why this queue starves, or None when it does not. `certain_at_ms` None: not while things are as they are."""
-    silent_since_ms = max(watch.last_pull_ms or 0, watched_since_ms)
+    consumed_ms = watch.consumption.consumed_ms if watch.consumption else None
+    silent_since_ms = max(watch.last_pull_ms or 0, consumed_ms or 0, watched_since_ms)
     if watch.verdict == STARVED:
         slot_of, settled_ms = watch.share.slot_of, watch.share_since_ms + rules.settle_ms
         starved_since_ms = max(silent_since_ms, watch.share_since_ms)
@@ -107,12 +117,23 @@ def diagnose(
         cause = watch.share.gap or GROUP_OFFLINE
         return Starvation(cause, starved_since_ms, slot_of, settled_ms)
     if watch.verdict == SILENT:
-        return _diagnose_silence(watch, evidence, silent_since_ms, rules, broker_name)
+        given_ms = _given_ms(watch, evidence, silent_since_ms, broker_name)
+        silence = _diagnose_silence(watch, evidence, silent_since_ms, given_ms, rules, broker_name)
+        return replace(silence, given_ms=given_ms)
     return None
 
 
+def _given_ms(watch: QueueWatch, evidence: Evidence, silent_since_ms: int, broker_name: str) -> int:
+    """Since when its owner has had the queue, and a channel to its broker: one that has just come back pulls soon.
+
+    One that comes back all the time and never pulls is told all the same.
+    """
+    joined_ms = evidence.joined_ms.get(broker_name, {}).get(watch.share.owner or "", 0)
+    return max(watch.share_since_ms, min(joined_ms, silent_since_ms + RECONNECTING_MS))
+
+
 def _diagnose_silence(
-    watch: QueueWatch, evidence: Evidence, silent_since_ms: int, rules: Rules, broker_name: str
+    watch: QueueWatch, evidence: Evidence, silent_since_ms: int, given_ms: int, rules: Rules, broker_name: str
 ) -> Starvation:
     """Somebody is meant to pull the queue. What is structural is asked before what only looks like silence."""
     owner = watch.share.owner or ""
@@ -121,7 +142,7 @@ def _diagnose_silence(
     stopped = _consumption_stopped(watch, evidence, rules)
     if stopped is not None and any(puller.client_id == owner for puller in watch.pullers.values()):
         return stopped  # it pulls, so it is not kept from it
-    given_ms = max(silent_since_ms, watch.share_since_ms)
+    given_ms = max(given_ms, silent_since_ms)
     if owner not in evidence.late and (known := _why_alive(owner, evidence, broker_name)):
         cause, client_id = known
         is_shown = owner in evidence.explained or cause == SPLIT_VIEW

@@ -16,6 +16,9 @@ STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
 Shares = Mapping[str, frozenset[str]]
 """ClientId → its queues, as `broker:queue_id`."""
 
+MOST_GUESSES = 8
+"""Of routes as they may have been before anybody watched; topics are scaled evenly."""
+
 _NONE: frozenset[str] = frozenset()
 
 Pulled = Mapping[str, frozenset[str]]
@@ -73,7 +76,7 @@ def explain(hypotheses: Hypotheses, pulled: Pulled, known: Explanation) -> Expla
         fitting = _fitting(pulled[client_id], client_id, preferred, by_strategy)
         if fitting:
             found.seen.strategies[client_id] = fitting
-    worlds = _Worlds.of(hypotheses, found.seen)
+    worlds = _Worlds.of(hypotheses, found.seen, pulled)
     for client_id in sorted({member.client_id for member in hypotheses.view}):
         mine = pulled.get(client_id, frozenset())
         cause = worlds.cause(client_id, mine)
@@ -98,9 +101,29 @@ def _fitting(
     return next(iter([*exact, *partly]), None)
 
 
+def _guess(hypotheses: Hypotheses, seen: Seen, planned: Shares, pulled: Pulled) -> Shares | None:
+    """Everybody's queues by a route with fewer queues that gives some member exactly what it pulls instead of its own.
+
+    A topic may have been scaled before anybody watched. How many queues it had follows from how many a member holds.
+    """
+    route, view = hypotheses.route, hypotheses.view
+    members = {member.client_id for member in view}
+    odd = {one: pulled[one] for one in sorted(members & pulled.keys()) if pulled[one] - planned.get(one, _NONE)}
+    if not odd or not route.queues:
+        return None
+    likely = [len(mine) * len(view) / len(route.queues) for mine in odd.values()]
+    counts = range(1, max(data.read_queue_nums for data in route.queues))
+    for count in sorted(counts, key=lambda count: min(abs(count - one) for one in likely))[:MOST_GUESSES]:
+        fewer = tuple(replace(data, read_queue_nums=min(data.read_queue_nums, count)) for data in route.queues)
+        shares = hypotheses.shares(replace(route, queues=fewer), view, seen)
+        if any(mine == shares.get(client_id) for client_id, mine in odd.items()):
+            return shares
+    return None
+
+
 @dataclass(frozen=True)
 class _Worlds:
-    """Everybody's queues as planned, by each other broker's view, and by the route before it changed."""
+    """Everybody's queues as planned, by each other broker's view, and by the route before it changed, or may have."""
 
     planned: Shares
     by_views: Sequence[Shares]
@@ -109,12 +132,13 @@ class _Worlds:
     are_split: bool
 
     @classmethod
-    def of(cls, hypotheses: Hypotheses, seen: Seen) -> "_Worlds":
+    def of(cls, hypotheses: Hypotheses, seen: Seen, pulled: Pulled) -> "_Worlds":
         before, ids = hypotheses.route_before, {member.client_id for member in hypotheses.view}
+        planned = hypotheses.shares(hypotheses.route, hypotheses.view, seen)
         return cls(
-            hypotheses.shares(hypotheses.route, hypotheses.view, seen),
+            planned,
             [hypotheses.shares(hypotheses.route, view, seen) for view in hypotheses.other_views],
-            hypotheses.shares(before, hypotheses.view, seen) if before else None,
+            hypotheses.shares(before, hypotheses.view, seen) if before else _guess(hypotheses, seen, planned, pulled),
             hypotheses.last_pullers,
             any(ids != {member.client_id for member in view} for view in hypotheses.other_views),
         )

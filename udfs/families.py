@@ -13,14 +13,14 @@ from functools import lru_cache
 BIRTH_MS = 600_000
 """A process that replaces another starts within so long before its end, or after it."""
 
-KNOWN_MS = 120_000
+KNOWN_MS = 60_000
 """All that live have sent a heartbeat within so long after the first of the family: what comes later was born."""
 
 FORGET_MS = 3_600_000
 """A group that was not heard for so long is gone."""
 
-MOST_SIBLINGS, MOST_FAMILIES = 500, 1_000
-"""Kept a cluster; of what is beyond no birth is seen, so its deaths are told."""
+MOST_SIBLINGS, MOST_FAMILIES = 1_000, 1_000
+"""Kept a cluster, who is gone for BIRTH_MS not for long. Of what is beyond no birth is seen, so deaths are told."""
 
 NUMBERED = 5
 """So many groups that differ by a number alone are pods'."""
@@ -68,12 +68,15 @@ class Families:
         if name is None or (name not in self.by_name and len(self.by_name) >= MOST_FAMILIES):
             return
         family = self.by_name.setdefault(name, Family(time_ms))
+        family.since_ms = min(family.since_ms, time_ms)
         if consumer_group in family.heard_ms:
             first_ms, newest_ms = family.heard_ms[consumer_group]
             family.heard_ms[consumer_group] = min(first_ms, time_ms), max(newest_ms, time_ms)
-        elif len(family.heard_ms) < MOST_SIBLINGS:
+            return
+        if len(family.heard_ms) >= MOST_SIBLINGS:
+            family.heard_ms = {one: ms for one, ms in family.heard_ms.items() if ms[1] + BIRTH_MS > time_ms}
+        if len(family.heard_ms) < MOST_SIBLINGS:
             family.heard_ms[consumer_group] = time_ms, time_ms
-        family.since_ms = min(family.since_ms, time_ms)
 
     def has_birth(self, consumer_group: str, left_ms: int) -> bool:
         """Whether another of its family was born about when the group was left by its last member."""

@@ -7,6 +7,7 @@ incidents however it is cut into batches.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from udfs.absent import expire_absent
 from udfs.alert import Finding, Transition, brokers_of
 from udfs.diagnosis import GROUP_OFFLINE, ORDER_LOCK
 from udfs.findings import FINDERS
@@ -62,11 +63,15 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     if not_asked.brokers:
         hearing = replace(hearing, unheard=hearing.unheard | not_asked.brokers.keys())
     changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard, state.heard_from_ms))
+    if hearing.unheard and state.heard_from_ms <= (late_ms := now_ms - rules.heartbeat_late_ms):
+        changes += expire_absent(state.membership, routes, hearing, now_ms, late_ms)
     closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
     state.is_replaced = state.membership.is_empty() and (state.is_replaced or _is_replaced(state, hearing))
     late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
-    unjudged = tuple(member for _, member in state.membership.members() if not member.is_judged)
-    moment = Moment(now_ms, hearing, not_asked, late, rules, unjudged)
+    members = [member for _, member in state.membership.members()]
+    unjudged = tuple(member for member in members if not member.is_judged)
+    telling = frozenset(member.client_id for member in members if member.tells_queues)
+    moment = Moment(now_ms, hearing, not_asked, late, rules, unjudged, telling)
     ownership = [
         row
         for topic in sorted(state.topics)

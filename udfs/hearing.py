@@ -47,6 +47,7 @@ class Hearing:
     masterless  broker → the open incident of its missing master, which explains what needs a master
     unasked     what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
     families    the groups that are born and die with their processes
+    tells_answers  collectors tell which queues clients answer that they hold, and of which nobody heard
     """
 
     unheard: frozenset[str] = frozenset()
@@ -61,6 +62,7 @@ class Hearing:
     unasked: tuple[Unasked, ...] = ()
     missed: frozenset[str] = frozenset()
     families: Families = field(default_factory=Families)
+    tells_answers: bool = False
 
     def tells_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been told."""

@@ -46,6 +46,12 @@ class Member:
     is_listed_only: bool = False
     gap_ms: int | None = None
     unjudged: str | None = None
+    is_push: bool = False
+
+    @property
+    def tells_queues(self) -> bool:
+        """Whether it answers which queues it holds: a push consumer that has answered what it is does, each time."""
+        return self.is_push and self.strategy is not None
 
     def subscribes(self, topic: str) -> bool:
         """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
@@ -111,6 +117,7 @@ class Membership:
             filters=filters_of(consumer),
             is_listed_only=bool(heartbeat.is_listed_only),
             unjudged=unjudged,
+            is_push=consumer.consume_type == "CONSUME_PASSIVELY",
         )
         return Change(heartbeat.broker_name, view[addr], JOINED, now_ms)
 
@@ -120,7 +127,7 @@ class Membership:
         known = view.get(heartbeat.client_addr)
         if known is None or known.client_id == heartbeat.client_id or known.last_heartbeat_ms > heartbeat.event_time_ms:
             return None
-        self._drop(heartbeat.broker_name, heartbeat.client_addr)
+        self.drop(heartbeat.broker_name, heartbeat.client_addr)
         return Change(heartbeat.broker_name, known, LEFT, heartbeat.event_time_ms)
 
     def unregister(self, broker_name: str, client_addr: str, at_ms: int) -> Change | None:
@@ -129,7 +136,7 @@ class Membership:
         member = self.views.get(broker_name, {}).get(client_addr)
         if member is None or member.last_heartbeat_ms > at_ms:
             return None
-        self._drop(broker_name, client_addr)
+        self.drop(broker_name, client_addr)
         return Change(broker_name, member, LEFT, at_ms)
 
     def expire(self, now_ms: int, expired_ms: int, unheard: frozenset[str], heard_from_ms: int = 0) -> Iterator[Change]:
@@ -141,7 +148,7 @@ class Membership:
             for member in sorted(self.views[broker_name].values(), key=lambda member: member.client_addr):
                 left_at_ms = max(member.last_heartbeat_ms, heard_from_ms) + expired_ms
                 if left_at_ms <= now_ms:
-                    self._drop(broker_name, member.client_addr)
+                    self.drop(broker_name, member.client_addr)
                     yield Change(broker_name, member, EXPIRED, left_at_ms)
         self.left = {channel: at for channel, at in self.left.items() if at + expired_ms > now_ms}
 
@@ -179,7 +186,7 @@ class Membership:
     def is_empty(self) -> bool:
         return not self.views
 
-    def _drop(self, broker_name: str, client_addr: str) -> None:
+    def drop(self, broker_name: str, client_addr: str) -> None:
         del self.views[broker_name][client_addr]
         if not self.views[broker_name]:
             del self.views[broker_name]

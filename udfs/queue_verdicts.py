@@ -21,7 +21,7 @@ from udfs.watch import GroupState, TopicWatch
 @dataclass(frozen=True)
 class Moment:
     """What one look at a group rests on. `late` are the clients whose heartbeats are late, `unjudged` the members that
-    something else than client-side rebalance concerns.
+    something else than client-side rebalance concerns, `telling` the clients that answer which queues they hold.
     """
 
     now_ms: int
@@ -30,6 +30,7 @@ class Moment:
     late: frozenset[str]
     rules: Rules
     unjudged: tuple[Member, ...] = ()
+    telling: frozenset[str] = frozenset()
 
 
 class Judged(NamedTuple):
@@ -125,7 +126,8 @@ def _why_untold(
 ) -> str | None:
     """Why a pull of the queue would not be known, or is not to be expected; None when its absence says something.
 
-    Pulls are known where their broker tells all, or told the group's, and its owner's, before. Consumers that do not
+    Pulls are known where their broker tells all, or told the group's, and its owner's, before; of a topic that
+    nobody ever pulled also where its owner answers a collector, which would tell them. Consumers that do not
     answer what they hold (DefaultMQPullConsumer, LitePull before 5.1.1) are never seen to pull. A frozen owner is
     known by its heartbeats, whatever else is not told of it.
     """
@@ -139,6 +141,8 @@ def _why_untold(
         return missing[owner]
     if missing and not watched.is_planned:
         return min(missing.values())
+    if watched.first_pull_ms is None and owner in moment.telling and moment.hearing.tells_answers:
+        return None
     was_told = watched.first_pull_ms is not None and broker_name in state.first_pull_ms
     return None if was_told and (owner is None or is_late or owner in state.seen_pulling) else NO_PULLS_TOLD
 

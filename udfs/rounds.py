@@ -208,7 +208,8 @@ def _is_heard(one: Unasked, by: Source, live: list[Source]) -> bool:
 def scaled(rules: Rules, interval_ms: int) -> Rules:
     """The rules for rounds so far apart: what a round can tell at all may be as old as the one before.
 
-    Rounds of 24 s and less change nothing. Where they are more than SLOW_MS apart, a look counts for two.
+    Rounds of 24 s and less change nothing. Where they are more than SLOW_MS apart, a look counts for two. A heartbeat
+    that is new in a round may bear any time since the round before: of a broker whose clock is behind, that round's.
     """
     if BLIND_ROUNDS * interval_ms <= rules.blind_ms and interval_ms <= SLOW_MS:
         return rules
@@ -219,6 +220,8 @@ def scaled(rules: Rules, interval_ms: int) -> Rules:
         rules,
         blind_ms=max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms)),
         pull_silence_ms=max(rules.pull_silence_ms, min(interval_ms, READ_MS) + LONG_POLL_MS + 5_000),
+        heartbeat_late_ms=max(rules.heartbeat_late_ms, interval_ms + 10_000),
+        channel_expired_ms=max(rules.channel_expired_ms, interval_ms + 10_000),
         kinds=kinds,
     )
 

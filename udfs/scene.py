@@ -92,6 +92,7 @@ class Scene:
             masterless=frozenset(route.without_master) if route else frozenset(),
             unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
             is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(watched, self.state.changed_ms),
+            joined_ms={name: _joined_ms(view.values()) for name, view in self.state.membership.views.items()},
             cut_off={
                 name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in watched.read_queue_nums
             },
@@ -178,6 +179,13 @@ def _find_cut_off(
         if silent and broker_name not in hearing.unheard:
             found[broker_name] = frozenset(silent)
     return found
+
+
+def _joined_ms(members: Iterable[Member]) -> dict[str, int]:
+    joined: dict[str, int] = {}
+    for member in members:
+        joined[member.client_id] = max(member.first_heartbeat_ms, joined.get(member.client_id, 0))
+    return joined
 
 
 def _has_pulled(watched: TopicWatch, since_ms: int) -> bool:

@@ -24,6 +24,9 @@ MOST_MS = 5_400_000
 
 TOLD_MS = 10_000
 
+HEARTBEAT_MS = 30_000
+"""MQClientInstance's heartbeat interval: so old is the newest heartbeat of a broker that is heard now and then."""
+
 CLIENT_MS = 25_000
 """A client's pulls are told a long poll late, and a round: what is less is not kept of each client."""
 
@@ -52,7 +55,8 @@ class Skew:
     """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
     cluster's time runs by: the least that any of its clocks was seen to have. `ordered` has by the same keys how far
     behind a source stands in a log that was written at once (udfs.log_order). `waited` has, by who tells the time, the
-    greatest lag of its clock events in each of their windows.
+    greatest lag of its clock events in each of their windows. `missed` are brokers that did not answer every round of
+    late: what is told of them is as old as their clients' heartbeats are apart.
     """
 
     lags: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -60,6 +64,7 @@ class Skew:
     newest: int = 0
     ordered: dict[str, int] = field(default_factory=dict)
     waited: dict[str, dict[int, int]] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
 
     def note(self, lag: Lag) -> None:
         key = f"{lag.source} {lag.machine}"
@@ -108,7 +113,7 @@ class Skew:
             return ordered_ms // 1000 * 1000
         lag = self._lag(f"{source} {machine}")
         behind_ms = 0 if lag is None else lag - self.base_ms
-        least_ms = least_told_ms(interval_ms) + self._waiting_ms()
+        least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
     def behind_ms(self) -> int:
@@ -130,12 +135,12 @@ class Skew:
         for machine, lag in collectors.items():
             if abs(lag) > least_ms:
                 found.setdefault(COLLECTOR, {})[machine] = -lag
-        least_ms += self._waiting_ms()
         for key in sorted(self.lags, key=lambda one: (one.startswith(f"{OF_CLIENT} "), one)):
             source, _, machine = key.partition(" ")
             lag_or_none = self._lag(key)
             if source == CLOCK or lag_or_none is None:
                 continue
+            least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
             if any(abs(lag_or_none - base) <= least_ms for base in bases):
                 continue
             if source == OF_CLIENT and len(self.lags[key]) < KEPT:
@@ -153,6 +158,10 @@ class Skew:
                 continue  # its pulls have the broker's time
             found.setdefault(CLIENT if source == OF_CLIENT else BROKER, {}).setdefault(machine, -behind_ms)
         return found
+
+    def _least_ms(self, source: str, machine: str, interval_ms: int) -> int:
+        is_seldom = source in BROKER_SOURCES and machine in self.missed
+        return least_told_ms(max(interval_ms, HEARTBEAT_MS) if is_seldom else interval_ms)
 
     def _collectors(self, own_clocks: frozenset[str]) -> Iterator[tuple[str, int]]:
         for key in sorted(self.lags):

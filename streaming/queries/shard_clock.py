@@ -87,6 +87,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         unasked,
         overview.missed,
         entry.families,
+        _tells_answers(entry, now_ms),
     )
     return Heard(
         hearing,
@@ -96,6 +97,12 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         now_ms,
         _speaks_for(entry, tick),
     )
+
+
+def _tells_answers(entry: ClusterEntry, now_ms: int) -> bool:
+    """Whether every collector says how it asks, and what some client answered that it pulls has been told."""
+    collectors = [source for source in entry.watch.rounds.live(now_ms) if not source.is_own]
+    return bool(collectors and entry.watch.pulls.heard_ms) and all(one.told_ms is not None for one in collectors)
 
 
 def _speaks_for(entry: ClusterEntry, tick: Tick) -> frozenset[str] | None:

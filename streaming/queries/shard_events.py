@@ -87,6 +87,17 @@ def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
     return {cluster: max(told[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
 
 
+def missed_of(chunks: Iterable[Chunk]) -> dict[str, set[str]]:
+    """Cluster to the brokers that did not answer every round in these chunks."""
+    missed: dict[str, set[str]] = {}
+    for chunk in chunks:
+        if chunk.topic == CLOCKS:
+            for event in events_of(chunk, lambda *_: 0, lambda _: 0):
+                clock = event.event
+                missed.setdefault(clock.cluster, set()).update(set(clock.brokers_asked) - set(clock.brokers_answered))
+    return missed
+
+
 def _heard_ms(heard: Voice | Pulling, shift_ms: int) -> int:
     time_ms = heard.event_time_ms + shift_ms
     return not_after(time_ms, heard.ingest_time_ms) if heard.ingest_time_ms else time_ms

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_events import intervals_of
+from streaming.queries.shard_events import intervals_of, missed_of
 from streaming.queries.working_set import WorkingSet
 from udfs.log_order import pick_behind
 from udfs.skew import WINDOW_MS
@@ -36,10 +36,12 @@ class SourceTimes:
             for cluster, time_ms in chunk.newest_ms.items() if chunk.topic == CLOCKS else ():
                 ticks[cluster] = max(time_ms, ticks.get(cluster, 0))
         behind = pick_behind((one for chunk in chunks for one in chunk.behind), ticks)
+        missed = missed_of(chunks) if lags else {}
         for cluster in {lag.cluster for lag in lags}:
-            skew = self._work.cluster(cluster).watch.skew
-            skew.settle()
-            skew.ordered = behind.get(cluster, {})
+            watch = self._work.cluster(cluster).watch
+            watch.skew.settle()
+            watch.skew.ordered = behind.get(cluster, {})
+            watch.skew.missed = sorted(watch.missed.missed.keys() | missed.get(cluster, set()))
 
     def read_intervals(self, chunks: list[Chunk]) -> None:
         """A first batch may be long, and its rounds are no skew."""

@@ -127,16 +127,19 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
     ahead_ms = conditions.skew.ahead_ms if conditions.skew else 0
     if abs(ahead_ms) >= SKEW_MS or conditions.lag_ms >= SKEW_MS:
         yield _fact("clock_skew", watched, required=_must_tell_skew(conditions, simulation.scenario.clock_interval_ms))
-    if conditions.ahead_ms("collector") > QUARANTINED_MS:
+    is_refused = conditions.ahead_ms("collector") > QUARANTINED_MS
+    if is_refused:
         yield _fact("unheard_cluster", watched, required=False)  # its times are refused: nobody keeps the cluster's
     if simulation.scenario.clock_interval_ms >= SLOW_MS:
-        yield _fact("slow_collector", watched, required=simulation.scenario.clock_interval_ms > SLOW_MS)
-    if conditions.missed_rounds >= MOST_UNHEARD:
+        is_slow = simulation.scenario.clock_interval_ms > SLOW_MS
+        yield _fact("slow_collector", watched, required=is_slow and not is_refused)
+    is_long = simulation.scenario.clock_interval_ms > SLOW_MS  # two lost rounds are minutes
+    if conditions.missed_rounds >= MOST_UNHEARD or (conditions.missed_rounds and is_long):
         yield _fact(
             "unheard_broker",
             watched,
             broker_name=watched.suspects.broker_name,
-            required=conditions.missed_rounds >= SURELY_UNHEARD,
+            required=conditions.missed_rounds >= SURELY_UNHEARD and not is_refused,
         )
 
 

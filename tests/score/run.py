@@ -18,8 +18,9 @@ from tests.score.runs_clock import runs_clock
 from tests.score.sample import draw
 
 SLICE_MS = 600_000
-SPAN_MS = 300_000
-"""An alert dated further outside of its run is dated by a clock that is wrong."""
+BY_CLIENTS = ("broker_isolated", "broker_evicted", "no_available_broker")
+"""Kinds that are dated by what producers tell of themselves, whoever keeps the cluster's time."""
+
 LIVE_SLICE_MS = 10_000
 """Of a batch where Kafka's time matters: as long a span as a live query's, or a little longer."""
 DAY_MS = 86_400_000
@@ -79,17 +80,19 @@ def score(run: Run) -> Score:
 
 
 def _by_true_time(claims: list[Claim], watched: Watched) -> list[Claim]:
-    """Alerts are dated by the cluster's own clock; where that is far off, their times are moved to the true ones."""
+    """Alerts are dated by the cluster's own clock; where that is behind, their times are moved to the true ones.
+
+    One that is ahead moves nothing: no event is later than it reached Kafka.
+    """
     conditions = watched.conditions
-    ahead_ms = conditions.ahead_ms("collector") or conditions.ahead_ms("run")
-    from_ms, to_ms = START - SPAN_MS, watched.simulation.now_ms + SPAN_MS
-    if not ahead_ms or all(from_ms <= claim.start_ms <= to_ms for claim in claims):
-        return claims
+    behind_ms = -min(conditions.ahead_ms("collector"), conditions.ahead_ms("run"), 0)
     return [
-        replace(
+        claim
+        if claim.kind in BY_CLIENTS
+        else replace(
             claim,
-            start_ms=claim.start_ms - ahead_ms,
-            end_ms=None if claim.end_ms is None else claim.end_ms - ahead_ms,
+            start_ms=claim.start_ms + behind_ms,
+            end_ms=None if claim.end_ms is None else claim.end_ms + behind_ms,
         )
         for claim in claims
     ]

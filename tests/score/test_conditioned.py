@@ -1,5 +1,7 @@
 """The score under conditions: plays with one thing wrong each are told right, and what is hidden is not asked for."""
 
+from dataclasses import replace
+
 import pytest
 
 from streaming.ingest.simulator import Conditions, Skew, Watched, load_scenario
@@ -38,6 +40,13 @@ def test_conditions_make_facts_of_their_own() -> None:
     assert ("clock_skew", None) in required("frozen_client", Conditions(skew=Skew("broker", -95 * SECOND)))
     unheard = required("frozen_client", Conditions("collector", 10 * SECOND, missed_rounds=0.9))
     assert unheard == {("unheard_broker", None)}
+
+
+def test_of_rounds_whose_times_are_refused_nothing_need_be_told_but_the_clock() -> None:
+    told = Conditions("collector", 45 * SECOND, missed_rounds=0.8)
+    assert required("pull_stopped", told) >= {("slow_collector", None), ("unheard_broker", None)}
+    refused = replace(told, skew=Skew("collector", 3600 * SECOND))
+    assert required("pull_stopped", refused) == {("clock_skew", None)}
 
 
 def test_to_a_collector_every_starved_queue_is_also_one_without_commits() -> None:
@@ -86,6 +95,22 @@ PLAYS = [
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND), "slow"),
     Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
     Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
+    Run("healthy", 1, None, Conditions("collector", 75 * SECOND, skew=Skew("broker", -45 * SECOND))),
+    Run("healthy", 1, None, Conditions("collector", 180 * SECOND, skew=Skew("broker", -150 * SECOND))),
+    Run("healthy", 1, None, Conditions("collector", 30 * SECOND), "rollout 20 surge groups"),
+    Run("dead_broker", 1, None, Conditions("collector", 30 * SECOND), "rollout 20 one_by_one groups"),
+    Run("dead_broker", 7, None, Conditions("agents", 5 * SECOND)),
+    Run("lost_host", 801, None, Conditions("collector", 5 * SECOND, lost_answers=0.05, mute_clients=0.3)),
+    Run("stale_route", 802, None, Conditions("collector", 180 * SECOND), "suspended"),
+    Run(
+        "scale_out_in",
+        802,
+        None,
+        Conditions("collector", 10 * SECOND, missed_rounds=0.8, mute_clients=0.3),
+        "suspended",
+    ),
+    Run("master_down", 802, None, Conditions("collector", 75 * SECOND), "rollout 20 one_by_one new"),
+    Run("empty_ring", 801, None, Conditions("collector", 60 * SECOND)),
 ]
 
 

@@ -1,10 +1,12 @@
 """Why a queue starves and from when on that is certain: one table, then how queues are gathered into one finding."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.udfs.facts import RULES, at
+from udfs.consumption import Consumption
 from udfs.diagnosis import CAUSES, Evidence, Starvation, diagnose, gather
 from udfs.ownership import QueueWatch
 from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, Share
@@ -53,7 +55,40 @@ def test_cause(row: tuple[Any, ...]) -> None:
         cause, since_s, certain_s = expected
         client_id = None if cause == "group_offline" else "A"
         certain_at_ms = None if certain_s is None else at(certain_s)
-        assert found == Starvation(cause, at(since_s), client_id, certain_at_ms), reason
+        assert found is not None, reason
+        assert replace(found, given_ms=0) == Starvation(cause, at(since_s), client_id, certain_at_ms), reason
+
+
+def silent(pulled: float | None, consumed: float | None = None) -> QueueWatch:
+    known = None if consumed is None else Consumption(5, 9, at(consumed), 5, at(consumed), at(consumed))
+    return QueueWatch(
+        last_pull_ms=None if pulled is None else at(pulled),
+        share=Share("A"),
+        share_since_ms=at(0),
+        verdict="SILENT",
+        since_ms=at(165),
+        consumption=known,
+    )
+
+
+def test_silence_begins_with_the_last_that_was_consumed_where_pulls_are_not_told() -> None:
+    """A client that answers no question is killed at 92 s: it was consuming until then, so it did not stop pulling."""
+    found = diagnose(
+        silent(None, 90), Evidence(NOBODY, {"A": at(91)}, late=frozenset("A")), at(5), RULES, broker_name="a"
+    )
+    assert found is not None
+    assert (found.cause, found.since_ms, found.certain_at_ms) == ("frozen_client", at(90), at(165))
+
+
+@pytest.mark.parametrize(("joined", "certain"), [(0, 220), (160, 280), (9_000, 580)])
+def test_an_owner_that_has_just_come_back_is_given_as_long_as_a_new_one_but_not_for_ever(
+    joined: float, certain: float
+) -> None:
+    joined_ms = {"a": {"A": at(joined)}}
+    evidence = Evidence(NOBODY, {"A": at(joined + 500)}, joined_ms=joined_ms)
+    found = diagnose(silent(100), evidence, at(0), RULES, broker_name="a")
+    assert found is not None
+    assert (found.cause, found.since_ms, found.certain_at_ms) == ("pull_stopped", at(100), at(certain))
 
 
 def starving(cause: str = "frozen_client", certain: float | None = 0, client_id: str | None = "A") -> Starvation:

@@ -65,6 +65,20 @@ def test_numbered_groups_are_a_family_where_they_are_many(siblings: int, is_birt
     assert not found.has_birth("cache-0", at(5_000))
 
 
+def test_pods_that_all_start_two_heartbeats_after_we_begin_to_listen_are_born() -> None:
+    assert families((NEW, 70)).has_birth(OLD, at(90))
+
+
+def test_roll_outs_one_after_another_keep_seeing_births() -> None:
+    """More groups within an hour than are kept; those that are gone make room."""
+    found = Families()
+    for roll_out in range(4):
+        for number in range(MOST_SIBLINGS // 2):
+            found.note(f"cache-{roll_out}a{number:05d}", at(1_000 * roll_out))
+    assert found.has_birth("cache-2a00001", at(3_010))
+    assert len(found.by_name["cache-#"].heard_ms) <= MOST_SIBLINGS
+
+
 def test_who_is_heard_when_we_begin_to_listen_was_not_born_then() -> None:
     assert not families((NEW, 40)).has_birth(OLD, at(100))
 

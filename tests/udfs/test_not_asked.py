@@ -169,3 +169,32 @@ def test_a_broker_that_refuses_its_only_group_is_not_out_of_its_clients_reach(si
         tick = Tick(second * 1000, asked, asked, is_own=False, unasked=refused if second >= since_s else ())
         rows += look_over(watch, "c", tick, Rules()).transitions
     assert [row.state for row in rows if row.incident.kind == "unheard_broker"] == told
+
+
+@pytest.mark.parametrize(
+    ("told", "tells_answers", "cause"),
+    [
+        ({"strategy": "CONSISTENT_HASH"}, True, "strategy_gap"),  # a ring without virtual nodes
+        ({"strategy": "AVG"}, True, "pull_stopped"),
+        ({"strategy": "AVG"}, False, None),  # nobody's pulls are told
+        ({"strategy": "AVG", "consume_type": "CONSUME_ACTIVELY"}, True, None),  # does not answer what it holds
+        ({}, True, None),  # has answered nothing
+    ],
+)
+def test_push_consumers_that_answer_and_hold_nothing_starve_their_queues_from_the_start(
+    told: dict[str, object], tells_answers: bool, cause: str | None
+) -> None:
+    life = Life(hearing=Hearing(answered=frozenset({"broker-a"}), tells_answers=tells_answers))
+    life.start("h1:1", A, **told)
+    life.start("h2:1", B, **told)
+    said = [row for row in life.run(600) if row[1] == "starved_queue"]
+    assert [row[3] for row in said] == ([cause] if cause else [])
+    assert set(life.verdicts().values()) == {"SILENT" if cause else "UNKNOWN"}
+
+
+def test_who_never_told_a_pull_beside_members_that_do_stays_unknown() -> None:
+    life = Life(hearing=Hearing(answered=frozenset({"broker-a"}), tells_answers=True))
+    life.start("h1:1", A, 0, 1, 2, 3, strategy="AVG")
+    life.start("h2:1", B, strategy="AVG")
+    assert life.run(600) == []
+    assert list(life.verdicts().values()) == ["OK"] * 4 + ["UNKNOWN"] * 4

@@ -21,7 +21,7 @@ def find_silent(scene: Scene) -> Findings:
     """A finding a topic whose queues have an owner that does not pull, by `silent_queue TOPIC`: the early sign.
 
     It opens when a silence has outlasted what changes take to settle and no cause is certain yet; once one is,
-    `starved_queue` pages and this is suppressed by it.
+    `starved_queue` pages and this is suppressed by it. Not: queues of a broker that no client reaches.
     """
     findings = {}
     for topic, watched in scene.shared_topics():
@@ -33,7 +33,8 @@ def find_silent(scene: Scene) -> Findings:
             name: starvation
             for name, starvation in starvations.items()
             if watched.queues[name].verdict == SILENT
-            and scene.is_settled(max(starvation.since_ms, watched.queues[name].share_since_ms))
+            and queue_order(name)[0] not in scene.hearing.silent
+            and scene.is_settled(max(starvation.since_ms, starvation.given_ms))
         }
         uncertain = [name for name, s in silent.items() if s.certain_at_ms is None or s.certain_at_ms > scene.now_ms]
         if not silent or not (uncertain or scene.incident(key)):
