@@ -241,5 +241,9 @@ def _read_open(warehouse: Path) -> list[dict[str, Any]]:
 
 
 def _with_query(row: Row) -> Row:
-    """A whole row, with the query that its labels name."""
-    return {**whole(ALERTS)(row), "query": str(json.loads(row["labels"])["query"])}
+    """A whole row whose evidence has the position that it is written by, with the query that its labels name."""
+    known = whole(ALERTS)(row)
+    at = json.loads(known["evidence"])
+    if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
+        raise ValueError("evidence has no position of a query")
+    return {**known, "query": str(json.loads(known["labels"])["query"])}

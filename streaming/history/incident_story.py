@@ -17,8 +17,7 @@ from streaming.history.moments import to_ms
 from streaming.history.near import near
 from streaming.history.store import History
 from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word, ends, turning_points
-from streaming.oncall.transition import parse_object
-from udfs.pattern import describe_matchers, is_match
+from udfs.pattern import describe_matchers, is_match, read_matchers
 from udfs.rulebook import CANARY_CLUSTER
 
 BEFORE_MS = 120_000
@@ -196,10 +195,13 @@ def _silences(history: History, story: Story) -> list[Quiet]:
     }
     found = []
     for row in history.rows("SELECT * FROM silences_now ORDER BY starts_at, silence_id"):
-        matchers = {label: tuple(map(str, globs)) for label, globs in parse_object(row["matchers"]).items()}
+        try:
+            matchers = read_matchers(row["matchers"])
+        except ValueError:
+            continue  # it keeps nothing quiet; `silence list` shows it
         starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
-        if is_then and matchers and is_match(matchers, labels):
+        if is_then and is_match(matchers, labels):
             match = describe_matchers(matchers)
             found.append(Quiet(row["silence_id"], row["owner"], row["reason"], match, starts_ms, ends_ms))
     return found
