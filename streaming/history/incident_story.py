@@ -17,6 +17,7 @@ from streaming.history.moments import to_ms
 from streaming.history.near import near
 from streaming.history.store import History
 from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word, ends, turning_points
+from udfs.model import is_queue_name
 from udfs.pattern import describe_matchers, is_match, read_matchers
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -105,7 +106,7 @@ def _head(rows: list[Row]) -> Story:
         **{name: newest[name] for name in names},
         broker_name=newest["broker_name"],
         client_id=newest["client_id"],
-        queues=tuple((open_rows or rows)[-1]["queues"] or ()),
+        queues=_queues((open_rows or rows)[-1]),
         summary=newest["summary"],
         advice=(open_rows or rows)[-1]["advice"],
         evidence=_evidence(newest["evidence"]),
@@ -130,6 +131,10 @@ def _evidence(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"evidence": text}
 
 
+def _queues(row: Row) -> tuple[str, ...]:
+    return tuple(filter(is_queue_name, row["queues"] or ()))
+
+
 def _step(row: Row) -> Step:
     return Step(
         to_ms(row["changed_at"]),
@@ -138,7 +143,7 @@ def _step(row: Row) -> Step:
         REASONS.get(row["reason"] or "", row["reason"] or ""),
         row["severity"],
         row["cause"],
-        tuple(row["queues"] or ()),
+        _queues(row),
         row["suppressed_by"],
         row["summary"],
     )

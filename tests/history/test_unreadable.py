@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, REPAIRS, SILENCES, TABLES
+from schemas.tables import ALERTS, QUALITY, REPAIRS, SILENCES, TABLES
 from streaming import data_loss
+from streaming.board.quality_reading import read_failing
 from streaming.board.tables import Tables
 from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
@@ -157,3 +158,15 @@ def test_a_step_of_a_repair_that_is_none_is_left_out(warehouse: Path) -> None:
     add(warehouse, REPAIRS, {**row, "step": "LOST"})
     add(warehouse, REPAIRS, {**row, "step": "REPAIRED", "offset": 2})
     assert [place.offset for place in Repairs(warehouse).standings()] == [2]
+
+
+def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) -> None:
+    names = [None, "", "x", "b:", ":1", "b:x", "b:-1", "b:1"]
+    add(warehouse, ALERTS, ALERT | {"incident_id": "listed", "queues": names})
+    story = tell_incident(History(warehouse), "listed")
+    assert (story.queues, story.steps[0].queues) == (("b:1",), ("b:1",))
+    row = {"suite": "t", "expectation": "e", "success": False, "rows": 1, "validated_at": START_MS}
+    add(warehouse, QUALITY, row | {"observed": [None, "5"], "places": ["t-0@1", None]})
+    printed = CliRunner().invoke(app, ["quality", "--warehouse", str(warehouse)], catch_exceptions=False)
+    assert "0 of 1 expectations" in printed.stdout
+    assert [(one.observed, one.places) for one in read_failing(History(warehouse))] == [(("5",), ("t-0@1",))]
