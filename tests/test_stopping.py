@@ -142,6 +142,19 @@ def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, af
 
 
 @pytest.mark.real
+@each_way
+def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal) -> None:
+    """Kafka's client waits half a minute, which is as long as some supervisors do."""
+    paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
+    environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
+    with command(tmp_path, environment, "run", "--bootstrap-servers", "127.0.0.1:1") as run:
+        run.wait_until(run.says("health is served"))
+        began = time.monotonic()
+        run.end(send)
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.real
 @pytest.mark.spark
 @each_way
 def test_a_relay_of_its_own_ends(tmp_path: Path, send: Signal) -> None:
