@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -21,7 +22,7 @@ from schemas.tables import ALERTS
 from streaming.oncall.own_alerts import OWN_CLUSTER, OwnAlert
 from streaming.quality.outcome import PLACES, Outcome
 from streaming.queries.warehouse import table_path
-from streaming.readable_rows import Row, read_rows, whole
+from streaming.readable_rows import Row, read_files, read_rows, whole
 from udfs.life import FIRING, RESOLVED
 
 KIND = "data_quality"
@@ -163,7 +164,8 @@ def read_open(warehouse: Path) -> list[dict[str, Any]]:
     except TableNotFoundError:
         return []
     newest: dict[str, dict[str, Any]] = {}
-    rows = read_rows(ALERTS.name, table.to_pyarrow_table(filters=[("kind", "=", KIND)]), _of_topic)
+    found = read_files(ALERTS.name, table, wanted=ds.field("kind") == KIND)
+    rows = read_rows(ALERTS.name, found, _of_topic)
     for row in sorted(rows, key=lambda row: row["changed_at"]):
         newest[row["incident_id"]] = {
             column: round(value.timestamp() * 1000) if isinstance(value, datetime) else value

@@ -7,22 +7,25 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, QUALITY, REPAIRS, SILENCES, TABLES
+from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, MEMBERSHIPS, QUALITY, REPAIRS, SILENCES, TABLES, Table
 from streaming import data_loss
 from streaming.board.quality_reading import read_failing
 from streaming.board.tables import Tables
 from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
 from streaming.history.incident_story import tell_incident
+from streaming.history.pages import read_pages
 from streaming.history.store import History
 from streaming.quality.quality_alert import QualityAlerts, read_open
 from streaming.quality.repairs import Repairs
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
+from tests.history.stage import assignment, member
 from tests.oncall.stage import START_MS, alert_row
-from tests.oncall.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, SILENCE, add, blank
+from tests.oncall.test_unreadable_rows import BAD_MATCHERS, DUE, ENDLESS_MS, SILENCE, add, blank
 
 ALERT: dict[str, Any] = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 SAID = "1 rows of the table alerts cannot be read and are left out"
@@ -169,4 +172,24 @@ def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) 
     add(warehouse, QUALITY, row | {"observed": [None, "5"], "places": ["t-0@1", None]})
     printed = CliRunner().invoke(app, ["quality", "--warehouse", str(warehouse)], catch_exceptions=False)
     assert "0 of 1 expectations" in printed.stdout
+    add(warehouse, ASSIGNMENTS, assignment(0, "OK", 0, observed_owners=[None, "A@1"]))
+    add(warehouse, MEMBERSHIPS, member("A@1", "JOINED", 0, topics=[None, "orders"]))
+    for asked in (["assignments"], ["members"], ["owner", "orders", "broker-a:0"]):
+        printed = CliRunner().invoke(app, [*asked, "--warehouse", str(warehouse)], catch_exceptions=False)
+        assert "A@1" in printed.stdout
     assert [(one.observed, one.places) for one in read_failing(History(warehouse))] == [(("5",), ("t-0@1",))]
+
+
+@pytest.mark.parametrize("table", [ALERTS, ALERT_DELIVERIES], ids=lambda one: one.name)
+def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehouse: Path, table: Table) -> None:
+    kinds = ({**ALERT, **OF_QUALITY, "incident_id": "q"}, {**ALERT, **OF_LOSS, "incident_id": "l"})
+    for row in kinds:
+        add(warehouse, ALERTS, row)
+    add(warehouse, ALERT_DELIVERIES, DUE)
+    before = set(DeltaTable(table_path(warehouse, table.name)).file_uris())
+    append_rows(DeltalakeWriter(warehouse), {table.name: list(kinds) if table is ALERTS else [DUE]}, "app2", 0)
+    (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
+    Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
+    assert [row["incident_id"] for row in data_loss._read_open(warehouse)] == ["l"]
+    assert [row["incident_id"] for row in read_open(warehouse)] == ["q"]
+    assert [page.incident_id for page in read_pages(warehouse, START_MS + 1, None, None)] == [f"m-{START_MS}"]
