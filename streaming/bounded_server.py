@@ -3,6 +3,9 @@
 A request has so many seconds from its first byte to its last, however it drips in, and an answer so many to be taken:
 waitress itself counts from the last byte. When there are too many connections, of one address or at all, the one that
 has waited longest for its peer is closed for the new one; one whose request is being answered never is.
+
+No thread waits for a peer to take an answer: what is not taken yet is kept aside, and who sends many requests without
+waiting for the answers is closed.
 """
 
 import socket
@@ -19,6 +22,9 @@ from waitress.task import ThreadedTaskDispatcher
 
 MAINTAIN_SECONDS = 1
 """How often it is looked who is over the time."""
+
+MOST_PIPELINED = 4
+"""Requests that a connection may have sent beside the one that is being answered. Browsers and scrapers send none."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class BoundedChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no type
             self.begun_at = time.monotonic() if self.served_at is not None else self.begun_at
         elif self.request is None and self.served_at is not None:
             self.begun_at = None
+        if len(self.requests) > MOST_PIPELINED + 1:
+            self.handle_close()
         return taken
 
     def service(self) -> None:
@@ -84,6 +92,10 @@ class BoundedChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no type
         self.served_at = time.monotonic()
         if self.request is None:
             self.begun_at = None
+
+    def close(self) -> None:
+        """With what was kept aside for its peer, which may be a file."""
+        self.handle_close()
 
     def is_late(self, now: float, bounds: Bounds) -> bool:
         """Whether the peer has had its time. `now` is monotonic."""
@@ -114,6 +126,7 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc]  # waitress has no typ
             sockets=[listening],
             connection_limit=sys.maxsize,  # ours makes room instead of letting new ones wait
             cleanup_interval=MAINTAIN_SECONDS,
+            outbuf_high_watermark=sys.maxsize,  # above it a thread would wait for the peer, for as long as that likes
             asyncore_use_poll=True,
             **adjustments,
         )

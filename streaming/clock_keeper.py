@@ -46,6 +46,8 @@ class ClockKeeper:
         self._settings = settings
         self._asking: dict[str, Asking] = {}
         self._off_ms = 0  # by how much Kafka's clock is ahead of this machine's
+        self._looked_ms = _now_ms(), _pace_ms()
+        self._looking = threading.Lock()
         self._own = OwnClocks(_now_ms())
         self._tail = ClockTail(settings.kafka)
         self._brokers: dict[str, set[str]] = {}
@@ -128,8 +130,18 @@ class ClockKeeper:
                 self._hear(clock.cluster, clock.source, clock.event_time_ms, clock.at_ms, clock.brokers)
 
     def now_ms(self) -> int:
-        """The time by Kafka's clock, as far as it is known; that of this machine may be off."""
-        return _now_ms() + self._off_ms
+        """The time by Kafka's clock, as far as it is known; that of this machine may be off.
+
+        One that was set back meanwhile is taken as off by as much, or no silence would be noticed for so long.
+        """
+        with self._looking:
+            (wall_ms, pace_ms), before = (_now_ms(), _pace_ms()), self._looked_ms
+            self._looked_ms = wall_ms, pace_ms
+            back_ms = (pace_ms - before[1]) - (wall_ms - before[0])
+            if back_ms > NOTICED_OFF_MS:
+                log.warning("the clock of this machine was set back", seconds=round(back_ms / 1000))
+                self._off_ms += back_ms
+            return wall_ms + self._off_ms
 
     def note_stamp(self, stamped_ms: int, sent_ms: int) -> None:
         """Kafka stamped with `stamped_ms` what was sent when this machine had `sent_ms`."""
@@ -193,3 +205,7 @@ def clock_event(cluster: str, brokers: list[str], now_ms: int, *, answered: list
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _pace_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from kafka.errors import KafkaError
@@ -27,7 +28,7 @@ from streaming.ingest.topics import KafkaUnreachableError
 from streaming.oncall.own_alerts import OWN_CLUSTER
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import Writer, table_path
-from streaming.readable_rows import Row, read_rows, whole
+from streaming.readable_rows import Row, read_files, read_rows, whole
 from udfs.alert import alert_id
 from udfs.life import FIRING, RESOLVED, Reason
 
@@ -229,7 +230,8 @@ def _read_open(warehouse: Path) -> list[dict[str, Any]]:
         table = DeltaTable(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
         return []
-    rows = read_rows(ALERTS.name, table.to_pyarrow_table(filters=[("kind", "=", KIND)]), _with_query)
+    found = read_files(ALERTS.name, table, wanted=ds.field("kind") == KIND)
+    rows = read_rows(ALERTS.name, found, _with_query)
     newest: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["changed_at"]):
         newest[row["incident_id"]] = {
@@ -241,5 +243,9 @@ def _read_open(warehouse: Path) -> list[dict[str, Any]]:
 
 
 def _with_query(row: Row) -> Row:
-    """A whole row, with the query that its labels name."""
-    return {**whole(ALERTS)(row), "query": str(json.loads(row["labels"])["query"])}
+    """A whole row whose evidence has the position that it is written by, with the query that its labels name."""
+    known = whole(ALERTS)(row)
+    at = json.loads(known["evidence"])
+    if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
+        raise ValueError("evidence has no position of a query")
+    return {**known, "query": str(json.loads(known["labels"])["query"])}

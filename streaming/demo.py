@@ -123,7 +123,7 @@ def _run(
             spark=settings.spark.model_dump(),
         )
         warn("2/3  starting Spark and both streaming queries (10 to 30 s)")
-        service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log"))
+        service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log", stop=stop))
         if with_board:
             warn(f"     the board is at {url}")
         warn(

@@ -1,13 +1,17 @@
 """Rows of our tables, one by one: what cannot be read is left out and said once, and all the others are taken."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import structlog
 
 from schemas.tables import ColumnType, Table
 from streaming.history.found import records_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
 
 log = structlog.get_logger()
 
@@ -24,6 +28,32 @@ _said: dict[tuple[str, str], None] = {}
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
     """What `read` makes of each row that it can read."""
     return list(take_readable(table, each_of(rows), read))
+
+
+def read_files(
+    name: str, table: "DeltaTable", columns: list[str] | None = None, wanted: "pc.Expression | None" = None
+) -> pa.Table:
+    """The rows of all files but such as are damaged, which are said; what was told by those may be told again."""
+    dataset = table.to_pyarrow_dataset()
+    try:
+        return dataset.to_table(columns, filter=wanted)
+    except (pa.ArrowInvalid, OSError) as error:
+        if not _is_damaged(error):
+            raise
+        found = [dataset.schema.empty_table().select(columns or dataset.schema.names)]
+    for fragment in dataset.get_fragments():
+        try:
+            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
+        except (pa.ArrowInvalid, OSError) as error:
+            if not _is_damaged(error):
+                raise
+            _say_file_left_out(name, fragment.path, error)
+    return pa.concat_tables(found)
+
+
+def _is_damaged(error: Exception) -> bool:
+    """What Arrow itself cannot make sense of; that a file is gone, or may not be opened, is the system's to say."""
+    return isinstance(error, pa.ArrowInvalid) or (isinstance(error, OSError) and error.errno is None)
 
 
 def whole(table: Table) -> Callable[[Row], Row]:
@@ -64,7 +94,7 @@ def say_left_out(table: str, row: Row, error: Exception) -> None:
         log.warning("a row that cannot be read is left out", table=table, row=known, reason=why(error))
 
 
-def say_file_left_out(table: str, file: str, error: Exception) -> None:
+def _say_file_left_out(table: str, file: str, error: Exception) -> None:
     """Once each, in the log."""
     if _is_new(table, file):
         log.error("a file that cannot be read is left out", table=table, file=file, reason=why(error))

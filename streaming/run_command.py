@@ -64,6 +64,7 @@ def run(
                 tells_people=settings.oncall.enabled,
                 with_canary=True,
                 instruments=instruments,
+                stop=stop,
             ) as service,
         ):
             service.wait(stop, seconds)

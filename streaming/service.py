@@ -30,6 +30,7 @@ from streaming.queries.spark_writer import SparkWriter
 from streaming.queries.warehouse import DeltalakeWriter, Writer
 from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
+from streaming.stopping import StoppedError, run_unless_stopped
 
 QUERIES = (fault_items, assignments)
 
@@ -57,11 +58,12 @@ class Service:
         with_canary: bool = False,
         instruments: Instruments | None = None,
         spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         """Start everything; with `tells_people` the relay too, and `with_canary` what shows that a relay hears us.
 
         `instruments` are told of all that happens. They, and a session that is given as `spark`, are ended by whoever
-        made them.
+        made them. Once `stop` is set no Kafka is waited for any longer and no Spark started: StoppedError.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
         lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
@@ -82,8 +84,10 @@ class Service:
             else None
         )
         self._on_rows = on_rows
-        create_topics(settings.kafka)
-        refuse_losses([query.NAME for query in QUERIES], settings)
+        stop = stop or threading.Event()
+        run_unless_stopped(lambda: _look_at_kafka(settings), stop)
+        if stop.is_set():  # a JVM that is started now would not hear of it
+            raise StoppedError("asked to end before Spark was started")
         self._is_guest = spark is not None
         self.spark: SparkSession = spark if spark is not None else start_spark(settings, jvm_log)
         self._keeper = None if available_now else ClockKeeper(settings)
@@ -243,6 +247,11 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _look_at_kafka(settings: Settings) -> None:
+    create_topics(settings.kafka)
+    refuse_losses([query.NAME for query in QUERIES], settings)
 
 
 def progress_logger() -> Callable[[str, int, Rows], None]:

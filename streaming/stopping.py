@@ -7,6 +7,7 @@ none: we end them. Python workers and other children die of it, and what fails f
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,14 @@ SAME_SECONDS = 1.0
 
 LATE_SECONDS = 0.5
 """So much sooner than we a child may have heard the signal that was for all."""
+
+
+STOP_SECONDS = 0.5
+"""What may yet be done when all is asked to end."""
+
+
+class StoppedError(Exception):
+    """All was asked to end before the work was done."""
 
 
 def stop_on_signals() -> threading.Event:
@@ -42,6 +51,30 @@ def stop_on_signals() -> threading.Event:
 def is_end_asked(stop: threading.Event) -> bool:
     """Whether something that failed just now did so because all was asked to end."""
     return stop.wait(LATE_SECONDS)
+
+
+def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
+    """Run `work` in a thread of its own: Kafka's client may wait half a minute, and `stop` shall not.
+
+    Raises StoppedError, or what `work` raises.
+    """
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # handed to the thread that waits
+            failures.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="unless-stopped", daemon=True).start()
+    while not done.wait(0.2):
+        if stop.is_set() and not done.wait(STOP_SECONDS):
+            raise StoppedError("what was waited for had not come")
+    if failures:
+        raise failures[0]
 
 
 def keep_from_sigterm(jvm: Any) -> None:

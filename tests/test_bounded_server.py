@@ -15,7 +15,7 @@ from waitress import wasyncore
 from conf.settings import Settings
 from streaming.board.security import Door
 from streaming.board.server import BoardServer
-from streaming.bounded_server import BoundedServer, Bounds
+from streaming.bounded_server import MOST_PIPELINED, BoundedServer, Bounds
 from streaming.metrics.server import Endpoint, Server
 
 pytestmark = pytest.mark.real
@@ -31,19 +31,19 @@ released = threading.Event()
 def application(environ: Any, start: Any) -> list[bytes]:
     if environ["PATH_INFO"] == "/held":
         released.wait(30)
-    body = LARGE if environ["PATH_INFO"] == "/large" else b"done"
+    body = {"/large": LARGE, "/long": LARGE[:8_000_000]}.get(environ["PATH_INFO"], b"done")
     start("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 
 
 @contextlib.contextmanager
-def serve(bounds: Bounds) -> Iterator[int]:
+def serve(bounds: Bounds, threads: int = 8) -> Iterator[int]:
     """The port."""
     released.clear()
     sockets: dict[int, Any] = {}
     listening = socket.create_server(("127.0.0.1", 0))
     port = int(listening.getsockname()[1])
-    server = BoundedServer(application, listening, sockets, bounds, threads=8)
+    server = BoundedServer(application, listening, sockets, bounds, threads=threads)
     over = threading.Event()
 
     def loop() -> None:
@@ -145,6 +145,22 @@ def test_an_answer_that_nobody_takes_is_let_go(port: int) -> None:
             while part := one.recv(1 << 20):
                 taken += len(part)
         assert 0 < taken < len(LARGE)
+
+
+@pytest.mark.parametrize("requests", [MOST_PIPELINED + 1, 200])
+def test_who_asks_much_and_takes_nothing_keeps_no_thread(requests: int) -> None:
+    """There are two threads, and each of three peers asks for more than waitress would have a thread hold."""
+    ask = b"GET /long HTTP/1.1\r\nHost: h\r\n\r\n" * requests
+    with serve(Bounds(12, 6), threads=2) as port, connected(port, 3, ask) as peers:
+        time.sleep(0.5)
+        assert quickly(lambda: get(port)) == 200
+        assert all(map(is_closed, peers)) == (requests > MOST_PIPELINED + 1)
+
+
+def test_a_few_requests_at_once_are_answered(port: int) -> None:
+    with connected(port, 1, (HEAD + b"\r\n") * (MOST_PIPELINED + 1)) as (one,):
+        time.sleep(0.5)
+        assert one.recv(65_536).count(b"200 OK") == MOST_PIPELINED + 1
 
 
 def test_room_is_made_for_a_new_one_by_the_one_that_is_waited_for_longest() -> None:

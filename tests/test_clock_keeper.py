@@ -91,6 +91,21 @@ def test_a_dead_collector_is_spoken_for_and_no_broker_is_taken_as_heard(
     ]
 
 
+def test_a_collector_that_dies_as_the_clock_is_set_back_is_missed_as_soon_as_ever(
+    collected: tuple[ClockKeeper, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    pace_ms = time.monotonic_ns() // 1_000_000
+    for later_ms in (1_000, SILENT_MS + 2_000):
+        monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda later_ms=later_ms: last_ms + later_ms - 3_600_000)
+        monkeypatch.setattr("streaming.clock_keeper._pace_ms", lambda later_ms=later_ms: pace_ms + later_ms)
+        now_ms = keeper.now_ms()
+    assert abs(now_ms - last_ms - SILENT_MS) < 10_000
+    assert keeper.unheard(now_ms + 10_000) == [("c", ["broker-a"])]
+    keeper.note_stamp(last_ms + SILENT_MS, last_ms + SILENT_MS - 3_600_000)
+    assert keeper.now_ms() == last_ms + later_ms
+
+
 def test_the_canary_is_not_missed_between_two_injections(keeper: ClockKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     began_ms = time.time_ns() // 1_000_000
     for at_ms in range(began_ms, began_ms + 900_000, 300_000):

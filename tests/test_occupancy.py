@@ -44,6 +44,19 @@ def test_the_tables_alone_or_the_checkpoints_alone_are_enough_to_refuse(shared: 
         pass
 
 
+def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "w")
+    (tmp_path / "up").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = [tmp_path / "link", Path("w"), Path("./up/link"), tmp_path / "x" / ".." / "w", Path("~/w")]
+    with occupying("run", "run", {"k": tmp_path / "w"}):
+        for name in names:
+            with pytest.raises(OccupiedError), occupying("run", "run", {"k": name}):
+                pass
+
+
 def test_what_was_refused_half_way_lets_go_of_the_other_half(tmp_path: Path) -> None:
     other = {"paths.warehouse": tmp_path / "other", "paths.checkpoints": tmp_path / "c"}
     with (

@@ -16,10 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from conf.settings import Settings
 from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.stopping import is_end_asked, stop_on_signals
+from streaming.oncall import relay_command
+from streaming.service import Service
+from streaming.stopping import StoppedError, is_end_asked, stop_on_signals
 from tests.board.tables import alert, write
 from tests.conftest import settings_for
+from tests.offenders import assert_none
 from tests.test_run_process import environment_for
 from tests.twins_log import Log, publish
 
@@ -142,6 +146,19 @@ def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, af
 
 
 @pytest.mark.real
+@each_way
+def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal) -> None:
+    """Kafka's client waits half a minute, which is as long as some supervisors do."""
+    paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
+    environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
+    with command(tmp_path, environment, "run", "--bootstrap-servers", "127.0.0.1:1") as run:
+        run.wait_until(run.says("health is served"))
+        began = time.monotonic()
+        run.end(send)
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.real
 @pytest.mark.spark
 @each_way
 def test_a_relay_of_its_own_ends(tmp_path: Path, send: Signal) -> None:
@@ -210,3 +227,18 @@ def test_the_same_wish_told_twice_is_one_wish_and_what_failed_just_before_it_is_
     finally:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
+
+
+def test_no_jvm_is_started_once_all_is_asked_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start for as long as it takes, and hear nothing of a SIGTERM that came before it."""
+    started: list[str] = []
+    for place in ("streaming.service.start_spark", "streaming.session.start_spark"):
+        monkeypatch.setattr(place, lambda *_, place=place: started.append(place))
+    monkeypatch.setattr("streaming.service.create_topics", lambda _: None)
+    settings = Settings.load(paths={"warehouse": tmp_path / "w", "checkpoints": tmp_path / "c"})
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(StoppedError):
+        Service(settings, stop=stop)
+    relay_command._run(settings, None, stop)
+    assert_none(started)

@@ -25,6 +25,12 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def is_queue_name(name: str | None) -> bool:
+    """Whether it is `broker:queue_id`, as all that we write is; a row from elsewhere may say anything."""
+    broker_name, _, queue_id = (name or "").rpartition(":")
+    return bool(broker_name) and queue_id.isascii() and queue_id.isdecimal() and len(queue_id) < 11
+
+
 @lru_cache(maxsize=65536)
 def queue_order(name: str) -> tuple[str, int]:
     """Sorts `broker:queue_id` by broker, then number."""

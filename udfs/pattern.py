@@ -3,6 +3,7 @@
 Patterns are those of fnmatch, case and all: `*`, `?`, `[abc]`. Source: Python's fnmatch.
 """
 
+import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -27,3 +28,17 @@ def is_match(matchers: Matchers, labels: Labels) -> bool:
 def describe_matchers(matchers: Matchers) -> str:
     """`cluster=prod consumer_group=bill*,pay*`; "everything" without any."""
     return " ".join(f"{label}={','.join(patterns)}" for label, patterns in sorted(matchers.items())) or "everything"
+
+
+def read_matchers(text: str) -> Matchers:
+    """From JSON, as the table of silences has them. Raises ValueError for what silences nothing that one could say."""
+    try:
+        given = json.loads(text)
+    except RecursionError:
+        raise ValueError("matchers nest too deep") from None
+    if not isinstance(given, dict) or not given:
+        raise ValueError("matchers are no JSON object with a label")
+    for label, globs in given.items():
+        if label not in LABELS or not isinstance(globs, list) or not all(isinstance(one, str) for one in globs):
+            raise ValueError(f"matchers: {str(label)[:50]!r} is no label with a list of patterns")
+    return {label: tuple(globs) for label, globs in given.items()}

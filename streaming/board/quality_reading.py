@@ -95,7 +95,8 @@ def read_failing(history: History) -> list[Failing]:
         "unexpected_share DESC NULLS LAST, suite, expectation LIMIT $most",
         {"most": MOST_FAILING},
     )
-    return [Failing(**{**row, "observed": tuple(row["observed"]), "places": tuple(row["places"])}) for row in rows]
+    lists = ("observed", "places")
+    return [Failing(**{**row, **{name: tuple(filter(None, row[name])) for name in lists}}) for row in rows]
 
 
 def read_suites(history: History) -> Suites:

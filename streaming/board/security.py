@@ -145,7 +145,7 @@ def guard_app(app: Dash, door: Door) -> None:
         if not door.answers_to(request.host):
             return _refuse(421, "This board does not answer to that name; board.allowed_hosts lists the names it has.")
         origin = request.headers.get("Origin")
-        if origin and urlsplit(origin).netloc.lower() != request.host.lower():
+        if origin and _host_of(origin) != request.host.lower():
             return _refuse(403, "This request comes from another site's page.")
         return _ask_for_token(door, tries) if door.token is not None else None
 
@@ -158,6 +158,14 @@ def guard_app(app: Dash, door: Door) -> None:
 
     app.server.before_request(come_in)
     app.server.after_request(dress)
+
+
+def _host_of(origin: str) -> str | None:
+    """None where it is no origin at all."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _ask_for_token(door: Door, tries: WrongTries) -> Response | None:

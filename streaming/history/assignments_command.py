@@ -80,6 +80,6 @@ def assignments(
         ),
         "verdict": lambda row: told(row["verdict"]),
         "meant for": lambda row: row["planned_owner"] or "nobody",
-        "pulled by": lambda row: " and ".join(row["observed_owners"] or ()) or "nobody",
+        "pulled by": lambda row: " and ".join(filter(None, row["observed_owners"] or ())) or "nobody",
     }
     answer(subject, asked, lambda rows: print_table(rows, layout), "No queue matches.")

@@ -17,8 +17,8 @@ from streaming.history.moments import to_ms
 from streaming.history.near import near
 from streaming.history.store import History
 from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word, ends, turning_points
-from streaming.oncall.transition import parse_object
-from udfs.pattern import describe_matchers, is_match
+from udfs.model import is_queue_name
+from udfs.pattern import describe_matchers, is_match, read_matchers
 from udfs.rulebook import CANARY_CLUSTER
 
 BEFORE_MS = 120_000
@@ -106,7 +106,7 @@ def _head(rows: list[Row]) -> Story:
         **{name: newest[name] for name in names},
         broker_name=newest["broker_name"],
         client_id=newest["client_id"],
-        queues=tuple((open_rows or rows)[-1]["queues"] or ()),
+        queues=_queues((open_rows or rows)[-1]),
         summary=newest["summary"],
         advice=(open_rows or rows)[-1]["advice"],
         evidence=_evidence(newest["evidence"]),
@@ -131,6 +131,10 @@ def _evidence(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"evidence": text}
 
 
+def _queues(row: Row) -> tuple[str, ...]:
+    return tuple(filter(is_queue_name, row["queues"] or ()))
+
+
 def _step(row: Row) -> Step:
     return Step(
         to_ms(row["changed_at"]),
@@ -139,7 +143,7 @@ def _step(row: Row) -> Step:
         REASONS.get(row["reason"] or "", row["reason"] or ""),
         row["severity"],
         row["cause"],
-        tuple(row["queues"] or ()),
+        _queues(row),
         row["suppressed_by"],
         row["summary"],
     )
@@ -196,10 +200,13 @@ def _silences(history: History, story: Story) -> list[Quiet]:
     }
     found = []
     for row in history.rows("SELECT * FROM silences_now ORDER BY starts_at, silence_id"):
-        matchers = {label: tuple(map(str, globs)) for label, globs in parse_object(row["matchers"]).items()}
+        try:
+            matchers = read_matchers(row["matchers"])
+        except ValueError:
+            continue  # it keeps nothing quiet; `silence list` shows it
         starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
-        if is_then and matchers and is_match(matchers, labels):
+        if is_then and is_match(matchers, labels):
             match = describe_matchers(matchers)
             found.append(Quiet(row["silence_id"], row["owner"], row["reason"], match, starts_ms, ends_ms))
     return found

@@ -91,7 +91,7 @@ def members(
         "change": lambda row: told(row["change"]),
         "member": lambda row: f"{row['client_id']} at {row['client_addr']}",
         "group, broker's view": lambda row: f"{row['consumer_group']}, {row['broker_name']} of {row['cluster']}",
-        "subscribes": lambda row: " ".join(row["topics"] or ()),
+        "subscribes": lambda row: " ".join(filter(None, row["topics"] or ())),
         "runs": lambda row: " ".join(filter(None, (row["language"], row["client_version"], row["strategy"]))),
     }
     answer(subject, asked, lambda rows: print_table(rows, layout), "No member matches.", more={"client": client})

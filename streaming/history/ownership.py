@@ -136,7 +136,7 @@ def _owners(history: History, row: dict[str, Any], at_ms: int) -> Owners:
         at_ms,
         row["planned_owner"],
         _strategy(history, row, at_ms),
-        tuple(row["observed_owners"] or ()),
+        tuple(filter(None, row["observed_owners"] or ())),
         row["verdict"],
         to_ms(row["since"]),
         row["completeness"],

@@ -18,7 +18,7 @@ from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
 from streaming.queries.warehouse import table_path
-from streaming.readable_rows import read_rows, whole
+from streaming.readable_rows import read_files, read_rows, whole
 from udfs.kinds import KIND_FACTS
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -108,7 +108,7 @@ def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
         if value is not None:
             condition = condition & (ds.field(name) == value)
-    found = table.to_pyarrow_dataset().to_table(columns=list(NEEDED), filter=condition)
+    found = read_files(ALERTS.name, table, list(NEEDED), condition)
     pages = Pages()
     rows = read_rows(ALERTS.name, found, _in_ms)
     for row in sorted(rows, key=lambda row: (row["changed_at"], row["batch_id"])):
@@ -129,7 +129,7 @@ def _read_untold(warehouse: Path) -> set[str]:
         table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))
     except TableNotFoundError:
         return set()
-    rows = table.to_pyarrow_table(columns=["incident_id", "outcome"])
+    rows = read_files(ALERT_DELIVERIES.name, table, ["incident_id", "outcome"])
     is_told = pc.is_in(rows["outcome"], pa.array(["DUE", "DELIVERED", "RETRYING", "REFUSED"]))
     told = set(rows.filter(is_told)["incident_id"].to_pylist())
     return set(rows["incident_id"].to_pylist()) - told

@@ -85,7 +85,7 @@ def queue_moves(history: History, story: Story) -> list[QueueMove]:
             row["planned_before"],
             row["planned_owner"],
             None if row["observed_before"] is None else tuple(row["observed_before"]),
-            tuple(row["observed_owners"] or ()),
+            tuple(filter(None, row["observed_owners"] or ())),
         )
         for row in rows
     ]

@@ -10,7 +10,6 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import structlog
 from kafka.errors import KafkaError
@@ -30,10 +29,10 @@ from streaming.ingest.round_events import compute_round
 from streaming.ingest.round_memory import Memory
 from streaming.ingest.round_reader import RoundReader
 from streaming.ingest.topics import KafkaUnreachableError, create_topics
+from streaming.stopping import StoppedError, run_unless_stopped
 
 START_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 30.0
-STOP_SECONDS = 0.5
 DELIVERY_SECONDS = 10.0
 SUMMARY_SECONDS = 600.0
 
@@ -44,10 +43,6 @@ UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
 """What another try may mend."""
 
 log = structlog.get_logger()
-
-
-class _StoppedError(Exception):
-    """`stop` was set while a round was under way, or waited to be tried again."""
 
 
 def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
@@ -64,13 +59,13 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
         name_server=settings.collector.name_server,
         interval_seconds=settings.collector.interval_seconds,
     )
-    with contextlib.closing(_Collector(settings)) as collector, contextlib.suppress(_StoppedError):
+    with contextlib.closing(_Collector(settings)) as collector, contextlib.suppress(StoppedError):
         done = 0
         while not stop.is_set() and (rounds is None or done < rounds):
             started = time.monotonic()
             for attempt in _retrying(stop, START_SECONDS if done == 0 else None):
                 with attempt:
-                    _run_unless_stopped(collector.run_round, stop)
+                    run_unless_stopped(collector.run_round, stop)
             done += 1
             took = time.monotonic() - started
             if took > settings.collector.interval_seconds:
@@ -180,7 +175,7 @@ class _Collector:
         admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
         if self._is_closed:
             admin.close()
-            raise _StoppedError
+            raise StoppedError
         self._admin = admin
         self._reader = RoundReader(self._settings.collector, self._admin, self._brokers)
         return self._reader
@@ -193,33 +188,12 @@ class _Collector:
             self.tell_summary()
 
 
-def _run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
-    """Run `work` in a thread of its own: Kafka's client may wait half a minute, and `stop` shall not."""
-    done = threading.Event()
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # handed to the thread that waits
-            failures.append(error)
-        finally:
-            done.set()
-
-    threading.Thread(target=run, name="round", daemon=True).start()
-    while not done.wait(0.2):
-        if stop.is_set() and not done.wait(STOP_SECONDS):
-            raise _StoppedError
-    if failures:
-        raise failures[0]
-
-
 def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:
     """Tries with growing, jittered waits, for so many seconds or without end; `stop` ends any wait at once."""
 
     def sleep(wait_seconds: float) -> None:
         if stop.wait(wait_seconds):
-            raise _StoppedError
+            raise StoppedError
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None

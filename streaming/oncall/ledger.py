@@ -24,7 +24,7 @@ from streaming.oncall.silence_rows import UnreadableSilence, read_silences
 from streaming.oncall.transition import Transition, epoch_ms, need, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
-from streaming.readable_rows import Row, each_of, read_rows, say_file_left_out, say_left_out, say_nameless
+from streaming.readable_rows import Row, each_of, read_files, read_rows, say_left_out, say_nameless
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -201,7 +201,7 @@ class _Log:
         if self._table is None:
             return schema.empty_table().select(list(columns))
         present = {field.name for field in self._table.schema().fields}
-        rows = _read_files(self._contract.name, self._table, [name for name in columns if name in present], wanted)
+        rows = read_files(self._contract.name, self._table, [name for name in columns if name in present], wanted)
         for name in columns:
             if name not in present:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
@@ -227,21 +227,6 @@ class _Log:
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)
         return None if known is None else int(known)
-
-
-def _read_files(name: str, table: DeltaTable, columns: list[str], wanted: pc.Expression | None) -> pa.Table:
-    """All files but such as are damaged. Without those something may be told again, or not at all."""
-    dataset = table.to_pyarrow_dataset()
-    try:
-        return dataset.to_table(columns, filter=wanted)
-    except pa.ArrowInvalid:
-        found = [dataset.schema.empty_table().select(columns)]
-    for fragment in dataset.get_fragments():
-        try:
-            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
-        except pa.ArrowInvalid as error:
-            say_file_left_out(name, fragment.path, error)
-    return pa.concat_tables(found)
 
 
 def _told_rows(rows: pa.Table) -> list[Row]:

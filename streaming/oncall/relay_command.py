@@ -78,6 +78,8 @@ def _run(settings: "Settings", seconds: float | None, stop: threading.Event) -> 
     sessions: list[Any] = []
     with occupying("relay", "relay", work_folders(settings)), relay_instruments(settings) as instruments:
         ears = None if instruments is None else instruments.deliveries
+        if stop.is_set():  # a JVM that is started now would not hear of it
+            return
         thread = RelayThread(settings, lambda: sessions[0], expects_canary=True, ears=ears)
         small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
         sessions.append(start_spark(small, JvmLines(stop)))

@@ -1,13 +1,12 @@
 """Silences as they stand in their table: read, or shown as what cannot be read and so keeps nothing quiet."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.tables import SILENCES
 from streaming.oncall.transition import epoch_ms, need
 from streaming.readable_rows import UNREADABLE, Row, say_left_out, why
-from udfs.pattern import LABELS
+from udfs.pattern import read_matchers
 from udfs.silence import Silence
 
 SILENCE_TEXTS = ("silence_id", "matchers", "owner", "reason")
@@ -40,13 +39,7 @@ def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableS
 
 def _silence(row: Row) -> Silence:
     need(row, ("silence_id", "owner", "reason", "matchers"))
-    given = json.loads(row["matchers"])
-    if not isinstance(given, dict) or not given:
-        raise ValueError("matchers are no JSON object with a label")
-    for label, globs in given.items():
-        if label not in LABELS or not isinstance(globs, list) or not all(isinstance(one, str) for one in globs):
-            raise ValueError(f"matchers: {str(label)[:50]!r} is no label with a list of patterns")
-    matchers = {label: tuple(globs) for label, globs in given.items()}
+    matchers = read_matchers(row["matchers"])
     return Silence(
         row["silence_id"], matchers, row["owner"], row["reason"], epoch_ms(row["starts_at"]), epoch_ms(row["ends_at"])
     )

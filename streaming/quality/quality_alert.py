@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -21,7 +22,7 @@ from schemas.tables import ALERTS
 from streaming.oncall.own_alerts import OWN_CLUSTER, OwnAlert
 from streaming.quality.outcome import PLACES, Outcome
 from streaming.queries.warehouse import table_path
-from streaming.readable_rows import read_rows, whole
+from streaming.readable_rows import Row, read_files, read_rows, whole
 from udfs.life import FIRING, RESOLVED
 
 KIND = "data_quality"
@@ -157,13 +158,14 @@ def _told(row: Mapping[str, Any]) -> Iterable[str]:
 
 
 def read_open(warehouse: Path) -> list[dict[str, Any]]:
-    """The newest row of each open one, times in epoch ms."""
+    """The newest row of each open one that can be read, times in epoch ms."""
     try:
         table = DeltaTable(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
         return []
     newest: dict[str, dict[str, Any]] = {}
-    rows = read_rows(ALERTS.name, table.to_pyarrow_table(filters=[("kind", "=", KIND)]), whole(ALERTS))
+    found = read_files(ALERTS.name, table, wanted=ds.field("kind") == KIND)
+    rows = read_rows(ALERTS.name, found, _of_topic)
     for row in sorted(rows, key=lambda row: row["changed_at"]):
         newest[row["incident_id"]] = {
             column: round(value.timestamp() * 1000) if isinstance(value, datetime) else value
@@ -171,3 +173,12 @@ def read_open(warehouse: Path) -> list[dict[str, Any]]:
             if column != "batch_id"
         }
     return [row for row in newest.values() if row["state"] != RESOLVED]
+
+
+def _of_topic(row: Row) -> Row:
+    """A whole row whose labels name its topic, and whose evidence says what failed."""
+    known = whole(ALERTS)(row)
+    if not isinstance(json.loads(known["labels"])["topic"], str):
+        raise ValueError("labels name no topic")
+    list(_told(known))
+    return known

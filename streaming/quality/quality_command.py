@@ -224,8 +224,10 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     layout: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "expected": lambda row: f"{row['suite']}\n{row['says'] or row['expectation']}",
         "not so": lambda row: f"{row['unexpected'] or 0:,} of {row['rows'] or 0:,}\n{row['severity'] or ''}",
-        "found": lambda row: ", ".join(row["observed"] or ()),
-        "partition@offset": lambda row: "\n".join(place.rpartition("-")[2] for place in row["places"] or ()),
+        "found": lambda row: ", ".join(filter(None, row["observed"] or ())),
+        "partition@offset": lambda row: "\n".join(
+            place.rpartition("-")[2] for place in filter(None, row["places"] or ())
+        ),
     }
     if failed:
         print_table(failed, layout)

@@ -19,7 +19,7 @@ from schemas.tables import REPAIRS
 from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import append_commit, open_table, table_path
-from streaming.readable_rows import read_rows, whole
+from streaming.readable_rows import Row, read_rows, whole
 
 MOST_ATTEMPTS = 50
 
@@ -130,12 +130,16 @@ class Repairs:
 def _standings(table: DeltaTable) -> dict[Place, Standing]:
     columns = ["topic", "partition", "offset", "ingest_time", "step", "claim_id"]
     found: dict[Place, Standing] = {}
-    for row in read_rows(REPAIRS.name, table.to_pyarrow_table(columns=columns), whole(REPAIRS)):
-        place = place_of(row)
+    for place, step in read_rows(REPAIRS.name, table.to_pyarrow_table(columns=columns), _step):
         known = found.get(place, Standing())
-        state = max(known.state, _STATES[row["step"]], key=_ORDER.index)
-        found[place] = Standing(state, row["claim_id"] or known.claim_id)
+        found[place] = Standing(max(known.state, step.state, key=_ORDER.index), step.claim_id or known.claim_id)
     return found
+
+
+def _step(row: Row) -> tuple[Place, Standing]:
+    """What one row says of its message. Raises KeyError for a step that is none."""
+    known = whole(REPAIRS)(row)
+    return place_of(known), Standing(_STATES[known["step"]], known["claim_id"])
 
 
 _ORDER = (WAITING, REPAIRED, UNKNOWN, REPLAYED)

@@ -31,8 +31,8 @@ class Commit:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What delta-rs, DuckDB or the system said, without hints and the Rust frames it came through."""
-    return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace", str(error))[0].split())[:300]
+    """What delta-rs, DuckDB or the system said, without hints, tables of rows and the Rust frames it came through."""
+    return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace|\s*Preview of invalid data:", str(error))[0].split())[:300]
 
 
 def read_commit(table: Path | str, version: int) -> Commit | None:

@@ -150,6 +150,7 @@ def test_the_form_leads_to_the_page_that_was_asked_for(opened: FlaskClient) -> N
     assert answer.headers["Location"] == link
     assert opened.get(link).status_code == 200
     assert ask(opened, Origin="http://evil.example").status_code == 403
+    assert ask(opened, Origin="http://[").status_code == 403
 
 
 def test_the_way_on_never_leads_to_another_host(opened: FlaskClient) -> None:

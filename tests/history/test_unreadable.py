@@ -7,18 +7,25 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from schemas.tables import ALERTS, TABLES
+from conf.settings import Settings
+from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, MEMBERSHIPS, QUALITY, REPAIRS, SILENCES, TABLES, Table
 from streaming import data_loss
+from streaming.board.quality_reading import read_failing
 from streaming.board.tables import Tables
 from streaming.cli import app
 from streaming.history.alerts import Filter, read_alerts
+from streaming.history.incident_story import tell_incident
+from streaming.history.pages import read_pages
 from streaming.history.store import History
-from streaming.quality.quality_alert import read_open
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.quality.quality_alert import QualityAlerts, read_open
+from streaming.quality.repairs import Repairs
+from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
+from tests.history.stage import assignment, member
 from tests.oncall.stage import START_MS, alert_row
-from tests.oncall.test_unreadable_rows import ENDLESS_MS, add, blank
+from tests.oncall.test_unreadable_rows import BAD_MATCHERS, DUE, ENDLESS_MS, SILENCE, add, blank
 
 ALERT: dict[str, Any] = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 SAID = "1 rows of the table alerts cannot be read and are left out"
@@ -97,10 +104,92 @@ def test_the_command_prints_the_others_and_says_on_stderr_what_is_left_out(
     assert [row["alert_id"] for row in json.loads(printed.stdout)] == ["m"]
 
 
-@pytest.mark.parametrize("name", ["incident_id", "labels", "changed_at"])
+OF_QUALITY = {"kind": "data_quality", "labels": '{"topic": "t"}', "evidence": '{"failed": []}'}
+OF_LOSS = {
+    "kind": "data_loss",
+    "labels": '{"query": "assignments"}',
+    "evidence": '{"batch_id": 1, "is_committed": true, "checkpoint_id": "c"}',
+}
+
+
+@pytest.mark.parametrize("name", ["incident_id", "labels", "changed_at", "evidence"])
 def test_run_starts_though_a_row_of_its_own_cannot_be_read(warehouse: Path, name: str) -> None:
     """Losses and quality alerts that are open are read before the queries begin."""
-    for kind in ("data_loss", "data_quality"):
-        blank(warehouse, ALERTS, ALERT | {"kind": kind}, name)
-    assert data_loss._read_open(warehouse) == []
-    assert len(read_open(warehouse)) == (1 if name == "labels" else 0)
+    for number, row in enumerate((OF_QUALITY, OF_LOSS)):
+        blank(warehouse, ALERTS, {**ALERT, **row}, name)
+        add(warehouse, ALERTS, {**ALERT, **row, "incident_id": f"good-{number}"})
+    assert [row["incident_id"] for row in data_loss._read_open(warehouse)] == ["good-1"]
+    assert [row["incident_id"] for row in read_open(warehouse)] == ["good-0"]
+
+
+NOT_OF_QUALITY = [
+    ("labels", "{"),
+    ("labels", "[]"),
+    ("labels", '{"cluster": "c"}'),
+    ("labels", '{"topic": 5}'),
+    ("evidence", "["),
+    ("evidence", "[]"),
+    ("evidence", '{"failed": 5}'),
+    ("evidence", '{"failed": [{}]}'),
+]
+NOT_OF_LOSS = [("labels", "{"), ("labels", "{}"), ("evidence", "["), ("evidence", "[]"), ("evidence", "{}")]
+NOT_OF_LOSS += [("evidence", json.dumps(json.loads(OF_LOSS["evidence"]) | {"batch_id": one})) for one in ("x", 1e99)]
+
+
+def test_what_run_tells_of_itself_ends_though_a_row_of_it_says_something_else(warehouse: Path) -> None:
+    for number, (name, text) in enumerate(NOT_OF_QUALITY):
+        add(warehouse, ALERTS, {**ALERT, **OF_QUALITY, "incident_id": f"q-{number}", name: text})
+    for number, (name, text) in enumerate(NOT_OF_LOSS):
+        add(warehouse, ALERTS, {**ALERT, **OF_LOSS, "incident_id": f"l-{number}", name: text})
+    settings, writer = Settings.load(paths={"warehouse": warehouse}), DeltalakeWriter(warehouse)
+    assert QualityAlerts(settings.quality, read_open(warehouse)).end_all(START_MS) == []
+    data_loss.DataLoss(settings, writer).progress("assignments", START_MS + 10**10)
+    assert {row["state"] for row in read_alerts(warehouse, Filter(), current=True)} == {"FIRING"}
+
+
+@pytest.mark.parametrize("matchers", BAD_MATCHERS)
+def test_an_incident_is_explained_beside_a_silence_of_another_form(warehouse: Path, matchers: str) -> None:
+    add(warehouse, SILENCES, SILENCE | {"matchers": matchers})
+    add(warehouse, SILENCES, SILENCE | {"silence_id": "good"})
+    history = History(warehouse)
+    (incident,) = {row["incident_id"] for row in history.rows("SELECT incident_id FROM alerts")}
+    assert [one.silence_id for one in tell_incident(history, incident).silences] == ["good"]
+
+
+def test_a_step_of_a_repair_that_is_none_is_left_out(warehouse: Path) -> None:
+    row = {"topic": "t", "partition": 0, "offset": 1, "ingest_time": START_MS, "owner": "o", "changed_at": START_MS}
+    add(warehouse, REPAIRS, {**row, "step": "LOST"})
+    add(warehouse, REPAIRS, {**row, "step": "REPAIRED", "offset": 2})
+    assert [place.offset for place in Repairs(warehouse).standings()] == [2]
+
+
+def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) -> None:
+    names = [None, "", "x", "b:", ":1", "b:x", "b:-1", "b:1"]
+    add(warehouse, ALERTS, ALERT | {"incident_id": "listed", "queues": names})
+    story = tell_incident(History(warehouse), "listed")
+    assert (story.queues, story.steps[0].queues) == (("b:1",), ("b:1",))
+    row = {"suite": "t", "expectation": "e", "success": False, "rows": 1, "validated_at": START_MS}
+    add(warehouse, QUALITY, row | {"observed": [None, "5"], "places": ["t-0@1", None]})
+    printed = CliRunner().invoke(app, ["quality", "--warehouse", str(warehouse)], catch_exceptions=False)
+    assert "0 of 1 expectations" in printed.stdout
+    add(warehouse, ASSIGNMENTS, assignment(0, "OK", 0, observed_owners=[None, "A@1"]))
+    add(warehouse, MEMBERSHIPS, member("A@1", "JOINED", 0, topics=[None, "orders"]))
+    for asked in (["assignments"], ["members"], ["owner", "orders", "broker-a:0"]):
+        printed = CliRunner().invoke(app, [*asked, "--warehouse", str(warehouse)], catch_exceptions=False)
+        assert "A@1" in printed.stdout
+    assert [(one.observed, one.places) for one in read_failing(History(warehouse))] == [(("5",), ("t-0@1",))]
+
+
+@pytest.mark.parametrize("table", [ALERTS, ALERT_DELIVERIES], ids=lambda one: one.name)
+def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehouse: Path, table: Table) -> None:
+    kinds = ({**ALERT, **OF_QUALITY, "incident_id": "q"}, {**ALERT, **OF_LOSS, "incident_id": "l"})
+    for row in kinds:
+        add(warehouse, ALERTS, row)
+    add(warehouse, ALERT_DELIVERIES, DUE)
+    before = set(DeltaTable(table_path(warehouse, table.name)).file_uris())
+    append_rows(DeltalakeWriter(warehouse), {table.name: list(kinds) if table is ALERTS else [DUE]}, "app2", 0)
+    (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
+    Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
+    assert [row["incident_id"] for row in data_loss._read_open(warehouse)] == ["l"]
+    assert [row["incident_id"] for row in read_open(warehouse)] == ["q"]
+    assert [page.incident_id for page in read_pages(warehouse, START_MS + 1, None, None)] == [f"m-{START_MS}"]

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 from schemas.tables import ALERTS
-from streaming.queries.delta_log import read_commit
+from streaming.queries.delta_log import in_one_line, read_commit
 from streaming.queries.warehouse import open_table, table_path
 from tests.maintenance.rows import NOW_MS, row_of, write
 
@@ -56,3 +56,8 @@ def test_a_name_that_ends_lines_of_text_ends_none_of_the_log(tmp_path: Path) -> 
         commit = read_commit(table_path(tmp_path, "alerts"), number + 1)
         assert commit is not None
         assert len(commit.appended) == 1
+
+
+def test_what_delta_says_of_rows_that_break_its_schema_is_one_sentence() -> None:
+    said = "Invalid data found:\n1 rows failed validation check. Preview of invalid data: +----+\n| id |\n+----+"
+    assert in_one_line(RuntimeError(said)) == "Invalid data found: 1 rows failed validation check."
