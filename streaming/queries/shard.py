@@ -50,7 +50,6 @@ from streaming.queries.working_set import WorkingSet
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
-from udfs.rounds import scaled
 from udfs.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.skew_findings import step_skew
 
@@ -256,7 +255,7 @@ class Shard:
             group.is_stale = True
             brokers = {broker_name for route in routes.values() for broker_name in route.broker_names()}
             hearing = as_after_a_gap(hearing, group, brokers, now_ms)
-        outcome = tick(group, routes, now_ms, hearing, scaled(self._rules.of(cluster, name), heard.interval_ms))
+        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(self._rules.of(cluster, name)))
         work.put_changes(group, outcome.changes)
         rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
         work.put("assignments", rows)
