@@ -1,7 +1,7 @@
 """Whose clock is behind in a log that was written at once."""
 
 from udfs.log_order import Behind, LogOrder, pick_behind
-from udfs.skew import BROKER_SOURCES, HEARTBEATS, PULLS
+from udfs.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, PULLS
 
 S = 1_000
 NOW = 1_789_000_000_000
@@ -52,3 +52,20 @@ def test_a_log_written_broker_by_broker_says_nothing() -> None:
             order.note(PULLS, broker_name, "client@1", NOW + number * 30 * S, NOW)
     assert off(order.behind("c")) == {}
     assert PULLS in BROKER_SOURCES
+
+
+def pulled(off_s: dict[str, int], *, until_s: int = 600) -> list[Behind]:
+    """Of heartbeats in step, and of clients that pull both brokers every 5 s; `off_s` is how far a client is ahead."""
+    order, beats = LogOrder(), LogOrder()
+    for second in range(0, until_s, 5):
+        for broker_name in (A, B):
+            beats.note(HEARTBEATS, broker_name, None, NOW + second * S, NOW)
+            for client_id in ("one", "two"):
+                order.note(PULLS, broker_name, client_id, NOW + (second + off_s.get(client_id, 0)) * S, NOW)
+    return [*beats.behind("c"), *order.behind("c")]
+
+
+def test_a_client_that_is_ahead_is_told_and_its_brokers_are_not() -> None:
+    assert off(pulled({})) == {}
+    assert off(pulled({"one": 150})) == {f"{OF_CLIENT} one": -150 * S}
+    assert off(pulled({"two": -150})) == {f"{OF_CLIENT} two": 150 * S}
