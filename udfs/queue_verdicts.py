@@ -137,8 +137,9 @@ def _why_untold(
     missing = moment.not_asked.members
     if owner is not None and owner in missing and not is_late:
         return missing[owner]
-    if missing and not watched.is_planned:
-        return min(missing.values())
+    may_pull = missing.keys() - moment.late
+    if may_pull and not watched.is_planned:
+        return min(missing[client_id] for client_id in may_pull)
     was_told = watched.first_pull_ms is not None and broker_name in state.first_pull_ms
     return None if was_told and (owner is None or is_late or owner in state.seen_pulling) else NO_PULLS_TOLD
 
