@@ -117,15 +117,25 @@ def _off(of_cluster: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[tupl
     """By (source, machine): how far it stands behind the others, and how far its times end after the newest tick.
 
     Where a broker's pulls are ahead and its heartbeats are not, one of its clients is; where a broker's heartbeats are
-    ahead, its clients are not.
+    ahead, its clients are not. Who is behind one that is ahead, by as much, is in step, also if it ended long before.
     """
+    ahead = dict(_ahead(of_cluster))
+    for key, (behind_ms, after_ms) in of_cluster.items():
+        if key in ahead:
+            yield key, -ahead[key]
+        elif any(abs(behind_ms - ahead_ms) <= 2 * STEADY_MS for ahead_ms in ahead.values()):
+            continue
+        elif behind_ms >= LEAST_MS and behind_ms + after_ms <= STEADY_MS:
+            yield key, behind_ms
+
+
+def _ahead(of_cluster: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[tuple[tuple[str, str], int]]:
     is_broker = any(source == HEARTBEATS and after_ms >= LEAST_MS for (source, _), (_, after_ms) in of_cluster.items())
     for key, (behind_ms, after_ms) in of_cluster.items():
-        if behind_ms >= LEAST_MS and behind_ms + after_ms <= STEADY_MS:
-            yield key, behind_ms
-        elif behind_ms <= STEADY_MS and after_ms >= LEAST_MS and not (is_broker and key[0] == OF_CLIENT):
-            others = [of for (source, _), (of, _) in of_cluster.items() if source == key[0] and of >= LEAST_MS]
-            ahead_ms = min(others, key=lambda of: abs(of - after_ms), default=0)
-            _, heard_ms = of_cluster.get((HEARTBEATS, key[1]), (0, after_ms))
-            if max(abs(ahead_ms - after_ms), abs(heard_ms - after_ms)) <= 2 * STEADY_MS and ahead_ms:
-                yield key, -ahead_ms
+        if behind_ms > STEADY_MS or after_ms < LEAST_MS or (is_broker and key[0] == OF_CLIENT):
+            continue
+        others = [of for (source, _), (of, _) in of_cluster.items() if source == key[0] and of >= LEAST_MS]
+        ahead_ms = min(others, key=lambda of: abs(of - after_ms), default=0)
+        _, heard_ms = of_cluster.get((HEARTBEATS, key[1]), (0, after_ms))
+        if max(abs(ahead_ms - after_ms), abs(heard_ms - after_ms)) <= 2 * STEADY_MS and ahead_ms:
+            yield key, ahead_ms

@@ -54,18 +54,26 @@ def test_a_log_written_broker_by_broker_says_nothing() -> None:
     assert PULLS in BROKER_SOURCES
 
 
-def pulled(off_s: dict[str, int], *, until_s: int = 600) -> list[Behind]:
-    """Of heartbeats in step, and of clients that pull both brokers every 5 s; `off_s` is how far a client is ahead."""
+def pulled(off_s: dict[str, int], *, one_until_s: int = 600) -> list[Behind]:
+    """Clients that are heard and pull every 5 s, "one" at broker-a, "two" at both.
+
+    `off_s` is how far a clock is ahead: a client's that of its pulls, a broker's that of both.
+    """
     order, beats = LogOrder(), LogOrder()
-    for second in range(0, until_s, 5):
-        for broker_name in (A, B):
-            beats.note(HEARTBEATS, broker_name, None, NOW + second * S, NOW)
-            for client_id in ("one", "two"):
-                order.note(PULLS, broker_name, client_id, NOW + (second + off_s.get(client_id, 0)) * S, NOW)
+    for second in range(0, 600, 5):
+        for broker_name, client_id in ((B, "two"), (A, "two"), *([(A, "one")] if second < one_until_s else [])):
+            at_ms = NOW + (second + off_s.get(broker_name, 0)) * S
+            beats.note(HEARTBEATS, broker_name, None, at_ms, NOW)
+            order.note(PULLS, broker_name, client_id, at_ms + off_s.get(client_id, 0) * S, NOW)
     return [*beats.behind("c"), *order.behind("c")]
 
 
 def test_a_client_that_is_ahead_is_told_and_its_brokers_are_not() -> None:
     assert off(pulled({})) == {}
-    assert off(pulled({"one": 150})) == {f"{OF_CLIENT} one": -150 * S}
-    assert off(pulled({"two": -150})) == {f"{OF_CLIENT} two": 150 * S}
+    assert off(pulled({"one": 150})) == {f"{OF_CLIENT} one": -145 * S}
+    assert off(pulled({"two": -150})) == {f"{OF_CLIENT} two": 145 * S, f"pulls {B}": 145 * S}
+
+
+def test_who_stopped_long_before_the_end_is_not_behind_a_broker_that_is_ahead() -> None:
+    found = off(pulled({B: 150}, one_until_s=300))
+    assert found == {f"heartbeats {B}": -150 * S, f"pulls {B}": -150 * S}
