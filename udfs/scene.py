@@ -42,9 +42,7 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
         newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
         hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
-        late_ms = now_ms - rules.heartbeat_late_ms
-        away = late | {client_id for client_id, at_ms in newest.items() if at_ms <= late_ms}
-        cut_off = _find_cut_off(state, routes, hearing, away, now_ms, late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, newest, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
         return cls(
             state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
@@ -141,6 +139,9 @@ def split_condition(broker_name: str, client_id: str) -> str:
 ON_TIME = "on_time|"
 """The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
 
+ONE_HEARTBEAT_MS = 25_000
+"""It sends one to all brokers at a time: what comes elsewhere by less than this later is the same by another clock."""
+
 NEXT_HEARTBEAT_MS = 35_000
 """A client that can reach a broker does so again within this: 30 s, and a little."""
 
@@ -149,10 +150,15 @@ Findings = dict[str, Finding]
 
 
 def _find_cut_off(
-    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, away: frozenset[str], now_ms: int, late_ms: int
+    state: GroupState,
+    routes: Mapping[str, Route],
+    hearing: Hearing,
+    newest: Mapping[str, int],
+    now_ms: int,
+    late_ms: int,
 ) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late; who is `away` has none later anywhere, nor was listed since.
-    Brokers without a master, or of no route, count for nothing.
+    """`late_ms`: a heartbeat of then or before is late; `newest` is each client's newest anywhere, which must have come
+    so much later as a heartbeat does. Brokers without a master, or of no route, count for nothing.
 
     The broker must be heard: it answers, or others reach it after the client should have again. One whose heartbeats
     were never on time may have a clock that is behind; once it is known to be, each client's next one is on time.
@@ -175,7 +181,11 @@ def _find_cut_off(
         if on_time_ms is not None and now_ms < on_time_ms + NEXT_HEARTBEAT_MS:
             continue
         answers = broker_name in hearing.answered and on_time_ms is not None
-        judged = {member.client_id for member in view.values() if member.is_judged} - away
+        judged = {
+            client_id
+            for client_id in {member.client_id for member in view.values() if member.is_judged}
+            if newest.get(client_id, 0) > max(late_ms, heard_ms[client_id] + ONE_HEARTBEAT_MS)
+        }
         silent = {
             client_id
             for client_id in judged

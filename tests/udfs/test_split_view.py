@@ -122,3 +122,17 @@ def test_who_is_only_listed_and_is_listed_nowhere_any_more_is_cut_off_nowhere() 
                     life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
         life.run(second + 10)
     assert "split_view" not in kinds(life)
+
+
+@pytest.mark.parametrize("behind_s", [20, 40])
+def test_a_frozen_client_that_one_broker_heard_a_little_earlier_is_frozen_and_not_cut_off(behind_s: int) -> None:
+    """Of the same heartbeat two clocks tell two times; what comes a heartbeat later is another."""
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    life.start("h1:1", "c1@7", "broker-a:1", "broker-b:1")
+    for second in range(0, 400, 10):
+        for name in BOTH if second <= 200 and second % 30 == 0 else ():
+            at_ms = at(second - (behind_s if name == "broker-b" else 0))
+            heartbeat = Heartbeat("c0@7", "h0:1", at_ms, name)
+            life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+        life.run(second + 10)
+    assert ("split_view" in kinds(life)) == (behind_s == 40)
