@@ -44,7 +44,15 @@ from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
 from streaming.queries.source_times import SourceTimes
-from streaming.queries.timing import clocked, end_drop, judge_timing, note_arrivals, note_tick, tell_drop
+from streaming.queries.timing import (
+    clocked,
+    end_drop,
+    judge_timing,
+    note_arrivals,
+    note_tick,
+    tell_drop,
+    waiting_until,
+)
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.working_set import WorkingSet
 from udfs.failed_rule import RULE_FAILED
@@ -98,15 +106,16 @@ class Shard:
         pending = self._advance([*self._store.take_pending(), *messages], safe_ms)
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if safe_ms is None:
-            self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, is_once=is_once)
+            clusters = {cluster for chunk in chunks for cluster in chunk.spans}
+            self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
         give_up_clusters(self._work)
         self._store.add_pending(self._bounded(pending))
         self._write()
 
-    def _judge_timing(self, clusters: set[str], *, is_once: bool) -> None:
+    def _judge_timing(self, clusters: set[str], waiting_ms: dict[str, int], *, is_once: bool) -> None:
         for name in sorted(clusters & self._agenda.clusters.keys() - {CANARY_CLUSTER}):
-            transitions = judge_timing(self._work.cluster(name), name, self._rules.of(name), is_once=is_once)
-            told = list(transitions)
+            entry, rules = self._work.cluster(name), self._rules.of(name)
+            told = list(judge_timing(entry, name, rules, waiting_ms.get(name, 0), is_once=is_once))
             self._work.put_alerts(told if self._speaks_of(name) else [])
 
     def _bounded(self, pending: list[Chunk]) -> list[Chunk]:
