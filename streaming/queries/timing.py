@@ -16,6 +16,10 @@ from udfs.rules import Rules
 from udfs.source_findings import find_dropped, find_no_clock
 
 CONFIRM_MS = 40_000
+
+END_MS = 600_000
+"""So much may be left untaken at the end of a log that is read once: a clock a little behind judges the rest."""
+
 MISSED_ROUNDS = 3
 
 FIRST_ROUND_MS = 200_000
@@ -66,7 +70,7 @@ def judge_timing(
     missed_ms = timing.arrived_ms - timing.ticked_ms
     if is_once:
         untaken_ms = waiting_ms - entry.now_ms if entry.now_ms else timing.newest_ms - timing.began_ms
-        missed_ms = max(missed_ms, untaken_ms)
+        missed_ms = max(missed_ms, untaken_ms if untaken_ms >= END_MS or not entry.now_ms else 0)
     rounds_ms = MISSED_ROUNDS * watch.interval_ms if watch.interval_ms else FIRST_ROUND_MS
     if missed_ms < max(rules.unheard_page_ms, rounds_ms):
         timing.noted_ms = None

@@ -78,7 +78,7 @@ def test_a_log_without_a_clock_that_is_read_once_says_so_whenever_it_was_written
     assert alerts_of(replay([messages_of(log_of(0, 100))], plans=[ONCE])) == []
 
 
-@pytest.mark.parametrize(("off_s", "off"), [(-3600, CLOCKS), (0, CLOCKS), (150, "broker-b")])
+@pytest.mark.parametrize(("off_s", "off"), [(-3600, CLOCKS), (-150, CLOCKS), (3600, "broker-b")])
 def test_a_log_that_is_read_once_and_whose_clock_is_an_hour_behind_says_so(off_s: int, off: str) -> None:
     """What its ticks do not take is heard at each of its brokers, not at one that is ahead."""
     events = [
@@ -88,7 +88,7 @@ def test_a_log_that_is_read_once_and_whose_clock_is_an_hour_behind_says_so(off_s
     ]
     messages = [{**one, "ingest_time_ms": START + 900 * SECOND} for one in messages_of(events)]
     told = [row[:3] for row in alerts_of(replay([messages], plans=[ONCE])) if row[0] == "unheard_cluster"]
-    assert told == [("unheard_cluster", "no_clock", "FIRING")] * (off_s < 0)
+    assert told == [("unheard_cluster", "no_clock", "FIRING")] * (off_s == -3600)
 
 
 def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
