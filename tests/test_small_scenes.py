@@ -168,3 +168,22 @@ def test_a_hung_listener_that_a_collector_sees_pull_on_is_told_with_the_commit_a
     assert pages(rows) == [(490, "silent_queue", "consume_stopped"), (540, "starved_queue", "consume_stopped")]
     starved = next(row for row in rows["alerts"] if row["kind"] == "starved_queue" and row["state"] == "FIRING")
     assert "while 9600 messages came: a@7 at 10.0.0.1:1 holds them and consumes nothing" in starved["summary"]
+
+
+@pytest.mark.parametrize("phase", [0, 7, 14, 21, 28])
+@pytest.mark.parametrize("every", [25, 30])
+def test_a_frozen_client_is_told_in_rounds_between_which_it_is_late_only_once(every: int, phase: int) -> None:
+    """Its heartbeats are late for 50 s, then the broker drops it, and the other takes its queues."""
+
+    def tell(second: int) -> Iterator[Event]:
+        for client_id, addr, queue_ids in (("a@7", "10.0.0.1:1", (0, 1)), ("b@7", "10.0.0.2:1", (2, 3))):
+            last = second if client_id == "b@7" else min(second, 598)
+            beaten = last - (last - phase) % 30
+            if second < beaten + 125:
+                yield beat(beaten, client_id, addr)
+                yield from (pull(last, client_id, addr, queue_id) for queue_id in queue_ids)
+            if client_id == "b@7" and second > 745:
+                yield from (pull(second, client_id, addr, queue_id) for queue_id in (0, 1))
+
+    said = pages(play(tell, 900, every=every))
+    assert ("starved_queue", "frozen_client") in {row[1:] for row in said if row[0] <= 750}

@@ -76,7 +76,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     watch.rounds.note(tick)
     watch.rounds.forget(now_ms)
     interval_ms = watch.interval_ms = watch.rounds.interval_ms(now_ms)
-    rules = scaled(rules, interval_ms)
+    rules = scaled(rules, interval_ms, watch.rounds.usual_gap_ms(now_ms))
     tick = _without_forgotten(watch, watch.rounds.together(now_ms))
     late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
     nothing_ms = watch.nothing_ms

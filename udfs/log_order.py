@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median_low
 from typing import NamedTuple
 
-from udfs.skew import BROKER_SOURCES, OF_CLIENT, STEADY_MS, WINDOW_MS
+from udfs.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, STEADY_MS, WINDOW_MS
 
 AT_ONCE_MS = 120_000
 """So much must a partition's events span to tell whether they were written as they happened."""
@@ -48,7 +48,7 @@ class LogOrder:
         self._events.append((source, broker_name, client_id, time_ms))
 
     def behind(self, cluster: str) -> list[Behind]:
-        """Each broker, and each client that is far behind; none of a log that was written as it happened."""
+        """Each broker, each client that is far behind, who is ahead of one; none of a log written as it happened."""
         if not self._is_written_at_once():
             return []
         least: dict[tuple[str, str], dict[int, int]] = {}
@@ -64,11 +64,16 @@ class LogOrder:
                 if heard == brokers:  # before, there may be nobody ahead of it
                     windows, window = least.setdefault(key, {}), log_ms // WINDOW_MS
                     windows[window] = min(log_ms - time_ms, windows.get(window, log_ms))
-        return [
-            Behind(cluster, *key, behind_ms, newest[key])
+        steady = {
+            key: behind_ms
             for key, windows in sorted(least.items())
             if (behind_ms := _steady(list(windows.values()))) is not None
-            and (key[0] in BROKER_SOURCES or behind_ms >= LEAST_MS)
+        }
+        is_apart = any(key[0] == OF_CLIENT and behind_ms >= LEAST_MS for key, behind_ms in steady.items())
+        return [
+            Behind(cluster, *key, behind_ms, newest[key])
+            for key, behind_ms in steady.items()
+            if key[0] in BROKER_SOURCES or behind_ms >= LEAST_MS or (is_apart and behind_ms <= STEADY_MS)
         ]
 
     def _is_written_at_once(self) -> bool:
@@ -109,12 +114,28 @@ def pick_behind(told: Iterable[Behind], tick_ms: Mapping[str, int]) -> dict[str,
 
 
 def _off(of_cluster: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[tuple[tuple[str, str], int]]:
-    """By (source, machine): how far it stands behind the others, and how far its times end after the newest tick."""
+    """By (source, machine): how far it stands behind the others, and how far its times end after the newest tick.
+
+    Where a broker's pulls are ahead and its heartbeats are not, one of its clients is; where a broker's heartbeats are
+    ahead, its clients are not. Who is behind one that is ahead, by as much, is in step, also if it ended long before.
+    """
+    ahead = dict(_ahead(of_cluster))
     for key, (behind_ms, after_ms) in of_cluster.items():
-        if behind_ms >= LEAST_MS and behind_ms + after_ms <= STEADY_MS:
+        if key in ahead:
+            yield key, -ahead[key]
+        elif any(abs(behind_ms - ahead_ms) <= 2 * STEADY_MS for ahead_ms in ahead.values()):
+            continue
+        elif behind_ms >= LEAST_MS and behind_ms + after_ms <= STEADY_MS:
             yield key, behind_ms
-        elif behind_ms <= STEADY_MS and after_ms >= LEAST_MS and key[0] in BROKER_SOURCES:
-            others = [of for (source, _), (of, _) in of_cluster.items() if source == key[0] and of >= LEAST_MS]
-            ahead_ms = min(others, key=lambda of: abs(of - after_ms), default=0)
-            if ahead_ms and abs(ahead_ms - after_ms) <= 2 * STEADY_MS:
-                yield key, -ahead_ms
+
+
+def _ahead(of_cluster: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[tuple[tuple[str, str], int]]:
+    is_broker = any(source == HEARTBEATS and after_ms >= LEAST_MS for (source, _), (_, after_ms) in of_cluster.items())
+    for key, (behind_ms, after_ms) in of_cluster.items():
+        if behind_ms > STEADY_MS or after_ms < LEAST_MS or (is_broker and key[0] == OF_CLIENT):
+            continue
+        others = [of for (source, _), (of, _) in of_cluster.items() if source == key[0] and of >= LEAST_MS]
+        ahead_ms = min(others, key=lambda of: abs(of - after_ms), default=0)
+        _, heard_ms = of_cluster.get((HEARTBEATS, key[1]), (0, after_ms))
+        if max(abs(ahead_ms - after_ms), abs(heard_ms - after_ms)) <= 2 * STEADY_MS and ahead_ms:
+            yield key, ahead_ms

@@ -139,8 +139,9 @@ def _why_untold(
     missing = moment.not_asked.members
     if owner is not None and owner in missing and not is_late:
         return missing[owner]
-    if missing and not watched.is_planned:
-        return min(missing.values())
+    may_pull = missing.keys() - moment.late
+    if may_pull and not watched.is_planned:
+        return min(missing[client_id] for client_id in may_pull)
     if watched.first_pull_ms is None and owner in moment.telling and moment.hearing.tells_answers:
         return None
     was_told = watched.first_pull_ms is not None and broker_name in state.first_pull_ms

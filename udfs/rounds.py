@@ -11,8 +11,8 @@ from statistics import median
 from udfs.hearing import NO_COLLECTOR, Unasked
 from udfs.rules import LONG_POLL_MS, Rules
 
-GAPS = 5
-"""Gaps between rounds that their interval is the median of."""
+GAPS, MORE_GAPS = 5, 16
+"""The newest gaps between rounds: their interval is the median of so many, and so many are remembered."""
 
 LIVE_ROUNDS = 3
 """A source that has let so many of its intervals pass has stopped."""
@@ -23,8 +23,14 @@ LIVE_MS = 15_000
 BLIND_ROUNDS = 2.5
 """A longer gap is an absence; a shorter one may be a single lost round."""
 
+BLIND_GAPS = 1.5
+"""So is one that is so much longer than another of the newest: a gap that comes again is how the rounds come."""
+
 SLOW_MS = 30_000
 """MQClientInstance's heartbeat interval: rounds further apart miss what clients say in between."""
+
+UNSCALED_MS = 24_000
+"""Rounds no further apart than this need no rules of their own."""
 
 READ_MS = 40_000
 """How long reading a round may take: what was read first is so old when its clock event comes."""
@@ -80,9 +86,13 @@ class Source:
 
     def interval_ms(self) -> int:
         """As it is told, or as far as the rounds really come apart where that is more; 0 before the second round."""
-        gaps = self.gaps_ms
+        gaps = self.gaps_ms[-GAPS:]
         seen_ms = 0 if not gaps else min(gaps) if len(gaps) < 3 else round(median(gaps))
         return max(self.told_ms or 0, seen_ms)
+
+    def usual_gap_ms(self) -> int:
+        """The longest gap that came twice lately."""
+        return sorted(self.gaps_ms)[-2] if len(self.gaps_ms) > 1 else 0
 
     def is_live(self, now_ms: int) -> bool:
         return now_ms - self.now_ms <= max(LIVE_MS, LIVE_ROUNDS * self.interval_ms())
@@ -94,7 +104,7 @@ class Source:
         if tick.now_ms <= self.now_ms:
             return
         if tick.answered and self.answered:
-            self.gaps_ms = [*self.gaps_ms, tick.now_ms - self.now_ms][-GAPS:]
+            self.gaps_ms = [*self.gaps_ms, tick.now_ms - self.now_ms][-MORE_GAPS:]
         self.now_ms, self.told_ms = tick.now_ms, tick.interval_ms
         self.asked, self.answered = sorted(tick.asked), sorted(tick.answered)
         self.groups = None if tick.groups is None else sorted(tick.groups)
@@ -133,6 +143,12 @@ class Rounds:
         live = self.live(now_ms)
         of_all = [source.interval_ms() for source in live if source.groups is None and source.interval_ms()]
         return min(of_all) if of_all else max((source.interval_ms() for source in live), default=0)
+
+    def usual_gap_ms(self, now_ms: int) -> int:
+        """The longest gap that comes again and again at each that speaks for all, else at any."""
+        live = self.live(now_ms)
+        of_all = [source.usual_gap_ms() for source in live if source.groups is None]
+        return min(of_all) if of_all else max((source.usual_gap_ms() for source in live), default=0)
 
     def skews(self, now_ms: int) -> list[MachineSkew]:
         """What the sources that live tell of others' clocks."""
@@ -205,20 +221,21 @@ def _is_heard(one: Unasked, by: Source, live: list[Source]) -> bool:
     )
 
 
-def scaled(rules: Rules, interval_ms: int) -> Rules:
+def scaled(rules: Rules, interval_ms: int, usual_gap_ms: int = 0) -> Rules:
     """The rules for rounds so far apart: what a round can tell at all may be as old as the one before.
 
-    Rounds of 24 s and less change nothing. Where they are more than SLOW_MS apart, a look counts for two. A heartbeat
-    that is new in a round may bear any time since the round before: of a broker whose clock is behind, that round's.
+    Rounds up to UNSCALED_MS apart change nothing; of those further apart a look counts for two, for between a late
+    heartbeat and its channel's end there may be no second one. Where some are slow again and again, that is no absence.
+    A heartbeat that is new in a round may bear any time since the round before: of a broker whose clock is behind, that
+    round's.
     """
-    if BLIND_ROUNDS * interval_ms <= rules.blind_ms and interval_ms <= SLOW_MS:
-        return rules
-    kinds = rules.kinds
-    if interval_ms > SLOW_MS:
-        kinds = {name: replace(kind, pending_looks=-(-kind.pending_looks // 2)) for name, kind in kinds.items()}
+    blind_ms = max(rules.blind_ms, round(BLIND_GAPS * usual_gap_ms))
+    if interval_ms <= UNSCALED_MS and BLIND_ROUNDS * interval_ms <= rules.blind_ms:
+        return rules if blind_ms == rules.blind_ms else replace(rules, blind_ms=blind_ms)
+    kinds = {name: replace(kind, pending_looks=-(-kind.pending_looks // 2)) for name, kind in rules.kinds.items()}
     return replace(
         rules,
-        blind_ms=max(rules.blind_ms, round(BLIND_ROUNDS * interval_ms)),
+        blind_ms=max(blind_ms, round(BLIND_ROUNDS * interval_ms)),
         pull_silence_ms=max(rules.pull_silence_ms, min(interval_ms, READ_MS) + LONG_POLL_MS + 5_000),
         heartbeat_late_ms=max(rules.heartbeat_late_ms, interval_ms + 10_000),
         channel_expired_ms=max(rules.channel_expired_ms, interval_ms + 10_000),

@@ -42,7 +42,7 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
         newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
         hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
-        cut_off = _find_cut_off(state, routes, hearing, late, now_ms, now_ms - rules.heartbeat_late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, newest, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
         return cls(
             state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
@@ -140,6 +140,9 @@ def split_condition(broker_name: str, client_id: str) -> str:
 ON_TIME = "on_time|"
 """The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
 
+ONE_HEARTBEAT_MS = 25_000
+"""It sends one to all brokers at a time: what comes elsewhere by less than this later is the same by another clock."""
+
 NEXT_HEARTBEAT_MS = 35_000
 """A client that can reach a broker does so again within this: 30 s, and a little."""
 
@@ -148,12 +151,18 @@ Findings = dict[str, Finding]
 
 
 def _find_cut_off(
-    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], now_ms: int, late_ms: int
+    state: GroupState,
+    routes: Mapping[str, Route],
+    hearing: Hearing,
+    newest: Mapping[str, int],
+    now_ms: int,
+    late_ms: int,
 ) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing.
+    """`late_ms`: a heartbeat of then or before is late; `newest` is each client's newest anywhere, which must have come
+    so much later as a heartbeat does. Brokers without a master, or of no route, count for nothing.
 
     The broker must be heard: it answers, or others reach it after the client should have again. One whose heartbeats
-    were never on time may have a clock that is behind.
+    were never on time may have a clock that is behind; once it is known to be, each client's next one is on time.
     """
     found = {}
     masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
@@ -169,8 +178,15 @@ def _find_cut_off(
         newest_ms = max(heard_ms.values())
         if newest_ms > late_ms:
             state.holds_since(f"{ON_TIME}{broker_name}", holds=True, now_ms=now_ms)
-        answers = broker_name in hearing.answered and f"{ON_TIME}{broker_name}" in state.conditions
-        judged = {member.client_id for member in view.values() if member.is_judged} - late
+        on_time_ms = state.conditions.get(f"{ON_TIME}{broker_name}")
+        if on_time_ms is not None and now_ms < on_time_ms + NEXT_HEARTBEAT_MS:
+            continue
+        answers = broker_name in hearing.answered and on_time_ms is not None
+        judged = {
+            client_id
+            for client_id in {member.client_id for member in view.values() if member.is_judged}
+            if newest.get(client_id, 0) > max(late_ms, heard_ms[client_id] + ONE_HEARTBEAT_MS)
+        }
         silent = {
             client_id
             for client_id in judged

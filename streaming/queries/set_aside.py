@@ -16,6 +16,7 @@ from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_store import GroupEntry
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Transition
+from udfs.cluster_watch import ClusterWatch
 from udfs.failed_rule import RULE_FAILED, Failure, find_failure
 from udfs.hearing import Hearing
 from udfs.life import Look, Reason, end, step
@@ -39,8 +40,10 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
     except Exception as error:  # whatever a rule raises must not end the query
         failure = describe(error)
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
+        before = work.group(cluster, name, now_ms)
         work.revert_group(cluster, name)
         group = work.group(cluster, name, now_ms)
+        _take_over(before, group)
         group.is_stale = False
         findings = {RULE_FAILED: find_failure({"cluster": cluster, "consumer_group": name}, failure, now_ms)}
         if RULE_FAILED not in group.incidents:
@@ -59,8 +62,10 @@ def cluster_set_aside(work: WorkingSet, cluster: str, event: Event, rules: Rules
         yield
     except Exception as error:  # whatever a rule raises must not end the query
         failure = describe(error)
+        before = work.cluster(cluster).watch
         work.revert_cluster(cluster)
         watch = work.cluster(cluster).watch
+        _take_over(before, watch)
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
         is_new = RULE_FAILED not in watch.incidents
         findings = {RULE_FAILED: find_failure({"cluster": cluster}, failure, now_ms)}
@@ -70,6 +75,16 @@ def cluster_set_aside(work: WorkingSet, cluster: str, event: Event, rules: Rules
             work.put("quarantine", [_quarantined(event, failure)] if is_new else [])
         else:
             list(transitions)
+
+
+def _take_over(before: GroupState | ClusterWatch, reverted: GroupState | ClusterWatch) -> None:
+    """What was told of failures in this batch stays told."""
+    reverted.incidents.pop(RULE_FAILED, None)
+    if RULE_FAILED in before.incidents:
+        reverted.incidents[RULE_FAILED] = before.incidents[RULE_FAILED]
+    reverted.windows.pop(RULE_FAILED, None)
+    if RULE_FAILED in before.windows:
+        reverted.windows[RULE_FAILED] = before.windows[RULE_FAILED]
 
 
 def is_set_aside(group: GroupState) -> bool:

@@ -45,13 +45,20 @@ from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
 from streaming.queries.shard_store import GroupEntry, ShardStore
 from streaming.queries.source_times import SourceTimes
-from streaming.queries.timing import clocked, end_drop, judge_timing, note_arrivals, note_tick, tell_drop
+from streaming.queries.timing import (
+    clocked,
+    end_drop,
+    judge_timing,
+    note_arrivals,
+    note_tick,
+    tell_drop,
+    waiting_until,
+)
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.working_set import WorkingSet
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
-from udfs.rounds import scaled
 from udfs.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.skew_findings import step_skew
 
@@ -102,15 +109,16 @@ class Shard:
         pending = self._advance([*self._store.take_pending(), *messages], safe_ms)
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if safe_ms is None:
-            self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, is_once=is_once)
+            clusters = {cluster for chunk in chunks for cluster in chunk.spans}
+            self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
         give_up_clusters(self._work)
         self._store.add_pending(self._bounded(pending))
         self._write()
 
-    def _judge_timing(self, clusters: set[str], *, is_once: bool) -> None:
+    def _judge_timing(self, clusters: set[str], waiting_ms: dict[str, int], *, is_once: bool) -> None:
         for name in sorted(clusters & self._agenda.clusters.keys() - {CANARY_CLUSTER}):
-            transitions = judge_timing(self._work.cluster(name), name, self._rules.of(name), is_once=is_once)
-            told = list(transitions)
+            entry, rules = self._work.cluster(name), self._rules.of(name)
+            told = list(judge_timing(entry, name, rules, waiting_ms.get(name, 0), is_once=is_once))
             self._work.put_alerts(told if self._speaks_of(name) else [])
 
     def _bounded(self, pending: list[Chunk]) -> list[Chunk]:
@@ -256,7 +264,7 @@ class Shard:
             group.is_stale = True
             brokers = {broker_name for route in routes.values() for broker_name in route.broker_names()}
             hearing = as_after_a_gap(hearing, group, brokers, now_ms)
-        outcome = tick(group, routes, now_ms, hearing, scaled(self._rules.of(cluster, name), heard.interval_ms))
+        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(self._rules.of(cluster, name)))
         work.put_changes(group, outcome.changes)
         rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
         work.put("assignments", rows)

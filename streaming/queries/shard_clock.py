@@ -11,7 +11,7 @@ from udfs.alert import Transition
 from udfs.cluster import look_over
 from udfs.hearing import Hearing, Unasked
 from udfs.mute_brokers import unasked_of
-from udfs.rounds import MachineSkew, Tick
+from udfs.rounds import MachineSkew, Tick, scaled
 from udfs.rules import Rules
 
 RUN = "run"
@@ -30,16 +30,20 @@ MOST_INTERVAL_MS = 3_600_000
 
 
 class Heard(NamedTuple):
-    """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` scales a group's
-    rules to the cluster's rounds. `speaks_for` are the groups the tick's source reads, None for all.
+    """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` gives a group's
+    rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
     """
 
     hearing: Hearing
     due: set[str]
     transitions: list[Transition]
     interval_ms: int
+    usual_gap_ms: int
     now_ms: int
     speaks_for: frozenset[str] | None = None
+
+    def rules_of(self, rules: Rules) -> Rules:
+        return scaled(rules, self.interval_ms, self.usual_gap_ms)
 
     def is_for(self, consumer_group: str) -> bool:
         """Whether this tick says anything of the group: what another collector reads is judged at that one's ticks."""
@@ -94,6 +98,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         due,
         overview.transitions,
         entry.watch.rounds.interval_ms(now_ms),
+        entry.watch.rounds.usual_gap_ms(now_ms),
         now_ms,
         _speaks_for(entry, tick),
     )

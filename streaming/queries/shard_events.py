@@ -66,7 +66,7 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         shift_ms = shift(event.cluster, *source) if source else 0
         if chunk.topic == PULLS and event.client_id:
             of_client_ms = shift(event.cluster, skew.OF_CLIENT, event.client_id)
-            shift_ms = max(shift_ms, of_client_ms) if of_client_ms else shift_ms
+            shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
         time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
         if time_ms != event.event_time_ms:
             event = at(event, time_ms)

@@ -16,6 +16,10 @@ from udfs.rules import Rules
 from udfs.source_findings import find_dropped, find_no_clock
 
 CONFIRM_MS = 40_000
+
+END_MS = 600_000
+"""So much may be left untaken at the end of a log that is read once: a clock a little behind judges the rest."""
+
 MISSED_ROUNDS = 3
 
 FIRST_ROUND_MS = 200_000
@@ -48,12 +52,25 @@ def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None
         timing.arrived_ms = max(timing.arrived_ms, ingest_time_ms)
 
 
-def judge_timing(entry: ClusterEntry, cluster: str, rules: Rules, *, is_once: bool) -> Iterator[Transition]:
-    """Rule 6, as of the batch; nothing of it was cut off."""
+def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Cluster to the time up to which each of its brokers was heard in what waits, of several: one may be ahead."""
+    heard: dict[str, dict[str, int]] = {}
+    for chunk in chunks:
+        for voice in chunk.voices:
+            of_cluster = heard.setdefault(voice.cluster, {})
+            of_cluster[voice.broker_name] = max(voice.event_time_ms, of_cluster.get(voice.broker_name, 0))
+    return {cluster: min(of_cluster.values()) for cluster, of_cluster in heard.items() if len(of_cluster) > 1}
+
+
+def judge_timing(
+    entry: ClusterEntry, cluster: str, rules: Rules, waiting_ms: int = 0, *, is_once: bool
+) -> Iterator[Transition]:
+    """Rule 6, as of the batch; nothing of it was cut off. `waiting_ms` is up to when its brokers were heard since."""
     timing, watch = entry.timing, entry.watch
     missed_ms = timing.arrived_ms - timing.ticked_ms
-    if is_once and not entry.now_ms:
-        missed_ms = max(missed_ms, timing.newest_ms - timing.began_ms)
+    if is_once:
+        untaken_ms = waiting_ms - entry.now_ms if entry.now_ms else timing.newest_ms - timing.began_ms
+        missed_ms = max(missed_ms, untaken_ms if untaken_ms >= END_MS or not entry.now_ms else 0)
     rounds_ms = MISSED_ROUNDS * watch.interval_ms if watch.interval_ms else FIRST_ROUND_MS
     if missed_ms < max(rules.unheard_page_ms, rounds_ms):
         timing.noted_ms = None

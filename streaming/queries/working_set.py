@@ -98,7 +98,7 @@ class WorkingSet:
         return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
 
     def revert_group(self, cluster: str, name: str) -> None:
-        """The group as it was before this batch, and none of the batch's rows of it."""
+        """The group as it was before this batch, and none of the batch's rows of it, but of rules that failed."""
         key = key_of(cluster, name)
         self._groups[key] = self.store.read_group(key)
         self._drop_rows(lambda row: row.get("cluster") == cluster and row.get("consumer_group") == name)
@@ -114,7 +114,8 @@ class WorkingSet:
     def _drop_rows(self, is_dropped: Callable[[dict[str, Any]], bool]) -> None:
         for table in ("alerts", "assignments", "memberships"):
             if table in self.rows:
-                self.rows[table] = [row for row in self.rows[table] if not is_dropped(row)]
+                kept = [row for row in self.rows[table] if row.get("kind") == RULE_FAILED or not is_dropped(row)]
+                self.rows[table] = kept
 
     def write(self) -> None:
         for cluster, names in self.dirty.items():  # touched after the last tick that moved time: the next one looks

@@ -1,6 +1,7 @@
 """Rounds as they come in production: far apart, lost now and then, told by several collectors."""
 
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -65,6 +66,19 @@ def test_rounds_that_hide_what_is_short_are_told_once(seconds: int) -> None:
     slow = [row for row in alerts_of(at_rounds_of(seconds, "healthy")) if row["kind"] == "slow_collector"]
     assert [row["state"] for row in slow if row["state"] == "FIRING"] == ["FIRING"] * (seconds > 30)
     assert all("doubled_queue" in row["summary"] for row in slow)
+
+
+@pytest.mark.parametrize("gaps", [(10, 10, 75), (10, 10, 10, 10, 65), (5, 5, 65), (30, 30, 30, 100)], ids=str)
+def test_rounds_of_which_some_are_slow_hide_nothing(gaps: tuple[int, ...]) -> None:
+    rounds = set(accumulate(gaps * 100, initial=0))
+    events = [
+        (topic, event)
+        for topic, event in log_of("pull_stopped")
+        if topic != CLOCKS or (event["event_time_ms"] - START) // SECOND in rounds
+    ]
+    key = "starved_queue", "pull_stopped"
+    often = fired(alerts_of(at_rounds_of(5, "pull_stopped")))
+    assert often[key] <= fired(alerts_of(events))[key] <= often[key] + 2 * max(gaps)
 
 
 def missing_one_of(count: int, scenario: str) -> Events:

@@ -109,6 +109,29 @@ def test_every_other_group_is_judged_as_if_nothing_were_wrong(monkeypatch: pytes
     assert {row["kind"] for row in rows["alerts"] if row["consumer_group"] == "g7"} == {"rule_failed"}
 
 
+def test_a_rule_that_raises_again_and_again_in_one_batch_is_told_and_quarantined_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaking(monkeypatch, lambda state: state.consumer_group == "g7")
+    rows = Stream().feed(groups_of_two(400, 400))
+    ((at, state, name),) = seconds_of(rows, "rule_failed")
+    assert (state, name) == ("FIRING", "g7")
+    assert at < 10
+    assert len(rows["quarantine"]) == 1
+
+
+def test_a_cluster_at_which_a_rule_raises_at_each_tick_of_a_batch_is_told_and_quarantined_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hear(*_: Any) -> Any:
+        raise ZeroDivisionError("no brokers")
+
+    monkeypatch.setattr(shard, "hear", hear)
+    rows = Stream().feed(groups_of_two(200, 200))
+    assert [state for _, state, _ in seconds_of(rows, "rule_failed")] == ["FIRING"]
+    assert len(rows["quarantine"]) == 1
+
+
 def test_an_event_at_which_a_rule_raises_is_quarantined_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = Membership.register
 

@@ -9,7 +9,7 @@ from schemas.events import CLOCKS, PULLS, ROUTES
 from streaming.queries import shard, waiting
 from streaming.queries.planned import Planned
 from tests.queries.logs import SECOND, START
-from tests.queries.test_small_logs import beat, clock, pull, route
+from tests.queries.test_small_logs import beat, clock, groups_of_two, pull, route
 from tests.replay import SHARDS, Stream, chunks_for, cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
@@ -76,6 +76,19 @@ def test_a_log_without_a_clock_that_is_read_once_says_so_whenever_it_was_written
     (fired,) = alerts_of(replay([messages], plans=[ONCE]))
     assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
     assert alerts_of(replay([messages_of(log_of(0, 100))], plans=[ONCE])) == []
+
+
+@pytest.mark.parametrize(("off_s", "off"), [(-3600, CLOCKS), (-150, CLOCKS), (3600, "broker-b")])
+def test_a_log_that_is_read_once_and_whose_clock_is_an_hour_behind_says_so(off_s: int, off: str) -> None:
+    """What its ticks do not take is heard at each of its brokers, not at one that is ahead."""
+    events = [
+        (topic, {**event, "event_time_ms": event["event_time_ms"] + off_s * SECOND * (off in (topic, of_broker))})
+        for topic, event in groups_of_two(600, 600)
+        for of_broker in [event.get("broker_name")]
+    ]
+    messages = [{**one, "ingest_time_ms": START + 900 * SECOND} for one in messages_of(events)]
+    told = [row[:3] for row in alerts_of(replay([messages], plans=[ONCE])) if row[0] == "unheard_cluster"]
+    assert told == [("unheard_cluster", "no_clock", "FIRING")] * (off_s == -3600)
 
 
 def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,3 +141,14 @@ def test_members_that_come_and_go_do_not_hide_a_gap_of_a_strategy_that_cannot_be
         life.leave(f"h3:{turn}")
         said += life.run(life.now + 35)
     assert ("starved_queue", "FIRING", "strategy_gap") in {row[1:] for row in said}
+
+
+def test_a_group_whose_heartbeats_are_told_no_more_and_that_consumes_is_not_offline() -> None:
+    life = Life()
+    life.start("h1:1", A, *range(8))
+    life.run(120)
+    life.cut.add(("h1:1", "broker-a"))
+    assert "group_offline" not in {row[1] for row in life.run(600)}
+    assert life.state.membership.is_empty()
+    life.take("h1:1")
+    assert "group_offline" in {row[1] for row in life.run(700)}

@@ -1,7 +1,7 @@
 """Whose clock is behind in a log that was written at once."""
 
 from udfs.log_order import Behind, LogOrder, pick_behind
-from udfs.skew import BROKER_SOURCES, HEARTBEATS, PULLS
+from udfs.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, PULLS
 
 S = 1_000
 NOW = 1_789_000_000_000
@@ -52,3 +52,28 @@ def test_a_log_written_broker_by_broker_says_nothing() -> None:
             order.note(PULLS, broker_name, "client@1", NOW + number * 30 * S, NOW)
     assert off(order.behind("c")) == {}
     assert PULLS in BROKER_SOURCES
+
+
+def pulled(off_s: dict[str, int], *, one_until_s: int = 600) -> list[Behind]:
+    """Clients that are heard and pull every 5 s, "one" at broker-a, "two" at both.
+
+    `off_s` is how far a clock is ahead: a client's that of its pulls, a broker's that of both.
+    """
+    order, beats = LogOrder(), LogOrder()
+    for second in range(0, 600, 5):
+        for broker_name, client_id in ((B, "two"), (A, "two"), *([(A, "one")] if second < one_until_s else [])):
+            at_ms = NOW + (second + off_s.get(broker_name, 0)) * S
+            beats.note(HEARTBEATS, broker_name, None, at_ms, NOW)
+            order.note(PULLS, broker_name, client_id, at_ms + off_s.get(client_id, 0) * S, NOW)
+    return [*beats.behind("c"), *order.behind("c")]
+
+
+def test_a_client_that_is_ahead_is_told_and_its_brokers_are_not() -> None:
+    assert off(pulled({})) == {}
+    assert off(pulled({"one": 150})) == {f"{OF_CLIENT} one": -145 * S}
+    assert off(pulled({"two": -150})) == {f"{OF_CLIENT} two": 145 * S, f"pulls {B}": 145 * S}
+
+
+def test_who_stopped_long_before_the_end_is_not_behind_a_broker_that_is_ahead() -> None:
+    found = off(pulled({B: 150}, one_until_s=300))
+    assert found == {f"heartbeats {B}": -150 * S, f"pulls {B}": -150 * S}

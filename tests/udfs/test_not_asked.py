@@ -79,6 +79,20 @@ def test_a_member_that_never_told_a_pull_is_unknown_until_its_heartbeats_are_lat
     assert set(list(life.verdicts().values())[:4]) == {"SILENT" if is_frozen else "UNKNOWN"}
 
 
+@pytest.mark.parametrize("others", [(), (B,)])
+def test_a_frozen_member_of_a_strategy_that_is_not_recomputed_is_told_unless_others_may_pull_for_it(
+    others: tuple[str, ...],
+) -> None:
+    life = Life(hearing=Hearing(answered=frozenset(["broker-a"])))
+    life.start("h1:1", A, 0, 1, 2, 3, strategy="CONFIG")
+    life.start("h2:1", B, 4, 5, 6, 7, strategy="CONFIG")
+    assert life.run(120) == []
+    life.freeze("h1:1")
+    answered(life, unheard(client=A), *(unheard(client=other) for other in others))
+    told = [row[1:] for row in life.run(235)]
+    assert (("starved_queue", "FIRING", "frozen_client") in told) == (not others)
+
+
 def test_a_member_that_was_not_asked_and_whose_commits_stand_still_has_stopped_consuming() -> None:
     life = two_clients()
     life.take("h1:1")

@@ -95,3 +95,44 @@ def test_a_broker_that_nobody_reached_after_the_client_should_have_is_no_witness
         life.freeze("h1:1")
     life.run(300)
     assert ("split_view" in kinds(life)) == goes_on
+
+
+def test_a_broker_that_is_known_to_be_behind_only_now_has_cut_off_nobody() -> None:
+    """What it told before was not moved on yet; each client's next heartbeat is."""
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    life.cut.add(("h0:1", "broker-b"))
+    late = Heartbeat("c0@7", "h0:1", at(-95), "broker-b")
+    life.state.membership.register(late, subscribes("orders"))  # type: ignore[arg-type]  # facts
+    life.start("h0:1", "c0@7", "broker-a:0", "broker-b:0")
+    life.start("h1:1", "c1@7", "broker-a:1", "broker-b:1")
+    life.run(20)
+    life.cut.clear()
+    life.run(100)
+    assert "split_view" not in kinds(life)
+
+
+def test_who_is_only_listed_and_is_listed_nowhere_any_more_is_cut_off_nowhere() -> None:
+    """It has left, and nobody said so."""
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    for second in range(0, 400, 10):
+        for number in range(2):
+            if number or second < 200:
+                for name in BOTH:
+                    heartbeat = Heartbeat(f"c{number}@7", f"h{number}:1", at(second), name, is_listed_only=True)
+                    life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+        life.run(second + 10)
+    assert "split_view" not in kinds(life)
+
+
+@pytest.mark.parametrize("behind_s", [20, 40])
+def test_a_frozen_client_that_one_broker_heard_a_little_earlier_is_frozen_and_not_cut_off(behind_s: int) -> None:
+    """Of the same heartbeat two clocks tell two times; what comes a heartbeat later is another."""
+    life = Life(brokers=BOTH, queues=2, hearing=Hearing(answered=frozenset(BOTH)))
+    life.start("h1:1", "c1@7", "broker-a:1", "broker-b:1")
+    for second in range(0, 400, 10):
+        for name in BOTH if second <= 200 and second % 30 == 0 else ():
+            at_ms = at(second - (behind_s if name == "broker-b" else 0))
+            heartbeat = Heartbeat("c0@7", "h0:1", at_ms, name)
+            life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+        life.run(second + 10)
+    assert ("split_view" in kinds(life)) == (behind_s == 40)

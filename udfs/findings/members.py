@@ -12,6 +12,7 @@ from udfs.membership import Member
 from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED
 from udfs.scene import Findings, Scene
 from udfs.version import parse_client_version
+from udfs.watch import TopicWatch
 
 INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK = "inconsistent_subscription", "client_id_at_risk"
 
@@ -59,7 +60,10 @@ def _own_topics(member: Member) -> list[str]:
 
 
 def find_group_offline(scene: Scene) -> Findings:
-    """A group that shared queues out has no member left: `group_offline`. Not: one that was replaced (families)."""
+    """A group that shared queues out has no member left: `group_offline`.
+
+    Not: one that was replaced (families), nor one that consumes, though its heartbeats are not told any more.
+    """
     state = scene.state
     waiting = {topic: watched for topic, watched in scene.shared_topics() if watched.queues and topic in scene.routes}
     since_ms = scene.since(GROUP_OFFLINE, state.membership.is_empty() and bool(waiting) and not state.is_replaced)
@@ -78,10 +82,20 @@ def find_group_offline(scene: Scene) -> Findings:
             labels=scene.labels,
             topic=topics[0] if len(topics) == 1 else None,
             evidence={"topics": topics},
-            is_ready=scene.is_settled(since_ms),
+            is_ready=scene.is_settled(since_ms)
+            and not any(_is_consumed(scene, watched) for watched in waiting.values()),
             under=tuple(sorted({name for topic in topics for name in scene.routes[topic].broker_names()})),
         )
     }
+
+
+def _is_consumed(scene: Scene, watched: TopicWatch) -> bool:
+    """Whether somebody pulls one of the topic's queues, or its commit advances."""
+    lately_ms = scene.now_ms - scene.rules.pull_silence_ms
+    return any(
+        watch.pullers or (watch.consumption is not None and watch.consumption.was_consumed_after(lately_ms))
+        for watch in watched.queues.values()
+    )
 
 
 def find_client_ids_at_risk(scene: Scene) -> Findings:
