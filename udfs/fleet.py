@@ -5,13 +5,14 @@ judged at every fifth second of event time that a tick has passed. So a log give
 in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
 from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
 from udfs.flapping import Window
 from udfs.item import Item
+from udfs.skew import SENDS, SENDS_OF, Lag, Skew
 
 SHORT_MS = 10_000
 """An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
@@ -51,6 +52,7 @@ class Fleet:
     shut_out   broker_name → client_id → Item, while it is unavailable and just after
     waiting    broker_name → client_id → attempts that no tick covers yet
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
+    skew       how far attempts come behind the cluster's time
     """
 
     producers: dict[str, Producer] = field(default_factory=dict)
@@ -62,9 +64,24 @@ class Fleet:
     judged_ms: int = 0
     tick_ms: int = 0
     forgotten_ms: int = 0
+    skew: Skew = field(default_factory=Skew)
+
+    def learn_lags(self, lags: Iterable[Lag]) -> None:
+        """Take in what a batch shows of lags; before any of its attempts is added."""
+        for lag in lags:
+            self.skew.note(lag)
+        self.skew.settle()
 
     def add(self, broker_name: str, attempts: Attempts) -> None:
-        """Take in one producer's steps at one broker; they count from the next tick on."""
+        """Take in one producer's steps at one broker; they count from the next tick on.
+
+        Attempts that come late time and again, by whoever tells them, are moved on to the cluster's time: else each
+        absence would be over before it is known.
+        """
+        sources = ((SENDS, broker_name), (SENDS_OF, attempts.client_id))
+        late_ms = max(self.skew.shift_ms(*source, interval_ms=0) for source in sources)
+        if late_ms >= MOMENT_MS:
+            attempts = attempts.moved(late_ms // MOMENT_MS * MOMENT_MS)
         of_broker = self.waiting.setdefault(broker_name, {})
         of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
 

@@ -42,7 +42,7 @@ class Scene:
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "Scene":
         newest, listed = newest_heartbeats(state.membership, state.heard_from_ms)
         hearing, now_ms, rules, late = moment.hearing, moment.now_ms, moment.rules, moment.late
-        cut_off = _find_cut_off(state, routes, hearing, late, now_ms, now_ms - rules.heartbeat_late_ms)
+        cut_off = _find_cut_off(state, routes, hearing, newest, late, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
         return cls(
             state, routes, hearing, now_ms, rules, twins, newest, late, cut_off, frozenset(listed), moment.not_asked
@@ -147,12 +147,19 @@ Findings = dict[str, Finding]
 
 
 def _find_cut_off(
-    state: GroupState, routes: Mapping[str, Route], hearing: Hearing, late: frozenset[str], now_ms: int, late_ms: int
+    state: GroupState,
+    routes: Mapping[str, Route],
+    hearing: Hearing,
+    newest: Mapping[str, int],
+    late: frozenset[str],
+    now_ms: int,
+    late_ms: int,
 ) -> dict[str, frozenset[str]]:
     """`late_ms`: a heartbeat of then or before is late. Brokers without a master, or of no route, count for nothing.
 
-    The broker must be heard: it answers, or others reach it after the client should have again. One whose heartbeats
-    were never on time may have a clock that is behind.
+    The client must have spoken elsewhere, where its `newest` heartbeat is, after it should have here: one that dies
+    seems to do so a little later where events come later. The broker must be heard: it answers, or others reach it
+    after the client should have again. One whose heartbeats were never on time may have a clock that is behind.
     """
     found = {}
     masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
@@ -173,7 +180,9 @@ def _find_cut_off(
         silent = {
             client_id
             for client_id in judged
-            if heard_ms[client_id] <= late_ms and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
+            if heard_ms[client_id] <= late_ms
+            and newest[client_id] > heard_ms[client_id] + NEXT_HEARTBEAT_MS
+            and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
         }
         if silent and broker_name not in hearing.unheard:
             found[broker_name] = frozenset(silent)

@@ -29,13 +29,15 @@ CLIENT_MS = 25_000
 
 BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
 HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
+SENDS, SENDS_OF = "sends", "sends_of"
 BROKER_SOURCES = (HEARTBEATS, PULLS)
 
 
 class Lag(NamedTuple):
     """The least lag of one source's messages in one window of a chunk; below 0 its clock is ahead of Kafka's.
 
-    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId) or CLOCK (who tells the time).
+    `source` is HEARTBEATS, PULLS, SENDS (machine: the broker), OF_CLIENT (pulls, by ClientId), SENDS_OF (sends, by
+    ClientId) or CLOCK (who tells the time).
     `most_ms` is the greatest lag of a CLOCK's: events that come late, and their clock events with them, are in step.
     """
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.udfs.facts import RULES, at
 from udfs.diagnosis import CAUSES, Evidence, Starvation, diagnose, gather
-from udfs.ownership import QueueWatch
+from udfs.ownership import Oddity, QueueWatch
 from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, Share
 
 NOBODY: frozenset[str] = frozenset()
@@ -54,6 +54,16 @@ def test_cause(row: tuple[Any, ...]) -> None:
         client_id = None if cause == "group_offline" else "A"
         certain_at_ms = None if certain_s is None else at(certain_s)
         assert found == Starvation(cause, at(since_s), client_id, certain_at_ms), reason
+
+
+@pytest.mark.parametrize(("now", "cause"), [(150, "consume_disabled"), (532, "pull_stopped")])
+def test_a_refusal_is_the_cause_while_the_owner_asks_again_and_again(now: float, cause: str) -> None:
+    """One of long ago may be of a route that has been mended since."""
+    refused = Oddity(refused_ms=at(136))
+    watch = QueueWatch(share=Share("A"), share_since_ms=at(90), verdict="SILENT", since_ms=at(135), oddity=refused)
+    found = diagnose(watch, Evidence(frozenset(), {"A": at(now - 10)}, at(now)), at(0), RULES)
+    assert found is not None
+    assert found.cause == cause
 
 
 def starving(cause: str = "frozen_client", certain: float | None = 0, client_id: str | None = "A") -> Starvation:

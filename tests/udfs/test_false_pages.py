@@ -141,3 +141,20 @@ def test_members_that_come_and_go_do_not_hide_a_gap_of_a_strategy_that_cannot_be
         life.leave(f"h3:{turn}")
         said += life.run(life.now + 35)
     assert ("starved_queue", "FIRING", "strategy_gap") in {row[1:] for row in said}
+
+
+def test_a_client_that_came_back_on_another_channel_is_no_twin_of_the_doubled() -> None:
+    """Two take a third's queue. It restarts between two looks, and for a while both its channels have pulled lately."""
+    life = Life()
+    life.start("h1:1", A, 0, 1, 2)
+    life.start("h2:1", B, 3, 4, 5)
+    life.start("h3:1", C, 6, 7)
+    life.run(100)
+    life.take("h2:1", 0, 3, 4, 5)
+    life.take("h3:1", 0, 6, 7)
+    life.run(150)
+    life.leave("h1:1")
+    life.start("h1:2", A, 0, 1, 2)
+    said = life.run(200)
+    assert "duplicate_client_id" not in {row[3] for row in said if row[1] == "doubled_queue"}
+    assert life.verdicts()[0] == "DOUBLED"

@@ -95,3 +95,15 @@ def test_a_broker_that_nobody_reached_after_the_client_should_have_is_no_witness
         life.freeze("h1:1")
     life.run(300)
     assert ("split_view" in kinds(life)) == goes_on
+
+
+@pytest.mark.parametrize("late_s", [10, 20, 30])
+def test_a_client_that_dies_is_not_cut_off_where_events_come_sooner(late_s: int) -> None:
+    """What broker-b is told counts so much later there: the client seems to have gone on for as long."""
+    life = group(2)
+    life.run(150)
+    life.freeze("h1:1")
+    heartbeat = Heartbeat("c1@7", "h1:1", at(150 + late_s), "broker-b")
+    life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+    life.run(400)
+    assert "split_view" not in kinds(life)
