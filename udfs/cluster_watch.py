@@ -57,6 +57,7 @@ class ClusterWatch:
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
     silent_at_ms   silent broker → the tick at which it was found to be
     mute_ms        broker → its newest pull, where pulls have stopped for all groups at once
+    mute_at_ms     mute broker → the tick at which it was found to be
     nothing_ms     the newest heartbeat of all, where none arrives any more
     interval_ms    how far apart the rounds come, as of the newest
     ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
@@ -74,6 +75,7 @@ class ClusterWatch:
     silent_ms: dict[str, int] = field(default_factory=dict)
     silent_at_ms: dict[str, int] = field(default_factory=dict)
     mute_ms: dict[str, int] = field(default_factory=dict)
+    mute_at_ms: dict[str, int] = field(default_factory=dict)
     nothing_ms: int | None = None
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class ClusterWatch:
         self.voices.drop(broker_name)
         self.pulls.drop(broker_name)
         self.mute_ms.pop(broker_name, None)
+        self.mute_at_ms.pop(broker_name, None)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
         return [self.incidents.pop(key) for key in about]
 

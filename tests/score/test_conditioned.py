@@ -86,6 +86,40 @@ PLAYS = [
     Run("healthy", 1, None, Conditions("agents", 5 * SECOND), "slow"),
     Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
     Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
+    Run(
+        "rollout_surge",
+        802,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("run", -5 * SECOND), lag_ms=45 * SECOND),
+        "rollout 20 one_by_one stable",
+    ),
+    Run("order_lock_lost", 803, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
+    Run(
+        "write_only_perm",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND),
+        "rollout 40 quarters new",
+    ),
+    Run(
+        "all_brokers_slow",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, skew=Skew("broker", 3600 * SECOND), lag_ms=150 * SECOND),
+    ),
+    Run(
+        "flapping_broker",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, skew=Skew("run", 95 * SECOND), lag_ms=150 * SECOND),
+        "hung",
+    ),
+    Run(
+        "rollout_groups",
+        15444,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("broker", -3600 * SECOND), lag_ms=150 * SECOND),
+    ),
 ]
 
 
