@@ -36,7 +36,7 @@ class Step:
     start_ms: int
 
     def moved(self, by_ms: int) -> "Step":
-        """The same run, later."""
+        """The same run, later by a multiple of MOMENT_MS."""
         return replace(
             self,
             from_ms=self.from_ms + by_ms,
@@ -53,10 +53,6 @@ class Attempts:
     client_id: str
     client_version: str
     steps: list[Step] = field(default_factory=list)
-
-    def moved(self, by_ms: int) -> "Attempts":
-        """The same attempts, later by a multiple of MOMENT_MS."""
-        return replace(self, steps=[step.moved(by_ms) for step in self.steps])
 
     def join(self, later: "Attempts") -> None:
         """Take in the steps of a later batch; quick runs that belong together become one."""

@@ -12,7 +12,7 @@ from udfs.alert import Incident
 from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
 from udfs.flapping import Window
 from udfs.item import Item
-from udfs.skew import SENDS, SENDS_OF, Lag, Skew
+from udfs.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
 
 SHORT_MS = 10_000
 """An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
@@ -73,15 +73,7 @@ class Fleet:
         self.skew.settle()
 
     def add(self, broker_name: str, attempts: Attempts) -> None:
-        """Take in one producer's steps at one broker; they count from the next tick on.
-
-        Attempts that come late time and again, by whoever tells them, are moved on to the cluster's time: else each
-        absence would be over before it is known.
-        """
-        sources = ((SENDS, broker_name), (SENDS_OF, attempts.client_id))
-        late_ms = max(self.skew.shift_ms(*source, interval_ms=0) for source in sources)
-        if late_ms >= MOMENT_MS:
-            attempts = attempts.moved(late_ms // MOMENT_MS * MOMENT_MS)
+        """Take in one producer's steps at one broker; they count from the next tick on."""
         of_broker = self.waiting.setdefault(broker_name, {})
         of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
 
@@ -131,19 +123,34 @@ class Fleet:
         return round(heard / len(known), 4) if known else 1.0
 
     def _take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
-        """The waiting steps up to then, in order of time: step, broker, client, release."""
+        """The waiting steps up to then, by the cluster's time and in its order: step, broker, client, release."""
         taken: list[tuple[Step, str, str, str]] = []
         for broker_name, of_broker in self.waiting.items():
             for client_id, attempts in of_broker.items():
-                due = [step for step in attempts.steps if step.from_ms <= last_ms]
-                taken += [(step, broker_name, client_id, attempts.client_version) for step in due]
-                attempts.steps = [step for step in attempts.steps if step.from_ms > last_ms]
+                by_ms = self._apart_ms(broker_name, client_id)
+                due = [step for step in attempts.steps if step.from_ms + by_ms <= last_ms]
+                taken += [
+                    (step.moved(by_ms) if by_ms else step, broker_name, client_id, attempts.client_version)
+                    for step in due
+                ]
+                attempts.steps = [step for step in attempts.steps if step.from_ms + by_ms > last_ms]
         self.waiting = {
             broker_name: left
             for broker_name, of_broker in self.waiting.items()
             if (left := {client_id: attempts for client_id, attempts in of_broker.items() if attempts.steps})
         }
         return sorted(taken, key=lambda entry: (entry[0].from_ms, *entry[1:3]))
+
+    def _apart_ms(self, broker_name: str, client_id: str) -> int:
+        """By how much the times of a producer's steps at a broker are moved on to the cluster's; below 0, back.
+
+        Attempts that come late time and again, by whoever tells them, would be over before they are known; those of a
+        cluster whose time is behind would wait for it. Up, to a moment: a step must not be behind the next.
+        """
+        sources = ((SENDS, broker_name), (SENDS_OF, client_id))
+        known = [apart_ms for source in sources if (apart_ms := self.skew.apart_ms(*source)) is not None]
+        apart_ms = max(known, default=0)
+        return -(-apart_ms // MOMENT_MS) * MOMENT_MS if not -TOLD_MS <= apart_ms <= MOMENT_MS else 0
 
     def _next_ms(self, steps: list[tuple[Step, str, str, str]], position: int, last_ms: int) -> int:
         """The next moment; in calm times the next that knows of a slow attempt, or the last."""

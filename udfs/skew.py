@@ -113,6 +113,16 @@ class Skew:
         least_ms = least_told_ms(interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
+    def apart_ms(self, source: str, machine: str) -> int | None:
+        """How far the source's events come behind the cluster's time, below 0 ahead of it; None where that is not
+        known. What was ahead of Kafka's clock was cut, and came at once.
+        """
+        lag = self._lag(f"{source} {machine}")
+        if lag is None or self.base_ms is None:
+            return None
+        apart_ms = max(lag, 0) - self.base_ms
+        return apart_ms if apart_ms < 0 else max(0, apart_ms - self._waiting_ms())
+
     def behind_ms(self) -> int:
         """By how much the cluster's time runs behind Kafka's: what arrives is no later than that, by any clock."""
         return self.base_ms if self.base_ms is not None and self.base_ms > TOLD_MS else 0

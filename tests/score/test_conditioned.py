@@ -93,6 +93,7 @@ PLAYS = [
         Conditions("agents", 10 * SECOND, skew=Skew("run", -5 * SECOND), lag_ms=45 * SECOND),
         "rollout 20 one_by_one stable",
     ),
+    Run("dead_broker", 1, None, Conditions("agents", 5 * SECOND)),
     Run("order_lock_lost", 803, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
     Run(
         "write_only_perm",

@@ -49,7 +49,17 @@ def test_attempts_that_always_come_late_count_by_the_clusters_time(late_by: tupl
     feed(fleet, [Send(100_000, "p0", latency_ms=600), Tick(235_000)], RULES)
     assert set(fleet.shut_out.get("broker-b", ())) == ({"p0"} if late_by else set())
     out_ms = [item.out_ms - START for of_broker in fleet.shut_out.values() for item in of_broker.values()]
-    assert out_ms == ([230_000] if late_by else [])
+    assert out_ms == ([235_000] if late_by else [])
+
+
+def test_attempts_of_a_cluster_whose_time_is_an_hour_behind_do_not_wait_for_it() -> None:
+    fleet, hour = Fleet(), 60 * MINUTE
+    feed(fleet, [Send(hour + 100_000, "p0", latency_ms=600), Tick(95_000)], RULES)
+    assert not fleet.shut_out
+    for window in (1, 2):
+        fleet.learn_lags([Lag("c", CLOCK, "collector", window, hour, hour), Lag("c", SENDS, "broker-b", window, 0)])
+    feed(fleet, [Tick(100_000)], RULES)
+    assert fleet.shut_out["broker-b"]["p0"].out_ms == START + 100_000
 
 
 def test_batches_between_two_ticks_leave_one_quick_run_a_producer_and_broker() -> None:

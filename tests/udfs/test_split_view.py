@@ -107,3 +107,15 @@ def test_a_client_that_dies_is_not_cut_off_where_events_come_sooner(late_s: int)
     life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
     life.run(400)
     assert "split_view" not in kinds(life)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_broker_that_no_client_reaches_lists_nobody_new_and_splits_no_view_unless_it_answers(answers: bool) -> None:
+    """It died: who starts meanwhile is listed elsewhere only."""
+    life = group(2)
+    answered = frozenset(BOTH) if answers else frozenset()
+    life.hearing = Hearing(silent=frozenset({"broker-b"}), answered=answered)
+    life.cut |= {(f"h{number}:1", "broker-b") for number in (0, 1, 2)}
+    life.start("h2:1", "c2@7", "broker-a:0")
+    life.run(life.now + 110)
+    assert ("split_view" in kinds(life)) == answers
