@@ -6,6 +6,7 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
+from streaming.asking import Asking
 from streaming.clock_keeper import ClockKeeper
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.own_clocks import OwnClocks
@@ -77,3 +78,20 @@ def test_run_gives_kafkas_time_whatever_its_own_machine_says(off_s: int, monkeyp
     assert keeper.now_ms() == START + 40
     keeper.note_stamp(START + 900, START + off_s * SECOND)
     assert keeper.now_ms() == START + 40, "a late answer is no other clock"
+
+
+def test_agents_of_which_one_tells_every_half_minute_ahead_of_the_others_keep_pace() -> None:
+    """Routes come 125 s late, all else 150 s: the newest event is that of a route, and then for 25 s no newer one."""
+    asking = Asking()
+    for now in range(155, 300, 5):
+        route_s = (now - 125) // 30 * 30 if (now - 125) % 30 < 5 else 0
+        asking.note(now, START + max(route_s, now - 150) * SECOND, START + now * SECOND)
+    assert asking.is_live
+
+
+@pytest.mark.parametrize("times", [3, 10])
+def test_a_past_that_is_poured_in_faster_than_life_keeps_no_pace(times: int) -> None:
+    asking = Asking()
+    for now in range(0, 300, 5):
+        asking.note(now, START + now * times * SECOND, START + (4_000 + now) * SECOND)
+    assert not asking.is_live
