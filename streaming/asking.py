@@ -12,8 +12,8 @@ class Asking:
     """`first` and `newest` are monotonic seconds of its asking; `lags` the newest lags, each with when it was seen,
     `came` how far its events had come then.
 
-    `is_live`: its events are of now, or lag and keep pace with it; a replay does neither. Pace is that of a minute: where
-    one agent tells every half minute, ahead of the others, events come by leaps.
+    `is_live`: its events are of now, or lag and keep pace with it; a replay does neither. Pace is that of a minute:
+    where one agent tells every half minute, ahead of the others, events come by leaps.
     """
 
     first: float = 0.0
