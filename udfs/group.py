@@ -63,7 +63,7 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
         hearing = replace(hearing, unheard=hearing.unheard | not_asked.brokers.keys())
     changes = list(state.membership.expire(now_ms, rules.channel_expired_ms, hearing.unheard, state.heard_from_ms))
     closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
-    state.is_replaced = state.membership.is_empty() and (state.is_replaced or _is_replaced(state, hearing))
+    state.is_replaced = _has_left(state, routes) and (state.is_replaced or _is_replaced(state, hearing))
     late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
     unjudged = tuple(member for _, member in state.membership.members() if not member.is_judged)
     moment = Moment(now_ms, hearing, not_asked, late, rules, unjudged)
@@ -123,6 +123,12 @@ def _unheard_queues(state: GroupState) -> frozenset[tuple[str, str]]:
         for name, watch in watched.queues.items()
         if watch.verdict == UNKNOWN and watch.reason in NOT_HEARD
     )
+
+
+def _has_left(state: GroupState, routes: Mapping[str, Route]) -> bool:
+    """No broker of its topics lists a member. One that left the routes may list who could not say good-bye."""
+    routed = {name for route in routes.values() for name in route.broker_names()}
+    return state.membership.views.keys().isdisjoint(routed) if routed else state.membership.is_empty()
 
 
 def _is_replaced(state: GroupState, hearing: Hearing) -> bool:

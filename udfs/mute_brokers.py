@@ -49,7 +49,8 @@ def unasked_of(watch: ClusterWatch) -> tuple[Unasked, ...]:
 def find_mute(watch: ClusterWatch, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
     """Rule 6. Pulls are missing when they stop for several groups of a broker at once, while heartbeats go on.
 
-    Of all brokers it is one thing, the cluster's. Not missing: the pulls of one group.
+    Of all brokers it is one thing, the cluster's. Not missing: the pulls of one group; those of groups whose caches are
+    full, which pull no more before they have consumed.
     """
     is_all = len(watch.mute_ms) > 1 and watch.mute_ms.keys() >= watch.pulls.heard_ms.keys()
     if is_all:

@@ -94,6 +94,7 @@ PLAYS = [
         "rollout 20 one_by_one stable",
     ),
     Run("dead_broker", 1, None, Conditions("agents", 5 * SECOND)),
+    Run("flow_control", 83652, None, Conditions("agents", 10 * SECOND), "slow"),
     Run("order_lock_lost", 803, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
     Run(
         "write_only_perm",
