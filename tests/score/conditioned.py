@@ -53,7 +53,7 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
     for fact in facts:
         is_known = conditions == Conditions() or _is_of_queues(fact, facts)
         yield replace(fact, required=fact.required and is_known)
-        if conditions.view == "agents" and fact.kind == "unheard_broker":
+        if conditions.view == "agents" and fact.kind in ("unheard_broker", "masterless_broker"):
             for kind in UNDER_A_BROKER:
                 yield replace(fact, kind=kind, cause=None, required=False)
     yield from _made_by(watched)
