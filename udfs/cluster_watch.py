@@ -190,12 +190,14 @@ def retired(watch: ClusterWatch) -> Iterator[str]:
             yield broker_name
 
 
-def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> None:
-    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses.
+def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> frozenset[str]:
+    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses. Where
+    somebody speaks again.
 
     Of a broker that did not answer in this round nobody would have been heard; of one that refused groups, or let
     them not be heard, their clients from then on were not.
     """
+    before = set(watch.silent_ms)
     for broker_name, since_ms in list(watch.silent_ms.items()):
         if (watch.voices.at(broker_name) or 0) > since_ms or watch.is_retired(broker_name):
             del watch.silent_ms[broker_name]
@@ -210,3 +212,4 @@ def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozense
         if watch.topics.get(broker_name) and broker_name not in unheard and not is_refused:
             watch.silent_ms.setdefault(broker_name, since_ms)
             watch.silent_at_ms.setdefault(broker_name, tick.now_ms)
+    return frozenset(before - watch.silent_ms.keys())

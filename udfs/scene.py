@@ -169,8 +169,9 @@ def _find_cut_off(
         if broker_name not in masters:
             continue
         heard_ms: dict[str, int] = {}
+        since_ms = max(state.heard_from_ms, hearing.heard_since_ms(broker_name) or 0)
         for member in view.values():
-            known_ms = heard_ms.get(member.client_id, state.heard_from_ms)
+            known_ms = heard_ms.get(member.client_id, since_ms)
             heard_ms[member.client_id] = max(known_ms, member.last_heartbeat_ms)
         newest_ms = max(heard_ms.values())
         if newest_ms > late_ms:

@@ -119,3 +119,17 @@ def test_a_broker_that_no_client_reaches_lists_nobody_new_and_splits_no_view_unl
     life.start("h2:1", "c2@7", "broker-a:0")
     life.run(life.now + 110)
     assert ("split_view" in kinds(life)) == answers
+
+
+def test_who_is_not_back_yet_at_a_broker_that_is_heard_again_is_cut_off_only_after_a_while() -> None:
+    """It was silent to all; or its clock is behind, and the first heartbeat since that is known came on time."""
+    life = group(2)
+    life.cut |= {("h0:1", "broker-b"), ("h1:1", "broker-b")}
+    life.hearing = Hearing(silent=frozenset({"broker-b"}))
+    life.run(210)
+    life.hearing = Hearing(since_ms={"broker-b": at(210)})
+    life.cut.remove(("h0:1", "broker-b"))
+    life.beat("h0:1")
+    said = life.run(275)
+    assert "split_view" not in {kind for _, kind, _, _ in said}
+    assert ("split_view", "FIRING") in {row[1:3] for row in life.run(340)}
