@@ -118,6 +118,12 @@ PLAYS = [
     ),
     Run(
         "rollout_groups",
+        42720,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("run", -95 * SECOND), lag_ms=20 * SECOND),
+    ),
+    Run(
+        "rollout_groups",
         15444,
         None,
         Conditions("agents", 10 * SECOND, skew=Skew("broker", -3600 * SECOND), lag_ms=150 * SECOND),
