@@ -103,7 +103,7 @@ def test_a_collector_that_dies_as_the_clock_is_set_back_is_missed_as_soon_as_eve
     assert abs(now_ms - last_ms - SILENT_MS) < 10_000
     assert keeper.unheard(now_ms + 10_000) == [("c", ["broker-a"])]
     keeper.note_stamp(last_ms + SILENT_MS, last_ms + SILENT_MS - 3_600_000)
-    assert keeper.now_ms() == last_ms + later_ms
+    assert abs(keeper.now_ms() - last_ms - later_ms) < 10_000
 
 
 def test_the_canary_is_not_missed_between_two_injections(keeper: ClockKeeper, monkeypatch: pytest.MonkeyPatch) -> None:

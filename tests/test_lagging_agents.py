@@ -6,6 +6,7 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
+from streaming.asking import Asking
 from streaming.clock_keeper import ClockKeeper
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.own_clocks import OwnClocks
@@ -21,10 +22,10 @@ def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict
     """Ten minutes of agents' events, each in Kafka so many seconds after it happened; batches and ticks every 5 s."""
     events = Simulation(load_scenario(scenario), 1, START).events(10 * MINUTE)
     sent = [(topic, event) for topic, event in events if topic != CLOCKS]
+    _let_it_be(START + lag_s * SECOND, monkeypatch)
     keeper, stream, rows, place = ClockKeeper(Settings.load()), Stream(), [], 0
     for now_ms in range(START + lag_s * SECOND, START + lag_s * SECOND + 10 * MINUTE, STEP_MS):
-        monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda now_ms=now_ms: now_ms)
-        monkeypatch.setattr("streaming.clock_keeper.time.monotonic", lambda now_ms=now_ms: (now_ms - START) / 1000)
+        _let_it_be(now_ms, monkeypatch)
         arrived = []
         while place < len(sent) and sent[place][1]["event_time_ms"] + lag_s * SECOND <= now_ms:
             arrived.append(sent[place])
@@ -34,6 +35,12 @@ def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict
         keeper.listen(told)
         rows += told.get("alerts", [])
     return rows
+
+
+def _let_it_be(now_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda: now_ms)
+    monkeypatch.setattr("streaming.clock_keeper._pace_ms", lambda: now_ms - START)
+    monkeypatch.setattr("streaming.clock_keeper.time.monotonic", lambda: (now_ms - START) / 1000)
 
 
 @pytest.mark.parametrize("lag_s", [0, 15, 35, 55, 90, 150, 600])
@@ -71,9 +78,26 @@ def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
 
 @pytest.mark.parametrize("off_s", [-3600, -150, -10, 10, 150, 3600])
 def test_run_gives_kafkas_time_whatever_its_own_machine_says(off_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _let_it_be(START + off_s * SECOND, monkeypatch)
     keeper = ClockKeeper(Settings.load())
-    monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda: START + off_s * SECOND)
     keeper.note_stamp(START + 40, keeper.now_ms())
     assert keeper.now_ms() == START + 40
     keeper.note_stamp(START + 900, START + off_s * SECOND)
     assert keeper.now_ms() == START + 40, "a late answer is no other clock"
+
+
+def test_agents_of_which_one_tells_every_half_minute_ahead_of_the_others_keep_pace() -> None:
+    """Routes come 125 s late, all else 150 s: the newest event is that of a route, and then for 25 s no newer one."""
+    asking = Asking()
+    for now in range(155, 300, 5):
+        route_s = (now - 125) // 30 * 30 if (now - 125) % 30 < 5 else 0
+        asking.note(now, START + max(route_s, now - 150) * SECOND, START + now * SECOND)
+    assert asking.is_live
+
+
+@pytest.mark.parametrize("times", [3, 10])
+def test_a_past_that_is_poured_in_faster_than_life_keeps_no_pace(times: int) -> None:
+    asking = Asking()
+    for now in range(0, 300, 5):
+        asking.note(now, START + now * times * SECOND, START + (4_000 + now) * SECOND)
+    assert not asking.is_live

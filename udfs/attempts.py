@@ -35,6 +35,16 @@ class Step:
     first_start_ms: int
     start_ms: int
 
+    def moved(self, by_ms: int) -> "Step":
+        """The same run, later by a multiple of MOMENT_MS."""
+        return replace(
+            self,
+            from_ms=self.from_ms + by_ms,
+            to_ms=self.to_ms + by_ms,
+            first_start_ms=self.first_start_ms and self.first_start_ms + by_ms,
+            start_ms=self.start_ms and self.start_ms + by_ms,
+        )
+
 
 @dataclass(slots=True)
 class Attempts:
@@ -62,9 +72,11 @@ def next_moment_ms(time_ms: int) -> int:
 
 
 class AttemptsBuilder:
-    """Collects attempts as they come. `quick_below_ms` is the lowest latency that shuts a broker out."""
+    """Collects attempts as they come. `quick_below_ms` is the lowest latency that shuts a broker out; from `lag_due_ms`
+    on, by Kafka's clock, is to be noted how late they come.
+    """
 
-    __slots__ = ("_rules", "_version", "attempts", "last_quick", "quick_below_ms")
+    __slots__ = ("_rules", "_version", "attempts", "lag_due_ms", "last_quick", "quick_below_ms")
 
     def __init__(self, client_id: str, client_version: str) -> None:
         self._version = parse_client_version(client_version)
@@ -77,6 +89,7 @@ class AttemptsBuilder:
         )
         self.attempts = Attempts(client_id, client_version)
         self.last_quick: Step | None = None
+        self.lag_due_ms = 0
 
     def add(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         """One attempt. Out of order ones only lengthen a quick run."""

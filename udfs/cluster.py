@@ -87,7 +87,7 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     resumed = _resumed(watch, tick, unheard, missing_ms(rules, interval_ms))
     note_unheard(watch, tick, unheard)
     watch.missed.note(now_ms, tick.asked, unheard, interval_ms)
-    note_silent(watch, tick, late_ms, unheard)
+    resumed |= note_silent(watch, tick, late_ms, unheard)
     resumed |= note_mute(watch, tick, late_ms, rules)
     note_retired(watch, tick, tick.answered - unheard)
     share = len(tick.asked - unheard) / len(tick.asked) if tick.asked else 1.0

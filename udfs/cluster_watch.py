@@ -57,6 +57,7 @@ class ClusterWatch:
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
     silent_at_ms   silent broker → the tick at which it was found to be
     mute_ms        broker → its newest pull, where pulls have stopped for all groups at once
+    mute_at_ms     mute broker → the tick at which it was found to be
     nothing_ms     the newest heartbeat of all, where none arrives any more
     interval_ms    how far apart the rounds come, as of the newest
     ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
@@ -74,6 +75,7 @@ class ClusterWatch:
     silent_ms: dict[str, int] = field(default_factory=dict)
     silent_at_ms: dict[str, int] = field(default_factory=dict)
     mute_ms: dict[str, int] = field(default_factory=dict)
+    mute_at_ms: dict[str, int] = field(default_factory=dict)
     nothing_ms: int | None = None
     forgotten_ms: dict[str, int] = field(default_factory=dict)
     lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class ClusterWatch:
         self.voices.drop(broker_name)
         self.pulls.drop(broker_name)
         self.mute_ms.pop(broker_name, None)
+        self.mute_at_ms.pop(broker_name, None)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
         return [self.incidents.pop(key) for key in about]
 
@@ -187,12 +190,14 @@ def retired(watch: ClusterWatch) -> Iterator[str]:
             yield broker_name
 
 
-def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> None:
-    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses.
+def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozenset[str]) -> frozenset[str]:
+    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses. Where
+    somebody speaks again.
 
     Of a broker that did not answer in this round nobody would have been heard; of one that refused groups, or let
     them not be heard, their clients from then on were not.
     """
+    before = set(watch.silent_ms)
     for broker_name, since_ms in list(watch.silent_ms.items()):
         if (watch.voices.at(broker_name) or 0) > since_ms or watch.is_retired(broker_name):
             del watch.silent_ms[broker_name]
@@ -207,3 +212,4 @@ def note_silent(watch: ClusterWatch, tick: Tick, late_ms: int, unheard: frozense
         if watch.topics.get(broker_name) and broker_name not in unheard and not is_refused:
             watch.silent_ms.setdefault(broker_name, since_ms)
             watch.silent_at_ms.setdefault(broker_name, tick.now_ms)
+    return frozenset(before - watch.silent_ms.keys())

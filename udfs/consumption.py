@@ -71,6 +71,14 @@ class Consumption:
         return self.consumed_ms is not None and self.consumed_ms > time_ms
 
 
+def is_cache_full(pull: Offsets) -> bool:
+    """Whether the client has more unconsumed, with the answer to this pull, than it pulls beyond."""
+    if pull.commit_offset is None or pull.max_offset is None:
+        return False
+    answer = PULL_BATCH if pull.max_offset > pull.pull_offset else 0
+    return pull.pull_offset - pull.commit_offset + answer >= PULL_THRESHOLD_FOR_QUEUE
+
+
 def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None:
     """What is known of the queue's consumption after this event."""
     commit_offset, max_offset, now_ms = pull.commit_offset, pull.max_offset, pull.event_time_ms
@@ -80,8 +88,7 @@ def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None
         return known
     is_full = known is not None and known.is_cache_full
     if not pull.offsets_only:
-        cached = pull.pull_offset - commit_offset + (PULL_BATCH if max_offset > pull.pull_offset else 0)
-        is_full = cached >= PULL_THRESHOLD_FOR_QUEUE
+        is_full = is_cache_full(pull)
     if known is None:
         return Consumption(commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full)
     known.consumed_ms = now_ms if commit_offset > known.commit_offset else known.consumed_ms

@@ -112,7 +112,7 @@ def diagnose(
         if watch.share.gap == DUPLICATE_CLIENT_ID:
             certain = watch.since_ms if slot_of in evidence.twin_ids else None
             return Starvation(DUPLICATE_CLIENT_ID, starved_since_ms, slot_of, certain)
-        if watch.share.gap is None and _was_refused(watch):
+        if watch.share.gap is None and _is_refused(watch, evidence.now_ms, rules):
             return Starvation(CONSUME_DISABLED, silent_since_ms, None, watch.since_ms)
         cause = watch.share.gap or GROUP_OFFLINE
         return Starvation(cause, starved_since_ms, slot_of, settled_ms)
@@ -137,7 +137,7 @@ def _diagnose_silence(
 ) -> Starvation:
     """Somebody is meant to pull the queue. What is structural is asked before what only looks like silence."""
     owner = watch.share.owner or ""
-    if _was_refused(watch):
+    if _is_refused(watch, evidence.now_ms, rules):
         return Starvation(CONSUME_DISABLED, silent_since_ms, owner, watch.since_ms)
     stopped = _consumption_stopped(watch, evidence, rules)
     if stopped is not None and any(puller.client_id == owner for puller in watch.pullers.values()):
@@ -193,10 +193,10 @@ def _why_alive(owner: str, evidence: Evidence, broker_name: str) -> tuple[str, s
     return None
 
 
-def _was_refused(watch: QueueWatch) -> bool:
-    """The broker refused the newest pull."""
+def _is_refused(watch: QueueWatch, now_ms: int, rules: Rules) -> bool:
+    """The broker refused the newest pull. Not: one of long ago, for who is refused asks again every 3 s."""
     refused_ms = watch.oddity.refused_ms if watch.oddity else None
-    return refused_ms is not None and refused_ms > (watch.last_pull_ms or 0)
+    return refused_ms is not None and refused_ms > max(watch.last_pull_ms or 0, now_ms - rules.blind_ms)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ judged at every fifth second of event time that a tick has passed. So a log give
 in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
@@ -13,6 +13,7 @@ from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
 from udfs.broker_board import Flip
 from udfs.flapping import Window
 from udfs.item import Item
+from udfs.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
 
 SHORT_MS = 10_000
 """An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
@@ -68,6 +69,7 @@ class Fleet:
     boards     broker_name → what its own board has had to tell by
     dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
+    skew       how far attempts come behind the cluster's time
     """
 
     producers: dict[str, Producer] = field(default_factory=dict)
@@ -82,6 +84,13 @@ class Fleet:
     boards: dict[str, BoardSeen] = field(default_factory=dict)
     dropped: int = 0
     drop: Incident | None = None
+    skew: Skew = field(default_factory=Skew)
+
+    def learn_lags(self, lags: Iterable[Lag]) -> None:
+        """Take in what a batch shows of lags; before any of its attempts is added."""
+        for lag in lags:
+            self.skew.note(lag)
+        self.skew.settle()
 
     def add(self, broker_name: str, attempts: Attempts) -> None:
         """Take in one producer's steps at one broker; they count from the next tick on."""
@@ -136,19 +145,34 @@ class Fleet:
         return round(heard / len(known), 4) if known else 1.0
 
     def _take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
-        """The waiting steps up to then, in order of time: step, broker, client, release."""
+        """The waiting steps up to then, by the cluster's time and in its order: step, broker, client, release."""
         taken: list[tuple[Step, str, str, str]] = []
         for broker_name, of_broker in self.waiting.items():
             for client_id, attempts in of_broker.items():
-                due = [step for step in attempts.steps if step.from_ms <= last_ms]
-                taken += [(step, broker_name, client_id, attempts.client_version) for step in due]
-                attempts.steps = [step for step in attempts.steps if step.from_ms > last_ms]
+                by_ms = self._apart_ms(broker_name, client_id)
+                due = [step for step in attempts.steps if step.from_ms + by_ms <= last_ms]
+                taken += [
+                    (step.moved(by_ms) if by_ms else step, broker_name, client_id, attempts.client_version)
+                    for step in due
+                ]
+                attempts.steps = [step for step in attempts.steps if step.from_ms + by_ms > last_ms]
         self.waiting = {
             broker_name: left
             for broker_name, of_broker in self.waiting.items()
             if (left := {client_id: attempts for client_id, attempts in of_broker.items() if attempts.steps})
         }
         return sorted(taken, key=lambda entry: (entry[0].from_ms, *entry[1:3]))
+
+    def _apart_ms(self, broker_name: str, client_id: str) -> int:
+        """By how much the times of a producer's steps at a broker are moved on to the cluster's; below 0, back.
+
+        Attempts that come late time and again, by whoever tells them, would be over before they are known; those of a
+        cluster whose time is behind would wait for it. Up, to a moment: a step must not be behind the next.
+        """
+        sources = ((SENDS, broker_name), (SENDS_OF, client_id))
+        known = [apart_ms for source in sources if (apart_ms := self.skew.apart_ms(*source)) is not None]
+        apart_ms = max(known, default=0)
+        return -(-apart_ms // MOMENT_MS) * MOMENT_MS if not -TOLD_MS <= apart_ms <= MOMENT_MS else 0
 
     def _next_ms(self, steps: list[tuple[Step, str, str, str]], position: int, last_ms: int) -> int:
         """The next moment; in calm times the next that knows of a slow attempt, or the last."""

@@ -6,6 +6,7 @@ from udfs.alert import Transition, brokers_of, with_words
 from udfs.broker_board import Board, Flip, Health
 from udfs.fleet import Fleet
 from udfs.life import Look, Reason, end
+from udfs.skew import Skew
 from udfs.waiting_sends import end_drop
 
 
@@ -40,6 +41,8 @@ def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str 
         for broker_name in list(producer.seen_ms):
             if is_all or broker_name == name:
                 del producer.seen_ms[broker_name]
+    if is_all:
+        fleet.skew = Skew()
     fleet.producers = {one: producer for one, producer in fleet.producers.items() if producer.seen_ms}
     fleet.episodes = {
         key: episode for key, episode in fleet.episodes.items() if not is_all and key.partition(" ")[2] != name

@@ -66,7 +66,7 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     if hearing.unheard and state.heard_from_ms <= (late_ms := now_ms - rules.heartbeat_late_ms):
         changes += expire_absent(state.membership, routes, hearing, now_ms, late_ms)
     closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
-    state.is_replaced = state.membership.is_empty() and (state.is_replaced or _is_replaced(state, hearing))
+    state.is_replaced = _has_left(state, routes) and (state.is_replaced or _is_replaced(state, hearing))
     late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
     members = [member for _, member in state.membership.members()]
     unjudged = tuple(member for member in members if not member.is_judged)
@@ -128,6 +128,12 @@ def _unheard_queues(state: GroupState) -> frozenset[tuple[str, str]]:
         for name, watch in watched.queues.items()
         if watch.verdict == UNKNOWN and watch.reason in NOT_HEARD
     )
+
+
+def _has_left(state: GroupState, routes: Mapping[str, Route]) -> bool:
+    """No broker of its topics lists a member. One that left the routes may list who could not say good-bye."""
+    routed = {name for route in routes.values() for name in route.broker_names()}
+    return state.membership.views.keys().isdisjoint(routed) if routed else state.membership.is_empty()
 
 
 def _is_replaced(state: GroupState, hearing: Hearing) -> bool:

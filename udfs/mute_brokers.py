@@ -18,6 +18,9 @@ NO_PULLS = "no_pulls"
 AT_ONCE_MS = 45_000
 """Idle queues are pulled every 15 to 20 s: groups whose newest pulls lie so close together have stopped at one time."""
 
+SEEN_MS = 40_000
+"""So long pulls must have been missing before our eyes: by a clock that is behind they are old from the first on."""
+
 
 def note_mute(watch: ClusterWatch, tick: Tick, late_ms: int, rules: Rules) -> frozenset[str]:
     """Keeps since when brokers are mute; those that are told of again."""
@@ -34,6 +37,7 @@ def note_mute(watch: ClusterWatch, tick: Tick, late_ms: int, rules: Rules) -> fr
             mute[broker_name] = newest_ms
     back = frozenset(watch.mute_ms.keys() - mute.keys())
     watch.mute_ms = mute
+    watch.mute_at_ms = {name: watch.mute_at_ms.get(name, tick.now_ms) for name in mute}
     return back
 
 
@@ -45,19 +49,26 @@ def unasked_of(watch: ClusterWatch) -> tuple[Unasked, ...]:
 def find_mute(watch: ClusterWatch, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
     """Rule 6. Pulls are missing when they stop for several groups of a broker at once, while heartbeats go on.
 
-    Of all brokers it is one thing, the cluster's. Not missing: the pulls of one group.
+    Of all brokers it is one thing, the cluster's. Not missing: the pulls of one group; those of groups whose caches are
+    full, which pull no more before they have consumed.
     """
     is_all = len(watch.mute_ms) > 1 and watch.mute_ms.keys() >= watch.pulls.heard_ms.keys()
     if is_all:
-        since_ms = max(watch.mute_ms.values())
-        yield "unheard_cluster pulls", _finding(cluster, "", sorted(watch.mute_ms), since_ms, now_ms, rules)
+        since_ms, seen_ms = max(watch.mute_ms.values()), max(watch.mute_at_ms.values())
+        is_ready = _is_ready(since_ms, seen_ms, now_ms, rules)
+        yield "unheard_cluster pulls", _finding(cluster, "", sorted(watch.mute_ms), since_ms, is_ready=is_ready)
         return
     for broker_name, since_ms in sorted(watch.mute_ms.items()):
-        finding = _finding(cluster, broker_name, [broker_name], since_ms, now_ms, rules)
+        is_ready = _is_ready(since_ms, watch.mute_at_ms[broker_name], now_ms, rules)
+        finding = _finding(cluster, broker_name, [broker_name], since_ms, is_ready=is_ready)
         yield f"unheard_broker {broker_name} pulls", finding
 
 
-def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, now_ms: int, rules: Rules) -> Finding:
+def _is_ready(since_ms: int, seen_ms: int, now_ms: int, rules: Rules) -> bool:
+    return now_ms >= max(since_ms + rules.unheard_page_ms, seen_ms + SEEN_MS)
+
+
+def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, *, is_ready: bool) -> Finding:
     whose = f"broker {broker_name}" if broker_name else f"{count(len(brokers), 'broker')} ({some(brokers)})"
     labels = {"cluster": cluster, "feed": "pulls", **({"broker_name": broker_name} if broker_name else {})}
     return Finding(
@@ -74,5 +85,5 @@ def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, 
         broker_name=broker_name or None,
         evidence={"brokers": brokers},
         is_missing=True,
-        is_ready=now_ms >= since_ms + rules.unheard_page_ms,
+        is_ready=is_ready,
     )

@@ -14,6 +14,7 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from udfs.consumption import Consumption
 from udfs.plan import NOBODYS, Share
@@ -152,7 +153,7 @@ def _judge_pulls(
     is_planned: bool,
 ) -> str:
     if pullers:
-        if is_doubled(watch, pullers):
+        if find_doublings(watch, pullers):
             return DOUBLED
         owners = {watch.share.owner, *other_owners} - {None}
         ids = {puller.client_id for puller in pullers}
@@ -171,12 +172,13 @@ def is_too_new(watch: QueueWatch, watched_since_ms: int, now_ms: int, rules: Rul
     return now_ms < since_ms + rules.pull_silence_ms
 
 
-def is_doubled(watch: QueueWatch, pullers: Sequence[Puller]) -> bool:
-    """Two channels overlap for longer than a hand-over takes, by turns: a hand-over there and back is no overlap."""
+def find_doublings(watch: QueueWatch, pullers: Sequence[Puller]) -> list[tuple[Puller, Puller]]:
+    """Channels that overlap for longer than a hand-over takes, by turns: a hand-over there and back is no overlap."""
     if watch.oddity is None or watch.oddity.turns < DOUBLED_TURNS:
-        return False
-    return any(
-        one.last_pull_ms - other.first_pull_ms > HAND_OVER_MS and other.last_pull_ms - one.first_pull_ms > HAND_OVER_MS
-        for index, one in enumerate(pullers)
-        for other in pullers[index + 1 :]
-    )
+        return []
+    return [
+        (one, other)
+        for one, other in combinations(pullers, 2)
+        if one.last_pull_ms - other.first_pull_ms > HAND_OVER_MS
+        and other.last_pull_ms - one.first_pull_ms > HAND_OVER_MS
+    ]

@@ -140,11 +140,9 @@ def split_condition(broker_name: str, client_id: str) -> str:
 ON_TIME = "on_time|"
 """The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
 
-ONE_HEARTBEAT_MS = 25_000
-"""It sends one to all brokers at a time: what comes elsewhere by less than this later is the same by another clock."""
-
 NEXT_HEARTBEAT_MS = 35_000
-"""A client that can reach a broker does so again within this: 30 s, and a little."""
+"""A client that can reach a broker does so again within this: 30 s, and a little. What comes elsewhere by less than
+this later may be the same heartbeat by another clock, or in events that lag more."""
 
 Findings = dict[str, Finding]
 """By `KIND SUBJECT`, the key of the incident in GroupState."""
@@ -172,8 +170,9 @@ def _find_cut_off(
         if broker_name not in masters:
             continue
         heard_ms: dict[str, int] = {}
+        since_ms = max(state.heard_from_ms, hearing.heard_since_ms(broker_name) or 0)
         for member in view.values():
-            known_ms = heard_ms.get(member.client_id, state.heard_from_ms)
+            known_ms = heard_ms.get(member.client_id, since_ms)
             heard_ms[member.client_id] = max(known_ms, member.last_heartbeat_ms)
         newest_ms = max(heard_ms.values())
         if newest_ms > late_ms:
@@ -182,15 +181,13 @@ def _find_cut_off(
         if on_time_ms is not None and now_ms < on_time_ms + NEXT_HEARTBEAT_MS:
             continue
         answers = broker_name in hearing.answered and on_time_ms is not None
-        judged = {
-            client_id
-            for client_id in {member.client_id for member in view.values() if member.is_judged}
-            if newest.get(client_id, 0) > max(late_ms, heard_ms[client_id] + ONE_HEARTBEAT_MS)
-        }
+        judged = {member.client_id for member in view.values() if member.is_judged}
         silent = {
             client_id
             for client_id in judged
-            if heard_ms[client_id] <= late_ms and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
+            if heard_ms[client_id] <= late_ms < newest[client_id]
+            and newest[client_id] > heard_ms[client_id] + NEXT_HEARTBEAT_MS
+            and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
         }
         if silent and broker_name not in hearing.unheard:
             found[broker_name] = frozenset(silent)

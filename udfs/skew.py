@@ -32,13 +32,15 @@ CLIENT_MS = 25_000
 
 BROKER, COLLECTOR, CLIENT = "broker", "collector", "client"
 HEARTBEATS, PULLS, CLOCK, OF_CLIENT = "heartbeats", "pulls", "clock", "client"
+SENDS, SENDS_OF = "sends", "sends_of"
 BROKER_SOURCES = (HEARTBEATS, PULLS)
 
 
 class Lag(NamedTuple):
     """The least lag of one source's messages in one window of a chunk; below 0 its clock is ahead of Kafka's.
 
-    `source` is HEARTBEATS, PULLS (machine: the broker), OF_CLIENT (pulls, by ClientId) or CLOCK (who tells the time).
+    `source` is HEARTBEATS, PULLS, SENDS (machine: the broker), OF_CLIENT (pulls, by ClientId), SENDS_OF (sends, by
+    ClientId) or CLOCK (who tells the time).
     `most_ms` is the greatest lag of a CLOCK's: events that come late, and their clock events with them, are in step.
     """
 
@@ -115,6 +117,16 @@ class Skew:
         behind_ms = 0 if lag is None else lag - self.base_ms
         least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
+
+    def apart_ms(self, source: str, machine: str) -> int | None:
+        """How far the source's events come behind the cluster's time, below 0 ahead of it; None where that is not
+        known. What was ahead of Kafka's clock was cut, and came at once.
+        """
+        lag = self._lag(f"{source} {machine}")
+        if lag is None or self.base_ms is None:
+            return None
+        apart_ms = max(lag, 0) - self.base_ms
+        return apart_ms if apart_ms < 0 else max(0, apart_ms - self._waiting_ms())
 
     def behind_ms(self) -> int:
         """By how much the cluster's time runs behind Kafka's: what arrives is no later than that, by any clock."""

@@ -47,13 +47,14 @@ class Voice(NamedTuple):
 
 
 class Pulling(NamedTuple):
-    """A group was seen to pull at a broker; once in PULLING_MS."""
+    """A group was seen to pull at a broker; once in PULLING_MS. `is_held_back`: by a full cache it need not go on."""
 
     cluster: str
     broker_name: str
     consumer_group: str
     event_time_ms: int
     ingest_time_ms: int = 0
+    is_held_back: bool = False
 
 
 PULLING_MS = 5_000

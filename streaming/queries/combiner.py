@@ -15,9 +15,10 @@ from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import LISTED_DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
 from streaming.queries.chunk import Chunk, Reject
-from streaming.queries.event_time import SLACK_MS, at_most, not_after
+from streaming.queries.event_time import SLACK_MS, Lags, at_most, not_after
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
+from udfs.skew import Lag
 
 COMBINED = T.StructType(
     [
@@ -31,6 +32,9 @@ Key = tuple[str | None, str | None]
 """(cluster, broker_name); (cluster, None) is the cluster itself. No event can have a None."""
 
 MAX_AHEAD_MS = max_ahead_ms(EVENTS[SEND_LATENCIES])
+
+LAG_EVERY_MS = 1_000
+"""So often is noted how late a producer's attempts come, by Kafka's clock."""
 
 REJECTS: Key = (None, None)
 """The key bad messages ride under; its state is never touched."""
@@ -46,6 +50,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: how far its partitions were read; chunks without messages
     asked_ms   of a cluster: broker → the newest tick that asked it
+    lags       of a cluster: how far its sends and its clock events lag behind Kafka's clock
     """
 
     attempts: list[Attempts] = []
@@ -55,6 +60,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     read: list[Chunk] = []
     forgotten: list[tuple[str, str, int, str]] = []
     asked_ms: dict[str, int] = {}
+    lags: list[Lag] = []
 
     def newest_ms(self) -> int:
         """The newest time in it."""
@@ -91,6 +97,7 @@ class Combiner:
         self._rejects: list[tuple[str, int, Reject]] = []
         self._forgotten: dict[Key, list[tuple[str, str, int, str]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
+        self._lags = Lags()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in an Arrow batch of one topic and partition, or of several."""
@@ -116,16 +123,18 @@ class Combiner:
             except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
                 self._add_one(SEND_LATENCIES, batch, index)
                 continue
-            time_ms = event.event_time_ms
+            time_ms, ingest_time_ms = event.event_time_ms, ingested[index]
             if time_ms > latest_ms:
                 self._add_one(SEND_LATENCIES, batch, index)
                 continue
-            if time_ms > ingested[index] + SLACK_MS:
-                time_ms = ingested[index]
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
             builder = builders.get(key)
             if builder is None:
                 builder = builders[key] = AttemptsBuilder(event.client_id, event.client_version)
+            if ingest_time_ms >= builder.lag_due_ms:
+                self._note_lag(builder, event, ingest_time_ms)
+            if time_ms > ingest_time_ms + SLACK_MS:
+                time_ms = ingest_time_ms
             quick, latency_ms = builder.last_quick, event.latency_ms
             if (
                 quick is not None
@@ -151,6 +160,7 @@ class Combiner:
         elif topic == CLOCKS and event.source == FORGET:
             self._note_forgotten(event)
         elif topic == CLOCKS:
+            self._lags.note(topic, event, ingest_time_ms)
             event = at_most(event, ingest_time_ms)
             for broker_name in (*event.brokers_asked, None):
                 place = (event.cluster, broker_name)
@@ -158,8 +168,14 @@ class Combiner:
         else:
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
             builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
+            self._note_lag(builder, event, ingest_time_ms)
             time_ms = not_after(event.event_time_ms, ingest_time_ms)
             builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+
+    def _note_lag(self, builder: AttemptsBuilder, event: Any, ingest_time_ms: int) -> None:
+        builder.lag_due_ms = ingest_time_ms + LAG_EVERY_MS
+        lag_ms = ingest_time_ms - event.event_time_ms
+        self._lags.note_send(event.cluster, event.broker_name, event.client_id, lag_ms, ingest_time_ms)
 
     def _note_forgotten(self, event: Any) -> None:
         """A cluster's end reaches its brokers too, as far as the event names them."""
@@ -190,6 +206,8 @@ class Combiner:
             packs.setdefault(place, Pack()).tick_ms = tick_ms
             if place[1] is not None:
                 packs.setdefault((place[0], None), Pack()).asked_ms[place[1]] = tick_ms
+        for lag in self._lags.all():
+            packs.setdefault((lag.cluster, None), Pack()).lags.append(lag)
         for key, pack in packs.items():
             if key[1] is None:
                 pack.read = [Chunk(*place, *span, newest_ms, [], []) for place, span in self._read.items()]

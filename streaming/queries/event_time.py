@@ -11,6 +11,8 @@ from udfs import skew
 from udfs.log_order import Behind, LogOrder
 from udfs.skew import WINDOW_MS, Lag
 
+LEAST_OF_CLIENTS_MS = {skew.OF_CLIENT: skew.CLIENT_MS, skew.SENDS_OF: skew.TOLD_MS}
+
 SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS, CLOCKS: skew.CLOCK}
 
 
@@ -72,6 +74,11 @@ class Lags:
         if topic == PULLS and event.client_id:
             self._note(event.cluster, (skew.OF_CLIENT, event.client_id), ingest_time_ms // WINDOW_MS, lag)
 
+    def note_send(self, cluster: str, broker_name: str, client_id: str, lag: int, ingest_time_ms: int) -> None:
+        """Late by whoever sent it, or by whoever tells what the broker was sent."""
+        for source in ((skew.SENDS, broker_name), (skew.SENDS_OF, client_id)):
+            self._note(cluster, source, ingest_time_ms // WINDOW_MS, lag)
+
     def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
         key = (cluster, *source, window)
         if lag < self._least.get(key, lag + 1):
@@ -82,9 +89,9 @@ class Lags:
         return [one for cluster, order in sorted(self._orders.items()) for one in order.behind(cluster)]
 
     def all(self) -> list[Lag]:
-        """Of clients only those all of whose pulls are far off: of the others there is nothing to remember."""
+        """Of clients only those all of whose events are far off: of the others there is nothing to remember."""
         return [
             Lag(*key, least_ms, self._most.get(key, 0))
             for key, least_ms in sorted(self._least.items())
-            if key[1] != skew.OF_CLIENT or abs(least_ms) >= skew.CLIENT_MS
+            if abs(least_ms) >= LEAST_OF_CLIENTS_MS.get(key[1], 0)
         ]

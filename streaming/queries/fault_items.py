@@ -138,6 +138,7 @@ def advance_fleet(
     forgotten = [one for pack in packs for one in pack.forgotten]
     ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
     forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
+    fleet.learn_lags(lag for pack in packs for lag in pack.lags)
     for pack in packs:
         for broker_name, producers in pack.fleet.items():
             for attempts in producers:

@@ -8,11 +8,14 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Span, Voice
 from streaming.queries.event_time import Lags, ahead_of, at_most
 from streaming.queries.shard_intake import shard_of
+from udfs.consumption import is_cache_full
 from udfs.families import family_of
 from udfs.voices import rank
 
 MOST_GROUPS = 16
 """That one partition tells of a broker."""
+
+NEVER = (0, 0, False)
 
 
 class PartitionPack:
@@ -23,7 +26,7 @@ class PartitionPack:
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
         self._lags = Lags()
-        self._pullings: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+        self._pullings: dict[tuple[str, str, str, int], tuple[int, int, bool]] = {}
 
     def add(self, offset: int, ingest_time_ms: int, value: bytes | None) -> None:
         topic, header = self._topic, self._header
@@ -44,7 +47,7 @@ class PartitionPack:
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         if topic == PULLS and not event.offsets_only:
             key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
-            self._pullings[key] = max((told_ms, ingest_time_ms), self._pullings.get(key, (0, 0)))
+            self._pullings[key] = max((told_ms, ingest_time_ms, is_cache_full(event)), self._pullings.get(key, NEVER))
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             header.voices.append(_voice(event, told_ms, ingest_time_ms))
         message = Message(offset, ingest_time_ms, value or b"")
@@ -90,9 +93,9 @@ class PartitionPack:
         for cluster, broker_name, group, _ in self._pullings:
             by_broker.setdefault((cluster, broker_name), set()).add(group)
         picked = {place: set(sorted(groups, key=rank)[:MOST_GROUPS]) for place, groups in by_broker.items()}
-        for (cluster, broker_name, group, _), (told_ms, ingest_time_ms) in self._pullings.items():
+        for (cluster, broker_name, group, _), newest in self._pullings.items():
             if group in picked[cluster, broker_name]:
-                yield Pulling(cluster, broker_name, group, told_ms, ingest_time_ms)
+                yield Pulling(cluster, broker_name, group, *newest)
 
 
 def _voice(heartbeat: Any, told_ms: int, ingest_time_ms: int) -> Voice:

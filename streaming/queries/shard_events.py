@@ -53,11 +53,13 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
     """Its messages, decoded, and its voices; none is later than it reached Kafka, by the cluster's time."""
     decoder, rank = DECODERS[chunk.topic], _RANK[chunk.topic]
     for voice in chunk.voices:
-        time_ms = _heard_ms(voice, shift(voice.cluster, skew.HEARTBEATS, voice.broker_name))
+        shift_ms = shift(voice.cluster, skew.HEARTBEATS, voice.broker_name)
+        time_ms = _heard_ms(voice, shift_ms, behind(voice.cluster))
         counted = voice._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[VOICES], chunk.partition, 0, VOICES, voice, counted)
     for pulling in chunk.pullings:
-        time_ms = _heard_ms(pulling, shift(pulling.cluster, skew.PULLS, pulling.broker_name))
+        shift_ms = shift(pulling.cluster, skew.PULLS, pulling.broker_name)
+        time_ms = _heard_ms(pulling, shift_ms, behind(pulling.cluster))
         counted_pull = pulling._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[PULLINGS], chunk.partition, 0, PULLINGS, pulling, counted_pull)
     for message in chunk.messages:
@@ -98,9 +100,9 @@ def missed_of(chunks: Iterable[Chunk]) -> dict[str, set[str]]:
     return missed
 
 
-def _heard_ms(heard: Voice | Pulling, shift_ms: int) -> int:
+def _heard_ms(heard: Voice | Pulling, shift_ms: int, behind_ms: int) -> int:
     time_ms = heard.event_time_ms + shift_ms
-    return not_after(time_ms, heard.ingest_time_ms) if heard.ingest_time_ms else time_ms
+    return not_after(time_ms, heard.ingest_time_ms - behind_ms) if heard.ingest_time_ms else time_ms
 
 
 def is_earlier(event: Event, other: Event) -> bool:

@@ -53,7 +53,10 @@ class Intake:
             elif event.topic == PULLINGS:
                 pulling = event.event
                 pulls = self._work.cluster(cluster).watch.pulls
-                pulls.note(pulling.broker_name, pulling.consumer_group, pulling.event_time_ms)
+                if pulling.is_held_back:
+                    pulls.leave(pulling.broker_name, pulling.consumer_group)
+                else:
+                    pulls.note(pulling.broker_name, pulling.consumer_group, pulling.event_time_ms)
             else:
                 self._learn_route(event.event)
 

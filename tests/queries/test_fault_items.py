@@ -97,6 +97,20 @@ def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
     assert (attempts.steps[0].from_ms, attempts.steps[0].to_ms) == (START_MS, START_MS + 7)
 
 
+def test_how_late_sends_and_ticks_come_is_told_by_broker_and_of_producers_that_are_far_off() -> None:
+    clock = {"cluster": "c", "source": "t", "brokers_asked": [], "brokers_answered": [], "event_time_ms": START_MS - 40}
+    late = [send(0, client_id="late", event_time_ms=START_MS - 20_000), send(1, event_time_ms=START_MS - 500)]
+    pack = combine([*late, message(CLOCKS, 0, msgspec.json.encode(clock))])["c", None]
+    assert {(lag.source, lag.machine): lag.least_ms for lag in pack.lags} == {
+        ("clock", "t"): 40,
+        ("sends", "broker-a"): 500,
+        ("sends_of", "late"): 20_000,
+    }
+    fleet = Fleet()
+    fleet.learn_lags(pack.lags)
+    assert msgspec.json.decode(msgspec.json.encode(fleet), type=Fleet) == fleet
+
+
 def test_unlisted_fields_are_left_out() -> None:
     assert combine([send(0, trace={"id": [1, 2]})])["c", "broker-a"].attempts[0].client_id == "p"
 

@@ -35,3 +35,15 @@ def test_the_pulls_of_one_group_that_stop_are_that_groups_trouble() -> None:
     rows = Stream().feed(events)["alerts"]
     assert {row["consumer_group"] for row in rows} == {"g1"}
     assert "starved_queue" in {row["kind"] for row in rows}
+
+
+def test_pulls_of_groups_whose_caches_are_full_are_not_missing() -> None:
+    """All wait for slow listeners, and pull on when they have consumed."""
+    full = {"pull_offset": 2_000, "commit_offset": 500, "max_offset": 9_000}
+    events = [
+        (topic, {**event, **full} if topic == PULLS and event["event_time_ms"] > START + 250 * SECOND else event)
+        for topic, event in groups_of_two(600, 600)
+        if topic != PULLS or event["event_time_ms"] < START + 300 * SECOND
+    ]
+    rows = Stream().feed(events).get("alerts", [])
+    assert not {row["kind"] for row in rows} & {"unheard_broker", "unheard_cluster"}

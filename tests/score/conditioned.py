@@ -30,6 +30,11 @@ MOST_UNHEARD, SURELY_UNHEARD = 0.25, 0.75
 HELD = {"split_view", "member_not_subscribed", "stale_route", "mixed_strategy"}
 """Causes whose queues a client may go on asking for in vain: to a collector that looks as if they were pulled."""
 
+UNDER_A_BROKER = ("starved_queue", "silent_queue")
+"""To agents a broker that is dead is one that its clients do not reach: what nobody pulls there is told, as its
+effect. Whether it starves, or is gone for its producers too, no consumer shows.
+"""
+
 BY_CHANNELS = {"duplicate_client_id", "split_view"}
 
 
@@ -48,6 +53,9 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
     for fact in facts:
         is_known = conditions == Conditions() or _is_of_queues(fact, facts)
         yield replace(fact, required=fact.required and is_known)
+        if conditions.view == "agents" and fact.kind in ("unheard_broker", "masterless_broker"):
+            for kind in UNDER_A_BROKER:
+                yield replace(fact, kind=kind, cause=None, required=False)
     yield from _made_by(watched)
 
 

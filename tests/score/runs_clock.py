@@ -25,6 +25,9 @@ class _Time:
     def monotonic(self) -> float:
         return self.now_ms / 1000
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
 
 class RunsClock:
     """`ahead_ms` is how far the clock of `run`'s host is ahead."""

@@ -111,6 +111,48 @@ PLAYS = [
     ),
     Run("master_down", 802, None, Conditions("collector", 75 * SECOND), "rollout 20 one_by_one new"),
     Run("empty_ring", 801, None, Conditions("collector", 60 * SECOND)),
+    Run(
+        "rollout_surge",
+        802,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("run", -5 * SECOND), lag_ms=45 * SECOND),
+        "rollout 20 one_by_one stable",
+    ),
+    Run("dead_broker", 1, None, Conditions("agents", 5 * SECOND)),
+    Run("flow_control", 83652, None, Conditions("agents", 10 * SECOND), "slow"),
+    Run("order_lock_lost", 803, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
+    Run(
+        "write_only_perm",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND),
+        "rollout 40 quarters new",
+    ),
+    Run(
+        "all_brokers_slow",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, skew=Skew("broker", 3600 * SECOND), lag_ms=150 * SECOND),
+    ),
+    Run(
+        "flapping_broker",
+        803,
+        None,
+        Conditions("agents", 5 * SECOND, skew=Skew("run", 95 * SECOND), lag_ms=150 * SECOND),
+        "hung",
+    ),
+    Run(
+        "rollout_groups",
+        42720,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("run", -95 * SECOND), lag_ms=20 * SECOND),
+    ),
+    Run(
+        "rollout_groups",
+        15444,
+        None,
+        Conditions("agents", 10 * SECOND, skew=Skew("broker", -3600 * SECOND), lag_ms=150 * SECOND),
+    ),
 ]
 
 

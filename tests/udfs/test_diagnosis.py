@@ -8,7 +8,7 @@ import pytest
 from tests.udfs.facts import RULES, at
 from udfs.consumption import Consumption
 from udfs.diagnosis import CAUSES, Evidence, Starvation, diagnose, gather
-from udfs.ownership import QueueWatch
+from udfs.ownership import Oddity, QueueWatch
 from udfs.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, Share
 
 NOBODY: frozenset[str] = frozenset()
@@ -89,6 +89,16 @@ def test_an_owner_that_has_just_come_back_is_given_as_long_as_a_new_one_but_not_
     found = diagnose(silent(100), evidence, at(0), RULES, broker_name="a")
     assert found is not None
     assert (found.cause, found.since_ms, found.certain_at_ms) == ("pull_stopped", at(100), at(certain))
+
+
+@pytest.mark.parametrize(("now", "cause"), [(150, "consume_disabled"), (532, "pull_stopped")])
+def test_a_refusal_is_the_cause_while_the_owner_asks_again_and_again(now: float, cause: str) -> None:
+    """One of long ago may be of a route that has been mended since."""
+    refused = Oddity(refused_ms=at(136))
+    watch = QueueWatch(share=Share("A"), share_since_ms=at(90), verdict="SILENT", since_ms=at(135), oddity=refused)
+    found = diagnose(watch, Evidence(frozenset(), {"A": at(now - 10)}, at(now)), at(0), RULES)
+    assert found is not None
+    assert found.cause == cause
 
 
 def starving(cause: str = "frozen_client", certain: float | None = 0, client_id: str | None = "A") -> Starvation:

@@ -152,3 +152,20 @@ def test_a_group_whose_heartbeats_are_told_no_more_and_that_consumes_is_not_offl
     assert life.state.membership.is_empty()
     life.take("h1:1")
     assert "group_offline" in {row[1] for row in life.run(700)}
+
+
+def test_a_client_that_came_back_on_another_channel_is_no_twin_of_the_doubled() -> None:
+    """Two take a third's queue. It restarts between two looks, and for a while both its channels have pulled lately."""
+    life = Life()
+    life.start("h1:1", A, 0, 1, 2)
+    life.start("h2:1", B, 3, 4, 5)
+    life.start("h3:1", C, 6, 7)
+    life.run(100)
+    life.take("h2:1", 0, 3, 4, 5)
+    life.take("h3:1", 0, 6, 7)
+    life.run(150)
+    life.leave("h1:1")
+    life.start("h1:2", A, 0, 1, 2)
+    said = life.run(200)
+    assert "duplicate_client_id" not in {row[3] for row in said if row[1] == "doubled_queue"}
+    assert life.verdicts()[0] == "DOUBLED"

@@ -5,6 +5,7 @@ import pytest
 from tests.udfs.facts import Life, at
 from udfs.families import FORGET_MS, MOST_SIBLINGS, Families, family_of
 from udfs.hearing import Hearing
+from udfs.route import QueueData, Route
 from udfs.verdict_reason import REPLACED
 from udfs.watch import GroupState
 
@@ -139,3 +140,16 @@ def test_a_replaced_group_that_comes_back_is_judged_again() -> None:
     life.start("h1:2", "a@7", *range(8))
     life.run(1_500)
     assert set(life.verdicts().values()) == {"OK"}
+
+
+def test_a_process_that_is_replaced_while_a_broker_is_down_is_replaced_though_that_one_lists_it_still() -> None:
+    """No route names the broker any more, and nobody could tell it good-bye."""
+    life = Life(state=GroupState("DefaultCluster", OLD, at(0)), brokers=("broker-a", "broker-b"))
+    life.start("h1:1", "a@7", *(f"broker-a:{number}" for number in range(8)))
+    life.run(1_000)
+    life.route = Route("orders", (QueueData("broker-a", 8, 8, 6),), at(1_000))
+    life.state.is_stale = True
+    life.hearing = Hearing(families=families((NEW, 995)))
+    life.freeze("h1:1")
+    life.state.membership.unregister("broker-a", "h1:1", at(1_004))
+    assert life.run(1_400) == []

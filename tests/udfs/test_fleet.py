@@ -1,5 +1,6 @@
 """A cluster's producers together: what waits for a tick, what is kept, what is forgotten, and when it is looked at."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from udfs.attempts import MOMENT_MS, AttemptsBuilder
 from udfs.broker_board import Board
 from udfs.fleet import Fleet
 from udfs.rules import Rules
+from udfs.skew import CLOCK, SENDS, SENDS_OF, Lag
 
 RULES = Rules()
 IDLE_MS = RULES.fault_item_idle_ms
@@ -35,6 +37,29 @@ def test_attempts_wait_until_a_tick_covers_them() -> None:
     feed(fleet, [Tick(15_000)], RULES)
     assert not fleet.waiting
     assert fleet.producers["p0"].seen_ms == {"broker-b": START + 12_000}
+
+
+@pytest.mark.parametrize("late_by", [(SENDS, "broker-b"), (SENDS_OF, "p0"), None])
+def test_attempts_that_always_come_late_count_by_the_clusters_time(late_by: tuple[str, str] | None) -> None:
+    """By whoever tells what the broker was sent, or by the producer's own clock; else they were over long ago."""
+    fleet = Fleet()
+    clocks = [Lag("c", CLOCK, "run", window, 0) for window in (1, 2)]
+    fleet.learn_lags([*clocks, *(Lag("c", *late_by, window, 133_000) for window in (1, 2) if late_by)])
+    feed(fleet, [Tick(225_000)], RULES)
+    feed(fleet, [Send(100_000, "p0", latency_ms=600), Tick(235_000)], RULES)
+    assert set(fleet.shut_out.get("broker-b", ())) == ({"p0"} if late_by else set())
+    out_ms = [item.out_ms - START for of_broker in fleet.shut_out.values() for item in of_broker.values()]
+    assert out_ms == ([235_000] if late_by else [])
+
+
+def test_attempts_of_a_cluster_whose_time_is_an_hour_behind_do_not_wait_for_it() -> None:
+    fleet, hour = Fleet(), 60 * MINUTE
+    feed(fleet, [Send(hour + 100_000, "p0", latency_ms=600), Tick(95_000)], RULES)
+    assert not fleet.shut_out
+    for window in (1, 2):
+        fleet.learn_lags([Lag("c", CLOCK, "collector", window, hour, hour), Lag("c", SENDS, "broker-b", window, 0)])
+    feed(fleet, [Tick(100_000)], RULES)
+    assert fleet.shut_out["broker-b"]["p0"].out_ms == START + 100_000
 
 
 def test_batches_between_two_ticks_leave_one_quick_run_a_producer_and_broker() -> None:

@@ -136,3 +136,41 @@ def test_a_frozen_client_that_one_broker_heard_a_little_earlier_is_frozen_and_no
             life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
         life.run(second + 10)
     assert ("split_view" in kinds(life)) == (behind_s == 40)
+
+
+@pytest.mark.parametrize("late_s", [10, 20, 30])
+def test_a_client_that_dies_is_not_cut_off_where_events_come_sooner(late_s: int) -> None:
+    """What broker-b is told counts so much later there: the client seems to have gone on for as long."""
+    life = group(2)
+    life.run(150)
+    life.freeze("h1:1")
+    heartbeat = Heartbeat("c1@7", "h1:1", at(150 + late_s), "broker-b")
+    life.state.membership.register(heartbeat, subscribes("orders"))  # type: ignore[arg-type]  # facts
+    life.run(400)
+    assert "split_view" not in kinds(life)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_broker_that_no_client_reaches_lists_nobody_new_and_splits_no_view_unless_it_answers(answers: bool) -> None:
+    """It died: who starts meanwhile is listed elsewhere only."""
+    life = group(2)
+    answered = frozenset(BOTH) if answers else frozenset()
+    life.hearing = Hearing(silent=frozenset({"broker-b"}), answered=answered)
+    life.cut |= {(f"h{number}:1", "broker-b") for number in (0, 1, 2)}
+    life.start("h2:1", "c2@7", "broker-a:0")
+    life.run(life.now + 110)
+    assert ("split_view" in kinds(life)) == answers
+
+
+def test_who_is_not_back_yet_at_a_broker_that_is_heard_again_is_cut_off_only_after_a_while() -> None:
+    """It was silent to all; or its clock is behind, and the first heartbeat since that is known came on time."""
+    life = group(2)
+    life.cut |= {("h0:1", "broker-b"), ("h1:1", "broker-b")}
+    life.hearing = Hearing(silent=frozenset({"broker-b"}))
+    life.run(210)
+    life.hearing = Hearing(since_ms={"broker-b": at(210)})
+    life.cut.remove(("h0:1", "broker-b"))
+    life.beat("h0:1")
+    said = life.run(275)
+    assert "split_view" not in {kind for _, kind, _, _ in said}
+    assert ("split_view", "FIRING") in {row[1:3] for row in life.run(340)}

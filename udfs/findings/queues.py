@@ -6,7 +6,7 @@ from udfs.explanation import SPLIT_VIEW
 from udfs.findings import prose
 from udfs.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
 from udfs.model import queue_order
-from udfs.ownership import DOUBLED, SILENT, QueueWatch
+from udfs.ownership import DOUBLED, SILENT, QueueWatch, find_doublings
 from udfs.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
 from udfs.rules import REBALANCE_MS
 from udfs.scene import Findings, Scene
@@ -101,13 +101,15 @@ def _has_outlasted_changes(watch: QueueWatch, scene: Scene) -> bool:
 
 
 def _cause_of_doubled(doubled: dict[str, QueueWatch], watched: TopicWatch, *, is_mixed: bool) -> tuple[str, str | None]:
-    """Why two clients pull the same queues, and the ClientId it is about."""
-    for watch in doubled.values():
-        listed = [puller.client_id for puller in watch.pullers.values() if puller.client_id]
-        twins = sorted({client_id for client_id in listed if listed.count(client_id) > 1})
-        if twins:
-            return DUPLICATE_CLIENT_ID, twins[0]
-    ids = {puller.client_id or "" for watch in doubled.values() for puller in watch.pullers.values()}
+    """Why two clients pull the same queues, and the ClientId it is about.
+
+    Twins pull side by side themselves: a client that came back on another channel is none.
+    """
+    pairs = [pair for watch in doubled.values() for pair in find_doublings(watch, list(watch.pullers.values()))]
+    twins = [one.client_id for one, other in pairs if one.client_id and one.client_id == other.client_id]
+    if twins:
+        return DUPLICATE_CLIENT_ID, min(twins)
+    ids = {puller.client_id or "" for pair in pairs for puller in pair}
     explained = sorted(ids & watched.explanation.causes.keys())
     if explained:
         return watched.explanation.causes[explained[0]], explained[0]

@@ -89,7 +89,8 @@ def _lacking(scene: Scene) -> dict[str, list[str]]:
                 expected.setdefault(broker_name, set()).add(client_id)
     lacking = {}
     for broker_name, client_ids in sorted(expected.items()):
-        is_heard = broker_name in views or broker_name in scene.hearing.answered
+        is_reached = broker_name in views and broker_name not in scene.hearing.silent
+        is_heard = is_reached or broker_name in scene.hearing.answered
         unlisted = client_ids - listed[broker_name]
         if broker_name in scene.hearing.unheard or not is_heard:
             continue
