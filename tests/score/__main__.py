@@ -25,9 +25,8 @@ def main() -> None:
     arguments = _arguments()
     began = time.monotonic()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    todo = runs(
-        arguments.scenario, seeds, arguments.days, samples=arguments.samples, is_plain=arguments.plain_collector
-    )
+    names = [] if arguments.days_only else arguments.scenario
+    todo = runs(names, seeds, arguments.days, samples=arguments.samples, is_plain=arguments.plain_collector)
     scores = _score_all(todo, arguments.jobs)
     report = {"seeds": arguments.seeds, "seconds": round(time.monotonic() - began, 1), **report_of(todo, scores)}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +46,7 @@ def _arguments() -> argparse.Namespace:
         "--plain-collector", action="store_true", help="the model's collectors tell no limits and trust others' clocks"
     )
     parser.add_argument("--scenario", action="append", help="only this one; repeat for more")
+    parser.add_argument("--days-only", action="store_true", help="no scenario but the healthy days")
     parser.add_argument("--days", type=float, default=100.0, help="modelled days of healthy churn, over all seeds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that share the runs")
     parser.add_argument("--json", type=Path, default=Path(".score/score.json"))

@@ -132,12 +132,13 @@ def _slices(said: Iterator[Said], slice_ms: int) -> Iterator[tuple[int, list[Sai
 
 
 def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0, is_plain: bool = False) -> list[Run]:
-    """The healthy days, which take longest, then each scenario with each seed; without `names` all that end.
+    """The healthy days, which take longest, then each scenario with each seed; all that end where `names` is None.
 
     Each seed plays a scenario as its file says, and under `samples` conditions drawn by it. The days are cut so that
     each seed has as many conditions.
     """
-    chosen = names or [name for name in scenario_names() if load_scenario(name).duration_seconds is not None]
+    every = [name for name in scenario_names() if load_scenario(name).duration_seconds is not None]
+    chosen = every if names is None else names
     return [*_healthy_days(seeds, days, samples, is_plain=is_plain)] + [
         Run(name, seed, None, *conditions)
         for name in chosen
