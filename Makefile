@@ -53,7 +53,7 @@ lock: ## requirements.lock anew, from pyproject.toml: every package for Python 3
 pins: $(VENV)/.ready ## conf/jars.sha256 anew, after conf/ivy.xml was changed
 	@$(BIN)/python -m streaming.jars --pin
 
-test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (about 10 minutes)
+test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (10 to 12 minutes)
 	@$(PYTEST) -n 3 $(ARGS)
 
 test-fast: $(VENV)/.ready ## before a commit: the rules and contracts, half a minute, no JVM
