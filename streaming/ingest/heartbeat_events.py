@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from schemas.events import HEARTBEATS
-from streaming.ingest.machine_skew import Machine, Stamp
+from streaming.ingest.machine_skew import Machine, Stamp, known_ahead_ms
 from streaming.ingest.reading import BrokerReading, Channel, ChannelKey, Profile, Reading, find_channels
 from streaming.ingest.round_memory import Memory, Moment, Told
 
@@ -22,8 +22,10 @@ def select_heartbeats(
     """Heartbeats that are new, and a leave for every channel or group that a broker listed and no longer lists; the
     channels as they are told now, and what the heartbeats say of the brokers' clocks.
 
-    A channel keeps the time of its true last heartbeat, however often the broker lists it. Without one (a broker
-    before code 328, a client without CLIENT_INNER_PRODUCER) being listed is all that is known, and told as that.
+    A channel keeps the time of its true last heartbeat, however often the broker lists it, and heartbeats of one broker
+    keep its order, whatever its clock: of two channels of a ClientId, one that begins as the other ends is no twin.
+    Without one (a broker before code 328, a client without CLIENT_INNER_PRODUCER) being listed is all that is known,
+    and told as that.
     """
     known = memory.channels
     seen = find_channels(reading, profiles)
@@ -42,7 +44,9 @@ def select_heartbeats(
             events.append(_event(reading.cluster, gone, now.ended_ms, leaving=True))
         if stays:
             told[key] = replace(before, channel=stays)
-    for key, (listed, heartbeat_ms) in sorted(seen.items(), key=lambda item: item[0]):
+    reached: dict[str, int] = {}
+    found: dict[ChannelKey, Event] = {}
+    for key, (listed, heartbeat_ms) in sorted(seen.items(), key=lambda item: (item[1][1] or 0, item[0])):
         view = reading.brokers[listed.broker_name]
         last = known.get(key)
         if heartbeat_ms is None and _is_from_before(listed, view):
@@ -55,14 +59,17 @@ def select_heartbeats(
         elif last and last.heartbeat_ms == heartbeat_ms:
             event_time_ms = last.event_time_ms
         else:
-            first_seen_ms = _in_step(heartbeat_ms, newest[channel.broker_name], now.ended_ms)
-            event_time_ms = now.place(heartbeat_ms if heard else first_seen_ms, heard)
+            ahead_ms = known_ahead_ms(memory.skews, Machine("broker", channel.broker_name))
+            first_seen_ms = _in_step(heartbeat_ms - ahead_ms, newest[channel.broker_name] - ahead_ms, now.ended_ms)
+            placed_ms = now.place(heartbeat_ms - ahead_ms if heard else first_seen_ms, heard)
+            event_time_ms = max(placed_ms, reached.get(channel.broker_name, placed_ms))
+            reached[channel.broker_name] = event_time_ms
         if heartbeat_ms and heard:
             stamps.append(Stamp(Machine("broker", channel.broker_name), heartbeat_ms, heard.began_ms))
         told[key] = Told(channel, heartbeat_ms, event_time_ms)
         if last is None or heartbeat_ms is None or (last.channel, last.heartbeat_ms) != (channel, heartbeat_ms):
-            events.append(_event(reading.cluster, channel, event_time_ms, is_listed_only=heartbeat_ms is None))
-    return events, told, stamps
+            found[key] = _event(reading.cluster, channel, event_time_ms, is_listed_only=heartbeat_ms is None)
+    return [*events, *(found[key] for key in sorted(found))], told, stamps
 
 
 def _newest_heartbeats(seen: Iterable[tuple[Channel, int | None]]) -> dict[str, int]:

@@ -69,6 +69,12 @@ def update_skews(known: Mapping[Machine, Skew], stamps: Iterable[Stamp], round_t
     return updated
 
 
+def known_ahead_ms(skews: Mapping[Machine, Skew], machine: Machine) -> int:
+    """By how much its times are to be moved back; 0 while it is not certain that its clock is off."""
+    skew = skews.get(machine)
+    return skew.ahead_ms if skew is not None and skew.is_told else 0
+
+
 def pick_told(skews: Mapping[Machine, Skew]) -> list[dict[str, object]]:
     """`skews` of a clock event: the MAX_TOLD furthest out of step."""
     told = [(machine, skew.ahead_ms) for machine, skew in skews.items() if skew.is_told]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from schemas.events import PULLS
-from streaming.ingest.machine_skew import Machine, Stamp
+from streaming.ingest.machine_skew import Machine, Stamp, known_ahead_ms
 from streaming.ingest.reading import ChannelKey, QueueKey, Reading, find_twins
 from streaming.ingest.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
 from streaming.ingest.round_memory import Memory, Moment, Told
@@ -61,7 +61,7 @@ def select_pulls(
                 reading,
                 (member[0], key[2]),
                 offsets,
-                now.place(stamp_ms, before),
+                now.place(stamp_ms - known_ahead_ms(memory.skews, Machine("client", member[1])), before),
                 client_addr=client_addr,
                 client_id=member[1],
                 pull_offset=_next_offset(queue, offsets),

@@ -91,20 +91,26 @@ class CollectorView:
         name, told = broker.broker_name, broker.asked_node.told
         before = self._listed.get(name, {})
         spoken = [event["event_time_ms"] for event in told.values()]
-        newest_ms = max(spoken, default=0) + self._suspects.broker_ahead_ms(name)
+        ahead_ms = self._suspects.broker_ahead_ms(name)
+        if name in self._answered_ms:
+            ahead_ms -= self._known_ms(ahead_ms)
+        newest_ms = max(spoken, default=0) + ahead_ms
         for channel in before.keys() - told.keys():
             yield self._heartbeat(name, channel, now_ms) | {"leaving": True}
-        for channel, event in told.items():
+        reached_ms = 0
+        for channel, event in sorted(told.items(), key=lambda item: item[1]["event_time_ms"]):
             spoke_ms = event["event_time_ms"]
             if channel.client.client_id in self._suspects.listed_only:
                 listed = self._heartbeat(name, channel, now_ms)
                 yield listed if self._conditions.is_plain else listed | {"is_listed_only": True}
             elif before.get(channel) != spoke_ms:
-                at_ms = spoke_ms + self._suspects.broker_ahead_ms(name)
+                at_ms = spoke_ms + ahead_ms
                 if channel in before:
-                    yield self._heartbeat(name, channel, self._clamp(at_ms, self._answered_ms.get(name, 0), now_ms))
+                    placed_ms = self._clamp(at_ms, self._answered_ms.get(name, 0), now_ms)
                 else:
-                    yield self._heartbeat(name, channel, self._first_seen(at_ms, newest_ms, now_ms))
+                    placed_ms = self._first_seen(at_ms, newest_ms, now_ms)
+                reached_ms = placed_ms if self._conditions.is_plain else max(placed_ms, reached_ms)
+                yield self._heartbeat(name, channel, reached_ms)
         self._listed[name] = {channel: event["event_time_ms"] for channel, event in told.items()}
 
     def _first_seen(self, time_ms: int, newest_ms: int, now_ms: int) -> int:
@@ -113,6 +119,10 @@ class CollectorView:
             return min(time_ms, now_ms)
         is_plausible = now_ms - IMPLAUSIBLE_MS <= newest_ms <= now_ms
         return self._clamp(time_ms if is_plausible else time_ms + now_ms - newest_ms, now_ms - FIRST_SEEN_MS, now_ms)
+
+    def _known_ms(self, ahead_ms: int) -> int:
+        """How far off a collector knows a clock to be that has answered before."""
+        return ahead_ms if abs(ahead_ms) > TOLD_SKEW_MS and not self._conditions.is_plain else 0
 
     def _clamp(self, time_ms: int, floor_ms: int, now_ms: int) -> int:
         return min(time_ms if self._conditions.is_plain else max(time_ms, floor_ms), now_ms)
@@ -165,7 +175,8 @@ class CollectorView:
         client, group = consumer.client, consumer.consumer_group
         broker = views.get(mq.broker_name)
         channel = next((one for one in broker.asked_node.told if one.client is client), None) if broker else None
-        at_ms = pulled_ms + self._suspects.client_ahead_ms(client.client_id)
+        ahead_ms = self._suspects.client_ahead_ms(client.client_id)
+        at_ms = pulled_ms + ahead_ms - (self._known_ms(ahead_ms) if is_known else 0)
         before_ms = self._questions.answered_before_ms(consumer) + self._ahead_ms
         floor_ms = before_ms if is_known else now_ms - FIRST_SEEN_MS
         return {
