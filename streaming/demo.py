@@ -81,35 +81,18 @@ def run_demo(
     and the board listens (at a free port of the loopback, so it asks for no token unless the environment has one),
     before anything is deleted or started: what they refuse ends the demo at once. Raises JarsError, OccupiedError.
     """
-    try:
-        with folder:
-            _run(settings, stop, folder, scenario=scenario, speed=speed, seconds=seconds, with_board=with_board)
-    except DemoFolderError as error:
-        fail(str(error))
-
-
-def _run(
-    settings: Settings,
-    stop: threading.Event,
-    folder: DemoFolder,
-    *,
-    scenario: str,
-    speed: float,
-    seconds: float | None,
-    with_board: bool,
-) -> None:
-    began = time.monotonic()
-    java()
-    resolve_jars("kafka", settings.paths.jars)
-    spark_jars(settings.paths.jars)
-    data_dir = folder.path
-    paths = {
-        "warehouse": data_dir / "warehouse",
-        "checkpoints": data_dir / "checkpoints",
-        "jars": settings.paths.jars,
-    }
-    printer = AlertPrinter()
-    with contextlib.ExitStack() as parts:
+    with _in_a_sentence(), folder, contextlib.ExitStack() as parts:
+        began = time.monotonic()
+        java()
+        resolve_jars("kafka", settings.paths.jars)
+        spark_jars(settings.paths.jars)
+        data_dir = folder.path
+        paths = {
+            "warehouse": data_dir / "warehouse",
+            "checkpoints": data_dir / "checkpoints",
+            "jars": settings.paths.jars,
+        }
+        printer = AlertPrinter()
         board = {"host": "127.0.0.1", "port": 0}
         url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
         folder.empty()
@@ -138,6 +121,15 @@ def _run(
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     warn(f"\nended cleanly: {counts}.")
     warn(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+
+
+@contextlib.contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """Leaves with one where the folder cannot be made or emptied."""
+    try:
+        yield
+    except DemoFolderError as error:
+        fail(str(error))
 
 
 @contextlib.contextmanager
