@@ -79,12 +79,10 @@ def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
     """Cluster to how far apart the rounds in these chunks come, as they are told or seen; not of a single one."""
     told: dict[str, int] = {}
     rounds: dict[str, set[int]] = {}
-    for chunk in chunks:
-        if chunk.topic == CLOCKS:
-            for event in events_of(chunk, lambda *_: 0, lambda _: 0):
-                cluster = event.event.cluster
-                told[cluster] = max(told.get(cluster, 0), event.event.interval_ms or 0)
-                rounds.setdefault(cluster, set()).add(event.time_ms)
+    for event in _clock_events(chunks):
+        cluster = event.event.cluster
+        told[cluster] = max(told.get(cluster, 0), event.event.interval_ms or 0)
+        rounds.setdefault(cluster, set()).add(event.time_ms)
     gaps = {cluster: [after - before for before, after in pairwise(sorted(of))] for cluster, of in rounds.items()}
     return {cluster: max(told[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
 
@@ -92,12 +90,17 @@ def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
 def missed_of(chunks: Iterable[Chunk]) -> dict[str, set[str]]:
     """Cluster to the brokers that did not answer every round in these chunks."""
     missed: dict[str, set[str]] = {}
+    for event in _clock_events(chunks):
+        clock = event.event
+        missed.setdefault(clock.cluster, set()).update(set(clock.brokers_asked) - set(clock.brokers_answered))
+    return missed
+
+
+def _clock_events(chunks: Iterable[Chunk]) -> Iterator[Event]:
+    """As they are told, by nobody's clock but their own."""
     for chunk in chunks:
         if chunk.topic == CLOCKS:
-            for event in events_of(chunk, lambda *_: 0, lambda _: 0):
-                clock = event.event
-                missed.setdefault(clock.cluster, set()).update(set(clock.brokers_asked) - set(clock.brokers_answered))
-    return missed
+            yield from events_of(chunk, lambda *_: 0, lambda _: 0)
 
 
 def _heard_ms(heard: Voice | Pulling, shift_ms: int, behind_ms: int) -> int:
