@@ -11,13 +11,9 @@ Not seen: a topic that was made again and holds at least as many messages as had
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from kafka.errors import KafkaError
 
 from conf.settings import Settings
@@ -26,9 +22,10 @@ from streaming.checkpoint_offsets import Position, put_back, read_position
 from streaming.ingest.consumer import Span, open_consumer, read_spans
 from streaming.ingest.topics import KafkaUnreachableError
 from streaming.oncall.own_alerts import OWN_CLUSTER
+from streaming.open_alerts import read_open
 from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import Writer, table_path
-from streaming.readable_rows import Row, read_files, read_rows, whole
+from streaming.queries.warehouse import Writer
+from streaming.readable_rows import Row, whole
 from udfs.alert import alert_id
 from udfs.life import FIRING, RESOLVED, Reason
 
@@ -226,20 +223,7 @@ def _row(name: str, position: Position, losses: Sequence[Loss], started_ms: int,
 
 def _read_open(warehouse: Path) -> list[dict[str, Any]]:
     """Data losses that have not resolved, with times in epoch ms and the query's name."""
-    try:
-        table = DeltaTable(table_path(warehouse, ALERTS.name))
-    except TableNotFoundError:
-        return []
-    found = read_files(ALERTS.name, table, wanted=ds.field("kind") == KIND)
-    rows = read_rows(ALERTS.name, found, _with_query)
-    newest: dict[str, dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: row["changed_at"]):
-        newest[row["incident_id"]] = {
-            column: round(value.timestamp() * 1000) if isinstance(value, datetime) else value
-            for column, value in row.items()
-            if column != "batch_id"
-        }
-    return [row for row in newest.values() if row["state"] != RESOLVED]
+    return read_open(warehouse, KIND, _with_query)
 
 
 def _with_query(row: Row) -> Row:

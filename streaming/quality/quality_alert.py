@@ -8,21 +8,16 @@ of that. So many in a row (`alert_validations`) open it and end it. One alert a 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from conf.quality import Quality
 from schemas.expectations import Severity
 from schemas.tables import ALERTS
+from streaming import open_alerts
 from streaming.oncall.own_alerts import OWN_CLUSTER, OwnAlert
 from streaming.quality.outcome import PLACES, Outcome
-from streaming.queries.warehouse import table_path
-from streaming.readable_rows import Row, read_files, read_rows, whole
+from streaming.readable_rows import Row, whole
 from udfs.life import FIRING, RESOLVED
 
 KIND = "data_quality"
@@ -159,20 +154,7 @@ def _told(row: Mapping[str, Any]) -> Iterable[str]:
 
 def read_open(warehouse: Path) -> list[dict[str, Any]]:
     """The newest row of each open one that can be read, times in epoch ms."""
-    try:
-        table = DeltaTable(table_path(warehouse, ALERTS.name))
-    except TableNotFoundError:
-        return []
-    newest: dict[str, dict[str, Any]] = {}
-    found = read_files(ALERTS.name, table, wanted=ds.field("kind") == KIND)
-    rows = read_rows(ALERTS.name, found, _of_topic)
-    for row in sorted(rows, key=lambda row: row["changed_at"]):
-        newest[row["incident_id"]] = {
-            column: round(value.timestamp() * 1000) if isinstance(value, datetime) else value
-            for column, value in row.items()
-            if column != "batch_id"
-        }
-    return [row for row in newest.values() if row["state"] != RESOLVED]
+    return open_alerts.read_open(warehouse, KIND, _of_topic)
 
 
 def _of_topic(row: Row) -> Row:
