@@ -14,7 +14,8 @@ import pyarrow as pa
 from deltalake import Transaction
 
 from schemas.tables import TABLES, Table
-from streaming.queries.warehouse import append_commit, create_tables, open_table
+from streaming.queries.warehouse import create_tables, open_table, table_path
+from streaming.warehouse.appender import Appender
 
 
 @cache
@@ -36,4 +37,5 @@ class RowWriter:
                 shutil.copytree(_empty() / name, warehouse / name)
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
-        append_commit(open_table(self._warehouse, table), rows, Transaction(app_id, batch_id))
+        path, handle = table_path(self._warehouse, table.name), open_table(self._warehouse, table)
+        Appender(path, handle).append(rows, Transaction(app_id, batch_id))

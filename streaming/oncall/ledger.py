@@ -23,8 +23,9 @@ from streaming.oncall.settled import ALERT_COLUMNS, LOG_COLUMNS, at, split_settl
 from streaming.oncall.silence_rows import UnreadableSilence, read_silences
 from streaming.oncall.transition import Transition, epoch_ms, need, read_transition
 from streaming.queries.rows import arrow_schema, arrow_table
-from streaming.queries.warehouse import append_commit, open_table, table_path
+from streaming.queries.warehouse import open_table, table_path
 from streaming.readable_rows import Row, each_of, read_files, read_rows, say_left_out, say_nameless
+from streaming.warehouse.appender import Appender
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -63,6 +64,7 @@ class Ledger:
         Rows become objects only of the incidents that are not settled, and of those no more names than a desk keeps.
         """
         version = self._alerts.version()
+        self._deliveries.version()
         thin = self._alerts.read(ALERT_COLUMNS)
         log = self._deliveries.read(LOG_COLUMNS, pc.field("delivery_key").is_valid())
         say_nameless(ALERTS.name, thin)
@@ -77,12 +79,12 @@ class Ledger:
 
     def append(self, records: Sequence[Record]) -> None:
         """Write to the delivery log."""
-        self._appends = max(self._appends, self._deliveries.version()) + 1
+        self._appends = max(self._appends, self._deliveries.written) + 1
         self._deliveries.append([record.row() for record in records], self._appends)
 
     def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write alerts of our own to the alerts table."""
-        self._alerts.append(rows, self._alerts.version())
+        self._alerts.append(rows, self._alerts.written)
 
     def compact(self) -> bool:
         """Whether the delivery log had so many files that they were made one. Vacuum removes the old ones.
@@ -176,8 +178,10 @@ class _Log:
         self._contract = contract
         self._read_version: int | None = None
         self._table: DeltaTable | None
+        self._appender: Appender | None = None
         if may_write:
             self._table = open_table(warehouse, contract)
+            self._appender = Appender(table_path(warehouse, contract.name), self._table)
         elif is_table(warehouse, contract):
             self._table = DeltaTable(table_path(warehouse, contract.name))
         else:
@@ -209,10 +213,14 @@ class _Log:
 
     def append(self, rows: Sequence[dict[str, Any]], batch_id: int, transaction: Transaction | None = None) -> None:
         """One commit. Raises RuntimeError without the right to write."""
-        if self._table is None:
+        if self._appender is None:
             raise RuntimeError(f"{self._contract.name} may only be read")
-        of_arrow = arrow_table(rows, self._contract, batch_id)
-        append_commit(self._table, of_arrow, transaction)
+        self._appender.append(arrow_table(rows, self._contract, batch_id), transaction)
+
+    @property
+    def written(self) -> int:
+        """The newest version that our appends know of; -1 without the right to write."""
+        return -1 if self._appender is None else self._appender.version
 
     def compact(self) -> bool:
         """Make many small files few, if there are more than MOST_FILES; whoever alone writes the table may."""

@@ -18,8 +18,9 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from schemas.tables import REPAIRS
 from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
 from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import append_commit, open_table, table_path
+from streaming.queries.warehouse import open_table, table_path
 from streaming.readable_rows import Row, read_rows, whole
+from streaming.warehouse.appender import Appender
 
 MOST_ATTEMPTS = 50
 
@@ -90,7 +91,8 @@ class Repairs:
             for place, (partition, offset) in landed.items()
         ]
         if rows:
-            append_commit(open_table(self._warehouse, REPAIRS), arrow_table(rows, REPAIRS, now_ms))
+            path = table_path(self._warehouse, REPAIRS.name)
+            Appender(path, open_table(self._warehouse, REPAIRS)).append(arrow_table(rows, REPAIRS, now_ms))
 
     def _commit(
         self,

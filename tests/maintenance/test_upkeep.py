@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from conf.settings import Settings
@@ -16,7 +16,7 @@ from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
 from streaming.maintenance import upkeep as upkeep_module
 from streaming.maintenance.log import CHECKPOINT_AFTER
 from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
-from streaming.queries.warehouse import DeltalakeWriter, append_commit, append_rows, open_table, table_path
+from streaming.queries.warehouse import DeltalakeWriter, append_rows, open_table, table_path
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
 
@@ -196,7 +196,7 @@ def test_a_warehouse_without_tables_is_refused_with_its_setting(tmp_path: Path) 
         work(tmp_path, QUARANTINE.name)
 
 
-class Appender(threading.Thread):
+class BusyWriter(threading.Thread):
     """A writer as a query is: each batch is written twice, every fifth with a row that retention looks at."""
 
     def __init__(self, root: Path, app_id: str, stop: threading.Event) -> None:
@@ -229,7 +229,7 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
     Old rows that come meanwhile may make retention give up for this time, which the next run makes good.
     """
     stop, rounds = threading.Event(), 8
-    writers = [Appender(tmp_path, name, stop) for name in ("one", "two")]
+    writers = [BusyWriter(tmp_path, name, stop) for name in ("one", "two")]
     write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id="first")])
     for writer in writers:
         writer.start()
@@ -247,18 +247,6 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
     expected = ["first", *writers[0].written, *writers[1].written]
     assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == sorted(expected)
     assert sum(report.rows_dropped for report in reports) == rounds
-
-
-def test_an_append_whose_handle_is_older_than_a_deletion_is_tried_again(tmp_path: Path) -> None:
-    handle = open_table(tmp_path, ALERTS)
-    write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id="a")])
-    stale = open_table(tmp_path, ALERTS)
-    DeltaTable(table_path(tmp_path, "alerts")).delete()
-    rows = DeltaTable(table_path(tmp_path, "alerts"), version=1).to_pyarrow_table()
-    append_commit(stale, rows, Transaction("app", 7))
-    append_commit(handle, rows)
-    append_commit(handle, rows, Transaction("app", 7))
-    assert len(read(tmp_path, "alerts")) == 2
 
 
 @pytest.mark.parametrize("crashes_at", ["drop_old", "compact", "delete_unused", "shorten_log"])
