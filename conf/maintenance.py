@@ -33,6 +33,7 @@ class Maintain(Section):
     keep_days: dict[TableName, Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
+    beside_seconds: Annotated[float, Field(ge=0, le=86_400), NO_BOOL]
     reader_hours: Hours
     vacuum_hours: Hours
 

@@ -19,6 +19,7 @@ from streaming.data_loss import DataLoss, refuse_losses
 from streaming.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.ingest.topics import create_topics
 from streaming.jvm_lines import JvmLines
+from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
@@ -121,14 +122,21 @@ class Service:
         if self._keeper is not None:
             self._keeper.start()
         self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
-        for part in (self._relay, self._canary, self._inspector):
+        self._tables = TableKeeper(settings) if settings.maintain.beside_seconds else None
+        for part in (self._relay, self._canary, self._inspector, self._tables):
             if part is not None:
                 part.start()
         if instruments is not None:
             self._show_parts(instruments)
 
     def _show_parts(self, instruments: Instruments) -> None:
-        parts = {"relay": self._relay, "clock-keeper": self._keeper, "canary": self._canary, "quality": self._inspector}
+        parts = {
+            "relay": self._relay,
+            "clock-keeper": self._keeper,
+            "canary": self._canary,
+            "quality": self._inspector,
+            "tables": self._tables,
+        }
         for name, part in parts.items():
             if part is not None:
                 instruments.vitals.watch(name, part.is_alive)
@@ -233,6 +241,8 @@ class Service:
         with contextlib.ExitStack() as parts:  # the last is ended first, and each, whatever becomes of the others
             if not self._is_guest:
                 parts.callback(self.spark.stop)
+            if self._tables is not None:
+                parts.callback(self._tables.stop)
             if self._relay is not None:
                 parts.callback(self._relay.stop)
             parts.callback(self._stop_queries)

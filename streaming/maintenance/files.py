@@ -47,6 +47,11 @@ def take_stock(handle: DeltaTable) -> Stock:
     return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
 
 
+def file_sizes(handle: DeltaTable) -> tuple[int, ...]:
+    """Bytes of each file of the version that the handle has read."""
+    return tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+
+
 def expected_files(small: tuple[int, ...], target_mb: int) -> int:
     """Of how many files they will be at the most: compression gains when rows come together."""
     return max(1, math.ceil(sum(small) / (target_mb * MB))) if small else 0

@@ -1,0 +1,129 @@
+"""`run` keeps its own tables: small files taken together and the log's checkpoints written, beside the batches.
+
+In tiers, so that a row is written anew a few times in its life and not at each turn: many tiny files become one small
+one, many small ones a medium one. The rest is `maintain`'s. Readers that follow the log are not concerned: what is
+taken together is marked as no change of data.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import obstore
+import structlog
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from obstore.exceptions import BaseError
+
+from conf.settings import Settings
+from schemas.tables import TABLES
+from streaming.maintenance.files import MB, file_sizes
+from streaming.queries.delta_log import in_one_line
+from streaming.queries.warehouse import table_path
+from streaming.warehouse.appender import log_name
+from streaming.warehouse.table_store import store_of
+
+TIERS = ((1 * MB, 64), (16 * MB, 16))
+"""(bytes, files): so many files below so many bytes, and not of the tier below, become files of up to those bytes."""
+
+CHECKPOINT_COMMITS = 100
+"""After so many a new reader would have as many files of the log to read."""
+
+LOOK_COMMITS = 16
+"""Fewer new ones are not worth opening a table."""
+
+MOST_RETRIES = 100
+"""Of a compaction's commit, each because a batch was appended in the meantime."""
+
+log = structlog.get_logger()
+
+
+def due_tier(sizes: Sequence[int]) -> int | None:
+    """Bytes of the files to be made, of the largest tier that is full; None while none is."""
+    floor, due = 0, None
+    for size, files in TIERS:
+        if sum(floor <= one < size for one in sizes) >= files:
+            due = size
+        floor = size
+    return due
+
+
+class TableKeeper:
+    """`start` and `stop` it. A table that cannot be kept is told once, and tried again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._every_seconds = settings.maintain.beside_seconds
+        self._tables = [_KeptTable(table_path(settings.paths.warehouse, name), name) for name in TABLES]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="table-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the table at work is done, and all tables were looked at since the last batch."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.keep()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def keep(self) -> None:
+        """Every table once."""
+        for table in self._tables:
+            table.keep()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self._every_seconds):
+            self.keep()
+
+
+class _KeptTable:
+    """One table. It is opened only when its log has grown, which one look for a file tells."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path, self._name = path, name
+        self._seen = -LOOK_COMMITS
+        self._checkpointed = -1
+        self._told = ""
+
+    def keep(self) -> None:
+        try:
+            if self._has_grown():
+                self._tidy()
+            self._told = ""
+        except (DeltaError, BaseError, OSError) as error:  # another has compacted it first, or a disk is full
+            said = in_one_line(error)
+            if said != self._told:
+                log.warning("a table's small files are left for now", table=self._name, reason=said)
+            self._told = said
+
+    def _has_grown(self) -> bool:
+        if self._seen < 0:
+            return True
+        try:
+            obstore.head(store_of(self._path), log_name(self._seen + LOOK_COMMITS))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _tidy(self) -> None:
+        try:
+            handle = DeltaTable(self._path)
+        except TableNotFoundError:
+            return
+        while (size := due_tier(file_sizes(handle))) is not None:
+            if not compact_files(handle, size):
+                break
+        self._seen = int(handle.version())
+        if self._seen - self._checkpointed >= CHECKPOINT_COMMITS:
+            handle.create_checkpoint()
+            self._checkpointed = self._seen
+
+
+def compact_files(handle: DeltaTable, size: int) -> int:
+    """Take files below `size` bytes together, one at a time, so that the batches keep their core; how many it took."""
+    properties = CommitProperties(max_commit_retries=MOST_RETRIES)
+    done = handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
+    return int(done["numFilesRemoved"])
