@@ -2,6 +2,7 @@
 
 before_action   the batch is planned, nothing of it has run
 after_action    its state is committed, nothing is in Delta
+before_commit   the file of a table's rows is written, and no commit names it
 between_tables  some of its tables are in Delta
 after_tables    all its tables are in Delta, Spark has not written that the batch is done
 before_post     the relay is about to tell a receiver
@@ -18,10 +19,13 @@ from unittest.mock import patch
 from streaming.oncall.webhook import Webhook
 from streaming.queries import running
 from streaming.queries.warehouse import DeltalakeWriter
+from streaming.warehouse.appender import Appender
 
-QUERY_POINTS = ("before_action", "after_action", "between_tables", "after_tables")
+QUERY_POINTS = ("before_action", "after_action", "before_commit", "between_tables", "after_tables")
 RELAY_POINTS = ("before_post", "after_post")
 POINTS = (*QUERY_POINTS, *RELAY_POINTS)
+
+_of_batch = threading.local()
 
 Passed = Callable[[str], None]
 """Told of a point, in the thread that passes it; what it raises goes on from there."""
@@ -53,6 +57,7 @@ def watched(passed: Passed) -> Iterator[None]:
             (running.Sink, "_write", around(running.Sink._write, "before_action")),
             (running, "append_rows", around(running.append_rows, "after_action", "after_tables")),
             (DeltalakeWriter, "append", _between_tables(passed, DeltalakeWriter.append)),
+            (Appender, "_commit", _before_commit(passed, Appender._commit)),
             (Webhook, "send", around(Webhook.send, "before_post", "after_post")),
         ):
             stack.enter_context(patch.object(owner, name, wrapped))
@@ -80,6 +85,22 @@ def _between_tables(passed: Passed, append: Callable[..., None]) -> Callable[...
         if newest.get(app_id) == batch_id:
             passed("between_tables")
         newest[app_id] = batch_id
-        append(self, table, rows, app_id, batch_id)
+        _of_batch.is_on = True
+        try:
+            append(self, table, rows, app_id, batch_id)
+        finally:
+            _of_batch.is_on = False
+
+    return wrapped
+
+
+def _before_commit(passed: Passed, commit: Callable[..., bool]) -> Callable[..., bool]:
+    """Of a batch's rows alone: the relay appends by the same code."""
+
+    @functools.wraps(commit)
+    def wrapped(*args: Any) -> bool:
+        if getattr(_of_batch, "is_on", False):
+            passed("before_commit")
+        return commit(*args)
 
     return wrapped
