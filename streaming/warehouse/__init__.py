@@ -1,0 +1,1 @@
+"""The Delta tables as we write them: appends that read nothing of a table, its files' statistics, where files are."""

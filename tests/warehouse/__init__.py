@@ -1,0 +1,1 @@
+"""Tests of what writes the tables' files."""

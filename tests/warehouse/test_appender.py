@@ -1,0 +1,211 @@
+"""Appends that read nothing of a table: once each, beside other writers, and readable by all of Delta's readers."""
+
+import contextlib
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from obstore.exceptions import AlreadyExistsError
+
+from streaming.warehouse import appender as module
+from streaming.warehouse.appender import Appender
+from tests.warehouse.tables import make_table, numbers, read
+
+MANY_RETRIES = CommitProperties(max_commit_retries=200)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return make_table(tmp_path / "table")
+
+
+def commits(path: str) -> list[int]:
+    return sorted(int(file.stem) for file in (Path(path) / "_delta_log").glob("*.json"))
+
+
+def data_files(path: str) -> set[str]:
+    return {file.name for file in Path(path).glob("*.parquet")}
+
+
+def active_files(path: str) -> set[str]:
+    return {Path(uri).name for uri in DeltaTable(path).file_uris()}
+
+
+class Counted:
+    """obstore's calls by name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        for name in ("put", "get", "delete", "list", "head"):
+            monkeypatch.setattr(obstore, name, self._wrap(name, getattr(obstore, name)))
+
+    def _wrap(self, name: str, function: Any) -> Any:
+        def wrapped(store: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, path.rsplit(".", 1)[-1]))
+            return function(store, path, *args, **kwargs)
+
+        return wrapped
+
+
+def test_an_append_writes_one_file_and_one_commit_and_reads_nothing_however_many_there_are(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appender = Appender(path)
+    calls, opened = Counted(monkeypatch), []
+    monkeypatch.setattr(module, "DeltaTable", lambda *_: opened.append(path))
+    for number in range(120):
+        assert appender.append(numbers(number), Transaction("app", number))
+    assert calls.calls == [("put", "parquet"), ("put", "json")] * 120
+    assert opened == []
+    monkeypatch.undo()
+    assert read(path) == list(range(120))
+    assert commits(path) == list(range(121))
+
+
+def test_a_transaction_is_in_once_whoever_wrote_it(path: str) -> None:
+    first, second = Appender(path), Appender(path)
+    assert first.append(numbers(1), Transaction("app", 1))
+    assert not first.append(numbers(1), Transaction("app", 1))
+    assert not second.append(numbers(1), Transaction("app", 1))  # it learns so from the commit in its way
+    assert not Appender(path).append(numbers(1), Transaction("app", 1))
+    assert second.append(numbers(2), Transaction("other", 1))
+    assert not first.append(numbers(0), Transaction("app", 0))
+    assert read(path) == [1, 2]
+    assert data_files(path) == active_files(path)
+
+
+def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    appender, put = Appender(path), obstore.put
+
+    def put_and_lose_the_answer(store: Any, name: str, content: bytes, **kwargs: Any) -> Any:
+        put(store, name, content, **kwargs)
+        if name.endswith(".json"):
+            raise AlreadyExistsError("sent again by the client below, and refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "put", put_and_lose_the_answer)
+        assert appender.append(numbers(1), Transaction("app", 1))
+        assert appender.append(numbers(2))
+    assert appender.append(numbers(3), Transaction("app", 2))
+    assert read(path) == [1, 2, 3]
+
+
+def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repeat_nothing(path: str) -> None:
+    """Two of the writers share an appender. delta-rs gives up now and then beside hundreds of commits a second."""
+    each, failed = 400, []
+
+    def write(appender: Appender, app_id: str, offset: int) -> None:
+        try:
+            for number in range(each):
+                for _ in range(2):
+                    appender.append(numbers(offset + number), Transaction(app_id, number))
+                time.sleep(0.002)
+        except Exception as error:
+            failed.append(error)
+
+    shared = Appender(path)
+    writers = [
+        threading.Thread(target=write, args=(appender, f"app-{place}", place * each))
+        for place, appender in enumerate((shared, shared, Appender(path)))
+    ]
+    for writer in writers:
+        writer.start()
+    others, compacted = [], 0
+    while any(writer.is_alive() for writer in writers):
+        with contextlib.suppress(CommitFailedError, DeltaError):
+            handle = DeltaTable(path)
+            compacted += handle.optimize.compact(commit_properties=MANY_RETRIES)["numFilesRemoved"]
+            handle.create_checkpoint()
+        with contextlib.suppress(CommitFailedError, DeltaError):
+            write_deltalake(path, numbers(100_000 + len(others)), mode="append", commit_properties=MANY_RETRIES)
+            others.append(100_000 + len(others))
+    compacted += DeltaTable(path).optimize.compact()["numFilesRemoved"]
+    assert failed == []
+    assert read(path) == [*range(3 * each), *others]
+    assert compacted > 0
+    assert commits(path) == list(range(len(commits(path))))
+
+
+def test_a_file_without_its_commit_is_no_part_of_the_table_and_vacuum_takes_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appender, put = Appender(path), obstore.put
+
+    def die_before_the_commit(store: Any, name: str, content: bytes, **kwargs: Any) -> Any:
+        if name.endswith(".json"):
+            raise KeyboardInterrupt
+        return put(store, name, content, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(obstore, "put", die_before_the_commit)
+        appender.append(numbers(1), Transaction("app", 1))
+    (orphan,) = data_files(path)
+    assert read(path) == []
+    assert Appender(path).append(numbers(1), Transaction("app", 1))
+    assert read(path) == [1]
+    DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    assert orphan not in data_files(path)
+    assert read(path) == [1]
+
+
+def test_commits_that_were_cleaned_away_meanwhile_are_not_written_over(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Appender(path)
+    for number in range(5):
+        Appender(path).append(numbers(number), Transaction("app", number))
+    DeltaTable(path).create_checkpoint()
+    for file in (Path(path) / "_delta_log").glob("*.json"):
+        file.unlink()
+    monkeypatch.setattr(module.time, "time", lambda: 2_000_000_000.0)
+    assert not idle.append(numbers(4), Transaction("app", 4))
+    assert idle.append(numbers(5), Transaction("app", 5))
+    assert read(path) == [0, 1, 2, 3, 4, 5]
+
+
+def test_rows_by_nobody_are_a_transaction_alone(path: str) -> None:
+    assert Appender(path).append(numbers(), Transaction("app", 3))
+    assert DeltaTable(path).transaction_version("app") == 3
+    assert read(path) == []
+    assert data_files(path) == set()
+
+
+def _fields(schema: pa.Schema) -> list[Any]:
+    return list(Schema.from_arrow(schema).fields)
+
+
+def test_a_column_that_is_added_meanwhile_is_null_in_rows_that_lack_it_and_taken_from_those_that_have_it(
+    path: str,
+) -> None:
+    appender = Appender(path)
+    DeltaTable(path).alter.add_columns(_fields(pa.schema([("note", pa.string())])))
+    assert appender.append(numbers(1))
+    noted = numbers(2).append_column("note", pa.array(["seen"]))
+    assert appender.append(noted)
+    rows = DeltaTable(path).to_pyarrow_table().sort_by("number")
+    assert rows["note"].to_pylist() == [None, "seen"]
+
+
+def test_statistics_are_in_the_log_as_readers_want_them(path: str) -> None:
+    Appender(path).append(numbers(3, 1, 2))
+    commit = (Path(path) / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    (add,) = (json.loads(line)["add"] for line in commit if "add" in json.loads(line))
+    stats = json.loads(add["stats"])
+    assert stats == {
+        "numRecords": 3,
+        "minValues": {"number": 1, "at": "1970-01-01T00:00:00.001Z"},
+        "maxValues": {"number": 3, "at": "1970-01-01T00:00:00.003Z"},
+        "nullCount": {"number": 0, "at": 0},
+    }
+
+
+def test_a_table_without_a_checkpoint_is_trusted_after_a_pause(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Appender(path)
+    monkeypatch.setattr(module.time, "time", lambda: 2_000_000_000.0)
+    assert idle.append(numbers(1))
+    assert read(path) == [1]
