@@ -99,7 +99,8 @@ class Appender:
     def _commit(self, actions: list[dict[str, Any]], rows: pa.Table, transaction: Transaction | None) -> bool:
         """Take the next version that is free. False where somebody has written this transaction in between."""
         commit_id = actions[0]["commitInfo"]["txnId"]
-        content = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions).encode()
+        lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
+        content = "\n".join(lines).encode()
         lost = 0
         while True:
             try:

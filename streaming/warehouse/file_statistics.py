@@ -39,7 +39,8 @@ def statistics_of(rows: pa.Table) -> str:
 
 def _is_ordered(type_: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_string(type_) or types.is_integer(type_) or types.is_floating(type_) or types.is_timestamp(type_))
+    is_number = types.is_integer(type_) or types.is_floating(type_)
+    return bool(is_number or types.is_string(type_) or types.is_timestamp(type_))
 
 
 def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, Any] | None:

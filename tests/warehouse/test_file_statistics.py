@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.warehouse.file_statistics import LONGEST, statistics_of
 
-TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59), timezones=st.just(UTC))  # noqa: DTZ001
+TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59), timezones=st.just(UTC))
 COLUMNS = {
     "text": (pa.string(), st.text(max_size=LONGEST + 3)),
     "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
