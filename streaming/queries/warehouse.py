@@ -15,7 +15,6 @@ from deltalake.exceptions import TableNotFoundError
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.private_folder import make_private
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
-from streaming.warehouse.appender import Appender
 
 
 def table_path(warehouse: Path | str, name: str) -> str:
@@ -65,6 +64,8 @@ class DeltalakeWriter:
 
     def __init__(self, warehouse: Path | str) -> None:
         """Makes the tables that are missing. Raises AppendRefusedError for one that an append would break."""
+        from streaming.warehouse.appender import Appender  # noqa: PLC0415  # numpy by pyarrow.parquet: questions need none
+
         self._appenders = {
             name: Appender(table_path(warehouse, name), open_table(warehouse, table)) for name, table in TABLES.items()
         }

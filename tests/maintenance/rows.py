@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from schemas.tables import TABLES, ColumnType, Table
 from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import open_table, table_path
+from streaming.warehouse.appender import Appender
 
 NOW_MS = 1_789_000_000_000
 DAY_MS = 86_400_000
@@ -36,7 +37,8 @@ def row_of(table: Table, at_ms: int, **columns: Any) -> Row:
 
 def write(warehouse: Path, table: Table, rows: Sequence[Row], batch_id: int = 0) -> None:
     """One file, one commit."""
-    write_deltalake(open_table(warehouse, table), arrow_table(rows, table, batch_id), mode="append")
+    path = table_path(warehouse, table.name)
+    Appender(path, open_table(warehouse, table)).append(arrow_table(rows, table, batch_id))
 
 
 def write_in_turn(warehouse: Path, table: Table, rows: Sequence[Row]) -> None:

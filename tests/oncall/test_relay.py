@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from conf.oncall import OnCall
@@ -22,7 +23,7 @@ from streaming.oncall.relay import Relay, clock_ms
 from streaming.oncall.switchboard import make_receivers, make_routes
 from streaming.oncall.transition import Transition, read_transition
 from streaming.oncall.worker import call
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
 from tests.oncall.fakes import FakeServer, Reply, Reset
 from tests.oncall.stage import START_MS, Row, alert_row
 from udfs.silence import Silence
@@ -55,13 +56,11 @@ class Scene:
         self.batches += 1
 
     def transitions(self) -> list[Transition]:
-        rows = self.writer._tables["alerts"]
-        rows.update_incremental()
+        rows = DeltaTable(table_path(self.warehouse, "alerts"))
         return [read_transition(row) for row in rows.to_pyarrow_table().to_pylist()]
 
     def log(self) -> list[Row]:
-        rows = self.writer._tables["alert_deliveries"]
-        rows.update_incremental()
+        rows = DeltaTable(table_path(self.warehouse, "alert_deliveries"))
         found: list[Row] = sorted(rows.to_pyarrow_table().to_pylist(), key=lambda row: row["batch_id"])
         return found
 
