@@ -86,12 +86,11 @@ class Paths(Section):
 class Spark(Section):
     master: Text
     driver_memory: Annotated[str, _is_memory_of("450m", "1024g")]
-    shuffle_partitions: Count
     options: dict[str, str] = Field(repr=False)  # may hold the keys of an object store
 
 
 class Queries(Section):
-    shards: Count
+    tasks: Annotated[int, NO_BOOL, Field(ge=0, le=10_000)]
     trigger_ms: Annotated[int, Field(ge=0, le=3_600_000)]
     max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]

@@ -43,6 +43,14 @@ def read_position(checkpoint: Path) -> Position | None:
     return Position(metadata["id"], newest, is_committed, wanted, planned)
 
 
+def read_header(checkpoint: Path) -> bytes | None:
+    """What Spark noted of the newest batch begun beside its offsets, a JSON object; None where none has."""
+    batch_ids = _batch_ids(checkpoint)
+    if not batch_ids:
+        return None
+    return (checkpoint / "offsets" / str(batch_ids[-1])).read_bytes().split(b"\n")[1]
+
+
 def read_beginning(checkpoint: Path) -> Offsets:
     """Where the first batch began. Raises OSError or ValueError for a checkpoint that cannot be read."""
     return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)

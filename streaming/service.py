@@ -1,4 +1,4 @@
-"""`balancewatch run`: one Spark session, both queries, the clock keeper; until stopped, done, or failed."""
+"""`balancewatch run`: one Spark session, the query, the clock keeper; until stopped, done, or failed."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.clock_keeper import ClockKeeper
-from streaming.data_loss import DataLoss, refuse_losses
+from streaming.data_loss import DataLoss, checkpoint_of, refuse_losses
 from streaming.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.ingest.topics import create_topics
 from streaming.jvm_lines import JvmLines
@@ -24,16 +24,17 @@ from streaming.metrics.instruments import Instruments
 from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
 from streaming.quality.inspector import Inspector, end_open
-from streaming.queries import assignments, fault_items
+from streaming.queries import balance
 from streaming.queries.rows import Rows
 from streaming.queries.running import OnRows, RunningQuery, start_query
 from streaming.queries.spark_writer import SparkWriter
+from streaming.queries.tasks import refuse_earlier, tasks_of
 from streaming.queries.warehouse import DeltalakeWriter, Writer
 from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
 from streaming.stopping import StoppedError, run_unless_stopped
 
-QUERIES = (fault_items, assignments)
+QUERIES = (balance,)
 
 BUSY_STARTS = 5
 """How often a query is started again, without a batch in between, on a machine too busy for its Python workers."""
@@ -86,6 +87,8 @@ class Service:
         )
         self._on_rows = on_rows
         stop = stop or threading.Event()
+        for query in QUERIES:
+            refuse_earlier(settings, query.NAME)
         run_unless_stopped(lambda: _look_at_kafka(settings), stop)
         if stop.is_set():  # a JVM that is started now would not hear of it
             raise StoppedError("asked to end before Spark was started")
@@ -154,9 +157,10 @@ class Service:
         return [self._start(query, settings) for query in QUERIES]
 
     def _start(self, query: ModuleType, settings: Settings) -> RunningQuery:
+        tasks = tasks_of(settings, self.spark, checkpoint_of(query.NAME, settings))
         return start_query(
             query.NAME,
-            query.start_dataframe(self.spark, settings),
+            query.start_dataframe(self.spark, settings, tasks),
             settings,
             self._writer,
             available_now=self._available_now,

@@ -74,7 +74,6 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
         **OPTIONS,
         **settings.spark.options,
     }

@@ -1,4 +1,4 @@
-"""A log worked through by both queries' own code, without Spark or Kafka: messages in, rows out.
+"""A log worked through by the query's own code, without Spark or Kafka: messages in, rows out.
 
 Offsets and partitions are as the embedded Kafka would give them: one partition a topic.
 """
@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from streaming.history import stream
-from streaming.history.stream import Enveloper, Event, chunks_for
-from streaming.queries.assignments import TOPICS
+from streaming.history.stream import Enveloper, Event, parcels_for
+from streaming.queries.chunk import Chunk
 from streaming.queries.planned import Planned
-from streaming.queries.shard import Shard
+from streaming.queries.shard import TOPICS
 from streaming.queries.shard_store import DictShardStore
+from streaming.queries.state_cache import StateCache
+from streaming.queries.whole_shard import work_through
 from udfs.rulebook import Rulebook
 from udfs.rules import Rules
 
@@ -19,7 +21,7 @@ SHARDS = 2
 
 
 def messages_of(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Events of the assignments query as Kafka rows, in the order given."""
+    """Events that tell of groups as Kafka rows, in the order given."""
     return Enveloper().messages((topic, event) for topic, event in events if topic in TOPICS)
 
 
@@ -36,24 +38,34 @@ def replay(
     limit: int = 0,
     rules: Rules | None = None,
     plans: Iterable[Planned] = (),
+    is_kept: bool = True,
 ) -> dict[str, list[dict[str, Any]]]:
-    """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each."""
+    """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each.
+
+    Unless `is_kept`, every batch is another worker's, which knows nothing but the store.
+    """
     rulebook = Rulebook(rules or Rules())
-    stores = [DictShardStore() for _ in range(SHARDS)]
+    stores, states = [DictShardStore() for _ in range(SHARDS)], StateCache()
     rows: dict[str, list[dict[str, Any]]] = {}
     told = iter(plans)
     for batch in batches:
         planned = next(told, None)
         for number, store in enumerate(stores):
-            shard = Shard(number, SHARDS, store, rulebook)
-            shard.process(list(chunks_for(batch, number, SHARDS)), limit, planned)
-            for table, of_table in shard.rows.items():
+            with (states if is_kept else StateCache()).state_of(number, store) as state:
+                parcels = parcels_for(batch, number, SHARDS)
+                given = work_through(number, SHARDS, state, rulebook, parcels, limit, planned)
+            for table, of_table in given.items():
                 rows.setdefault(table, []).extend(of_table)
     return rows
 
 
+def chunks_for(batch: Sequence[dict[str, Any]], number: int = 0, shards: int = 1) -> list[Chunk]:
+    """What a shard of several is handed of a batch, of what tells of groups."""
+    return [chunk for parcel in parcels_for(batch, number, shards) for chunk in parcel.chunks]
+
+
 class Stream(stream.Stream):
-    """Both queries at work on a run that is too long to keep: feed it slices, take the rows."""
+    """The query at work on a run that is too long to keep: feed it slices, take the rows."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         super().__init__(Rulebook(rules or Rules()))

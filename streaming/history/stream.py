@@ -1,28 +1,25 @@
-"""Both queries at work on messages that are handed over, without Spark: what `replay` and the tests run.
+"""The query at work on messages that are handed over, without Spark: what `replay` and the tests run.
 
-The code is the queries' own, one shard instead of several. Only their state is elsewhere: in this object.
+The code is the query's own, one shard instead of several. Only its state is elsewhere: in this object.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from schemas.events import CLOCKS
-from streaming.queries.assignments import TOPICS, pack_batch
-from streaming.queries.chunk import Chunk
-from streaming.queries.fault_items import TOPICS as FAULT_TOPICS
-from streaming.queries.fault_items import Combiner, advance_board, advance_fleet
+from streaming.queries.packer import pack
+from streaming.queries.parcel import Parcel
 from streaming.queries.rows import Rows
-from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
-from udfs.broker_board import Board
-from udfs.fleet import Fleet
+from streaming.queries.state_cache import StateCache
+from streaming.queries.whole_shard import work_through
 from udfs.rulebook import Rulebook
 
 Message = dict[str, Any]
-"""A Kafka message as the queries read it: topic, partition, offset, ingest_time_ms, value."""
+"""A Kafka message as the query reads it: topic, partition, offset, ingest_time_ms, value."""
 
 Event = tuple[str, dict[str, Any]]
 
@@ -35,35 +32,12 @@ class Stream:
 
     def __init__(self, rulebook: Rulebook) -> None:
         self.rulebook = rulebook
-        self._store = DictShardStore()
-        self._boards: dict[tuple[str, str], Board] = {}
-        self._fleets: dict[str, Fleet] = {}
+        self._store, self._states = DictShardStore(), StateCache()
 
     def work_through(self, messages: Sequence[Message]) -> Rows:
         """Rows by table. A tick among them takes all that was handed over before it as complete."""
-        rows: Rows = {}
-        shard = Shard(0, 1, self._store, self.rulebook)
-        shard.process(list(chunks_for([one for one in messages if one["topic"] in TOPICS], 0, 1)), 0)
-        _add(rows, shard.rows)
-        sends = [one for one in messages if one["topic"] in FAULT_TOPICS]
-        if sends:
-            self._work_through_sends(sends, rows)
-        return rows
-
-    def _work_through_sends(self, sends: list[Message], rows: Rows) -> None:
-        combiner = Combiner()
-        combiner.add(pa.RecordBatch.from_pylist(sends))
-        for (cluster, broker_name), pack in combiner.packs():
-            if cluster is None:
-                continue  # bad messages
-            rules = self.rulebook.of(cluster)
-            if broker_name is None:
-                fleet = self._fleets.setdefault(cluster, Fleet())
-                _add(rows, advance_fleet(fleet, [pack], cluster, rules, 0))
-            elif (cluster, broker_name) in self._boards or pack.attempts:
-                board = self._boards.setdefault((cluster, broker_name), Board())
-                idle_ms = rules.fault_item_idle_ms
-                _add(rows, advance_board(board, [pack], cluster, broker_name, idle_ms=idle_ms, may_be_cut=False))
+        with self._states.state_of(0, self._store) as state:
+            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1))
 
 
 AHEAD_MS = 60_000
@@ -95,13 +69,8 @@ class Enveloper:
         return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": self._now_ms, "value": value}
 
 
-def chunks_for(messages: Sequence[Message], number: int, shards: int) -> Iterator[Chunk]:
+def parcels_for(messages: Sequence[Message], number: int, shards: int) -> Iterator[Parcel]:
     """What a shard of several is handed of a batch."""
     if messages:
-        for chunks in pack_batch(pa.RecordBatch.from_pylist(list(messages)), shards):
-            yield chunks[number]
-
-
-def _add(rows: Rows, more: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    for table, of_table in more.items():
-        rows.setdefault(table, []).extend(of_table)
+        for parcels in pack([pa.RecordBatch.from_pylist(list(messages))], shards):
+            yield parcels[number]

@@ -18,7 +18,7 @@ from streaming.metrics.verdict_names import CANARY_INTERVAL
 from streaming.metrics.verdicts import Verdicts
 from streaming.metrics.vitals import Vitals
 from streaming.oncall import alert_stream
-from streaming.queries import assignments, fault_items
+from streaming.queries import balance
 from streaming.queries.rows import Rows
 
 log = structlog.get_logger()
@@ -93,7 +93,7 @@ class Instruments:
 def run_instruments(settings: Settings, *, is_lasting: bool) -> AbstractContextManager[Instruments | None]:
     """Those of `run`, where the settings have them and it does not end by itself. Raises SettingsError."""
     wanted = settings.metrics.enabled and is_lasting
-    return Instruments(settings, [fault_items.NAME, assignments.NAME]) if wanted else nullcontext()
+    return Instruments(settings, [balance.NAME]) if wanted else nullcontext()
 
 
 def relay_instruments(settings: Settings) -> AbstractContextManager[Instruments | None]:

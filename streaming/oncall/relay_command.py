@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ONCE_SECONDS = 120.0
 WAIT_SECONDS = 0.5
 
-SMALL = {"master": "local[1]", "driver_memory": "512m", "shuffle_partitions": 1}
+SMALL = {"master": "local[1]", "driver_memory": "512m"}
 """Its Spark only reads one table."""
 
 

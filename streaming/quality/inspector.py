@@ -17,7 +17,6 @@ import structlog
 from kafka.errors import KafkaError
 
 from conf.settings import Settings
-from schemas.events import CLOCKS
 from schemas.tables import ALERTS, QUALITY
 from streaming.checkpoint_offsets import read_position
 from streaming.data_loss import checkpoint_of
@@ -25,16 +24,11 @@ from streaming.quality.intake import Intake
 from streaming.quality.observed import Observations, Progress
 from streaming.quality.outcome import as_read
 from streaming.quality.quality_alert import QualityAlerts, read_open
-from streaming.queries import assignments, fault_items
+from streaming.queries import balance
 from streaming.queries.rows import Rows, arrow_table
 from streaming.queries.warehouse import Writer
 
-TOPICS = {
-    fault_items.NAME: [topic for topic in fault_items.TOPICS if topic != CLOCKS],  # the other query reads them too
-    assignments.NAME: list(assignments.TOPICS),
-}
-
-QUERY_TOPICS = {query.NAME: query.TOPICS for query in (fault_items, assignments)}
+TOPICS = {balance.NAME: balance.TOPICS}
 
 APP_ID = "balancewatch-quality"
 
@@ -131,7 +125,7 @@ class Inspector:
         if position is None:
             return
         self._inspection = self._inspection or Inspection(self._settings)
-        counts = self._observations.take(name, QUERY_TOPICS[name])
+        counts = self._observations.take(name, TOPICS[name])
         quality, alerts, looked_at = [], [], []
         for topic in TOPICS[name]:
             with self._heard:

@@ -84,8 +84,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
     shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead` its clock
     events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of all that is
-    no clock event. `behind` are sources that stand behind in a log written at once. `pulled_by_name` is `pulled_ms` as
-    earlier releases kept it. Chunks wait in the state: a field is added at the end, and has a default.
+    no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the state: a field
+    is added at the end, and has a default.
     """
 
     topic: str
@@ -95,7 +95,6 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
-    pulled_by_name: dict[str, int] = {}
     voices: list[Voice] = []
     lags: list[Lag] = []
     ahead: list[Ahead] = []
@@ -104,13 +103,6 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     spans: dict[str, Span] = {}
     behind: list[Behind] = []
 
-    def all_pulled_ms(self) -> dict[tuple[str, str], int]:
-        """Those too that an earlier release has left waiting."""
-        if not self.pulled_by_name:
-            return self.pulled_ms
-        named = ((name.rpartition(" "), time_ms) for name, time_ms in self.pulled_by_name.items())
-        return {(cluster, broker_name): time_ms for (cluster, _, broker_name), time_ms in named} | self.pulled_ms
-
 
 def has_content(chunk: Chunk) -> bool:
     """Whether it holds more than how far its partition was read."""
@@ -118,16 +110,7 @@ def has_content(chunk: Chunk) -> bool:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Chunk)
 _list_decoder = msgspec.msgpack.Decoder(list[Chunk])
-
-
-def encode_chunk(chunk: Chunk) -> bytes:
-    return _encoder.encode(chunk)
-
-
-def decode_chunk(packed: bytes) -> Chunk:
-    return _decoder.decode(packed)
 
 
 def encode_chunks(chunks: Iterable[Chunk]) -> bytes:

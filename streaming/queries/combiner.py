@@ -1,4 +1,4 @@
-"""Messages of the fault_items query run-lengthed before the shuffle: a producer and broker a Kafka partition.
+"""Send latencies run-lengthed before they are shared out: a producer and broker each.
 
 Each broker's attempts go to the broker's key, to become rows, and to the cluster's, to be judged together.
 """
@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as T
 
 from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import LISTED_DECODERS, decode
@@ -20,24 +19,13 @@ from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
 from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
 from udfs.skew import Lag
 
-COMBINED = T.StructType(
-    [
-        T.StructField("cluster", T.StringType()),
-        T.StructField("broker_name", T.StringType()),
-        T.StructField("pack", T.BinaryType()),
-    ]
-)
-
-Key = tuple[str | None, str | None]
-"""(cluster, broker_name); (cluster, None) is the cluster itself. No event can have a None."""
+Key = tuple[str, str | None]
+"""(cluster, broker_name); (cluster, None) is the cluster itself."""
 
 MAX_AHEAD_MS = max_ahead_ms(EVENTS[SEND_LATENCIES])
 
 LAG_EVERY_MS = 1_000
 """So often is noted how late a producer's attempts come, by Kafka's clock."""
-
-REJECTS: Key = (None, None)
-"""The key bad messages ride under; its state is never touched."""
 
 
 class Pack(msgspec.Struct, array_like=True, gc=False):
@@ -46,7 +34,6 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     attempts   of a broker: its producers' attempts
     tick_ms    of a broker or a cluster: its newest tick
     forgotten  of a broker or a cluster: what a person decided is gone, by kind and name; when, and in which words
-    rejects    bad messages: topic, partition, message
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: how far its partitions were read; chunks without messages
     asked_ms   of a cluster: broker → the newest tick that asked it
@@ -55,7 +42,6 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
 
     attempts: list[Attempts] = []
     tick_ms: int | None = None
-    rejects: list[tuple[str, int, Reject]] = []
     fleet: dict[str, list[Attempts]] = {}
     read: list[Chunk] = []
     forgotten: list[tuple[str, str, int, str]] = []
@@ -68,45 +54,29 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
         return max((self.tick_ms or 0, *(of.steps[-1].to_ms for of in attempts if of.steps)))
 
 
-_encode = msgspec.msgpack.Encoder().encode
-decode_pack = msgspec.msgpack.Decoder(Pack).decode
-
-
-def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function for mapInArrow: messages in, one pack a key and Kafka partition out."""
-    combiner = Combiner()
-    for batch in batches:
-        combiner.add(batch)
-    packs = list(combiner.packs())
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array([cluster for (cluster, _), _ in packs], pa.string()),
-            pa.array([broker_name for (_, broker_name), _ in packs], pa.string()),
-            pa.array([_encode(pack) for _, pack in packs], pa.binary()),
-        ],
-        names=COMBINED.names,
-    )
+Keyed = tuple[str, str | None, Pack]
+"""A pack under its key: cluster, broker_name."""
 
 
 class Combiner:
-    """Run-lengths a Kafka partition's part of a batch, by broker and producer."""
+    """Run-lengths a task's part of a batch, by broker and producer. `rejects` are its bad sends, with their place."""
 
     def __init__(self) -> None:
         self._builders: dict[tuple[str, str, str, str], AttemptsBuilder] = {}
         self._ticks: dict[tuple[str, str | None], int] = {}
-        self._rejects: list[tuple[str, int, Reject]] = []
+        self.rejects: list[tuple[str, int, Reject]] = []
         self._forgotten: dict[Key, list[tuple[str, str, int, str]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
         self._lags = Lags()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in an Arrow batch of one topic and partition, or of several."""
-        topics, longest = batch.column("topic"), pc.max(pc.binary_length(batch.column("value"))).as_py()
-        if pc.all(pc.equal(topics, SEND_LATENCIES)).as_py() and (longest or 0) <= MAX_BYTES:
+        """Take in send latencies of one partition or of several."""
+        longest = pc.max(pc.binary_length(batch.column("value"))).as_py()
+        if (longest or 0) <= MAX_BYTES:
             self._add_send_latencies(batch)
         else:
-            for index, topic in enumerate(topics.to_pylist()):
-                self._add_one(topic, batch, index)
+            for index in range(batch.num_rows):
+                self._add_one(batch, index)
 
     def _add_send_latencies(self, batch: pa.RecordBatch) -> None:
         """The hot path: a million times a million. Anything but a good event takes `_add_one`."""
@@ -121,11 +91,11 @@ class Combiner:
             try:
                 event = read(value)
             except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
-                self._add_one(SEND_LATENCIES, batch, index)
+                self._add_one(batch, index)
                 continue
             time_ms, ingest_time_ms = event.event_time_ms, ingested[index]
             if time_ms > latest_ms:
-                self._add_one(SEND_LATENCIES, batch, index)
+                self._add_one(batch, index)
                 continue
             key = (event.cluster, event.broker_name, event.client_id, event.client_version)
             builder = builders.get(key)
@@ -147,30 +117,34 @@ class Combiner:
             else:
                 builder.add(time_ms, latency_ms, event.isolation, event.reachable is not False)
 
-    def _add_one(self, topic: str, batch: pa.RecordBatch, index: int) -> None:
+    def _add_one(self, batch: pa.RecordBatch, index: int) -> None:
         partition, offset, ingest_time_ms, value = (
             batch.column(name)[index].as_py() for name in ("partition", "offset", "ingest_time_ms", "value")
         )
-        self._note_read((topic, partition), offset, offset)
-        event, reasons = decode(topic, value, ingest_time_ms)
-        if reasons and topic == CLOCKS:
-            return  # the assignments query reads the same message, and keeps it
+        self._note_read((SEND_LATENCIES, partition), offset, offset)
+        event, reasons = decode(SEND_LATENCIES, value, ingest_time_ms)
         if reasons:
-            self._rejects.append((topic, partition, Reject(offset, ingest_time_ms, value, reasons)))
-        elif topic == CLOCKS and event.source == FORGET:
+            self.rejects.append((SEND_LATENCIES, partition, Reject(offset, ingest_time_ms, value, reasons)))
+            return
+        key = (event.cluster, event.broker_name, event.client_id, event.client_version)
+        builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
+        self._note_lag(builder, event, ingest_time_ms)
+        time_ms = not_after(event.event_time_ms, ingest_time_ms)
+        builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+
+    def note_clock(self, partition: int, offset: int, ingest_time_ms: int, event: Any) -> None:
+        """A clock event, or None for a bad one."""
+        self._note_read((CLOCKS, partition), offset, offset)
+        if event is None:
+            return
+        if event.source == FORGET:
             self._note_forgotten(event)
-        elif topic == CLOCKS:
-            self._lags.note(topic, event, ingest_time_ms)
-            event = at_most(event, ingest_time_ms)
-            for broker_name in (*event.brokers_asked, None):
-                place = (event.cluster, broker_name)
-                self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
-        else:
-            key = (event.cluster, event.broker_name, event.client_id, event.client_version)
-            builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
-            self._note_lag(builder, event, ingest_time_ms)
-            time_ms = not_after(event.event_time_ms, ingest_time_ms)
-            builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+            return
+        self._lags.note(CLOCKS, event, ingest_time_ms)
+        event = at_most(event, ingest_time_ms)
+        for broker_name in (*event.brokers_asked, None):
+            place = (event.cluster, broker_name)
+            self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
 
     def _note_lag(self, builder: AttemptsBuilder, event: Any, ingest_time_ms: int) -> None:
         builder.lag_due_ms = ingest_time_ms + LAG_EVERY_MS
@@ -191,8 +165,12 @@ class Combiner:
         known = self._read.get(place, (first, last))
         self._read[place] = min(known[0], first), max(known[1], last)
 
+    def sends_read(self) -> int:
+        """How many offsets of sends were seen, holes among them counted."""
+        return sum(last - first + 1 for (topic, _), (first, last) in self._read.items() if topic == SEND_LATENCIES)
+
     def packs(self) -> Iterator[tuple[Key, Pack]]:
-        """Each broker's pack, each cluster's, and one of the bad messages."""
+        """Each broker's pack, and each cluster's."""
         packs: dict[Key, Pack] = {}
         newest_ms: dict[str, int] = {}
         for (cluster, broker_name, _, _), builder in self._builders.items():
@@ -212,5 +190,3 @@ class Combiner:
             if key[1] is None:
                 pack.read = [Chunk(*place, *span, newest_ms, [], []) for place, span in self._read.items()]
         yield from packs.items()
-        if self._rejects:
-            yield REJECTS, Pack(rejects=self._rejects)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Span, Voice
 from streaming.queries.event_time import Lags, ahead_of, at_most
@@ -28,10 +27,10 @@ class PartitionPack:
         self._lags = Lags()
         self._pullings: dict[tuple[str, str, str, int], tuple[int, int, bool]] = {}
 
-    def add(self, offset: int, ingest_time_ms: int, value: bytes | None) -> None:
+    def add(self, offset: int, ingest_time_ms: int, value: bytes | None, event: Any, reasons: list[str]) -> None:
+        """A message, decoded: its event, or why it is bad."""
         topic, header = self._topic, self._header
         header.last_offset = offset
-        event, reasons = decode(topic, value, ingest_time_ms)
         if reasons:
             header.rejects.append(Reject(offset, ingest_time_ms, value, reasons))
             if topic == CLOCKS and (ahead := ahead_of(value, reasons, ingest_time_ms)):
@@ -75,7 +74,6 @@ class PartitionPack:
                 header.newest_ms,
                 messages,
                 header.rejects if number == 0 else [],
-                {},
                 header.voices,
                 lags,
                 header.ahead,

@@ -4,6 +4,7 @@ The offsets that a batch shows do not say it: a compacted topic has holes, and t
 """
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ class Planned(NamedTuple):
     is_cut: bool
     places: frozenset[tuple[str, int]] = frozenset()
     is_once: bool = False
+
+    def of(self, topics: Collection[str]) -> "Planned":
+        """The same, of these topics alone."""
+        return self._replace(places=frozenset(place for place in self.places if place[0] in topics))
 
 
 def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:

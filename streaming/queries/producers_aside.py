@@ -1,4 +1,4 @@
-"""What a rule raised at is set aside in the fault_items query too: a broker's items or a cluster's fleet, told once.
+"""What a rule raised at is set aside among the sends too: a broker's items or a cluster's fleet, told once.
 
 They stay as they were before the batch, whose attempts are lost to them, and are tried again with the next batch.
 """
@@ -21,10 +21,14 @@ Kept = TypeVar("Kept", Board, Fleet)
 
 
 def advance_or_set_aside(
-    read: Callable[[], Kept], advance: Callable[[Kept], Rows], labels: dict[str, str], now_ms: int, rules: Rules
+    state: Kept,
+    read: Callable[[], Kept],
+    advance: Callable[[Kept], Rows],
+    labels: dict[str, str],
+    now_ms: int,
+    rules: Rules,
 ) -> tuple[Kept, Rows]:
-    """The state after the batch, and its rows. `read` gives the state as it was before, anew each time."""
-    state = read()
+    """The state after the batch, and its rows. `state` is changed in place; `read` gives it anew, as it was before."""
     try:
         rows = advance(state)
     except Exception as error:  # whatever a rule raises must not end the query

@@ -13,7 +13,6 @@ from pathlib import Path
 from streaming.queries.chunk import Reject
 from streaming.queries.shard_events import Event
 from streaming.queries.shard_rows import quarantine_row
-from streaming.queries.shard_store import GroupEntry
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Transition
 from udfs.cluster_watch import ClusterWatch
@@ -42,16 +41,14 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
         before = work.group(cluster, name, now_ms)
         work.revert_group(cluster, name)
-        group = work.group(cluster, name, now_ms)
+        group = work.change(cluster, name, now_ms)
         _take_over(before, group)
         group.is_stale = False
         findings = {RULE_FAILED: find_failure({"cluster": cluster, "consumer_group": name}, failure, now_ms)}
         if RULE_FAILED not in group.incidents:
             work.put("quarantine", [_quarantined(event, failure)])
         work.put_alerts(step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules))
-        entry = work.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
-        entry.due_ms = now_ms + RETRY_MS
-        entry.topics = sorted({*entry.topics, *_topics_of(group)})
+        work.enter(cluster, name, now_ms + RETRY_MS, _topics_of(group))
         work.dirty.get(cluster, set()).discard(name)
 
 

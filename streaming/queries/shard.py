@@ -7,7 +7,7 @@ in the stream, a dictionary in the tests. A rule that raises ends nothing but wh
 
 from typing import Any
 
-from schemas.events import CLOCKS
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, has_content, safe_time_ms
 from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows
@@ -43,7 +43,8 @@ from streaming.queries.shard_endings import (
 from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_rows import assignment_row, quarantine_row
-from streaming.queries.shard_store import GroupEntry, ShardStore
+from streaming.queries.shard_state import ShardState
+from streaming.queries.shard_values import GroupEntry
 from streaming.queries.source_times import SourceTimes
 from streaming.queries.timing import (
     clocked,
@@ -64,19 +65,21 @@ from udfs.skew_findings import step_skew
 
 __all__ = ["Shard", "shard_of"]
 
+TOPICS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
+
 
 class Shard:
     """One batch of one shard. `rows` holds what it concluded."""
 
-    def __init__(self, number: int, shards: int, store: ShardStore, rules: Rulebook) -> None:
-        self._number, self._shards, self._store, self._rules = number, shards, store, rules
-        self._work = WorkingSet(store)
+    def __init__(self, number: int, shards: int, state: ShardState, rules: Rulebook) -> None:
+        self._number, self._shards, self._state, self._rules = number, shards, state, rules
+        self._work = WorkingSet(state)
         self._agenda = self._work.agenda
         if self._agenda.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
             self._agenda.rules = rules.fingerprint
-            for entry in self._agenda.clusters.values():
-                for group in entry.groups.values():
-                    group.due_ms = 0
+            for name, entry in self._agenda.clusters.items():
+                for group in entry.groups:
+                    self._work.enter(name, group, 0)
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
         self._times = SourceTimes(self._work)
@@ -102,17 +105,18 @@ class Shard:
         is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
         if not (is_swept or has_ahead or agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
-            self._store.add_pending(messages)
+            self._state.add_pending(messages)
+            self._work.write()
             return
         agenda.swept_ms = max(agenda.swept_ms, newest_ms)
-        safe_ms = safe_time_ms(chunks, CLOCKS, limit, planned)
-        pending = self._advance([*self._store.take_pending(), *messages], safe_ms)
+        safe_ms = safe_time_ms(chunks, CLOCKS, limit, planned.of(TOPICS) if planned is not None else None)
+        pending = self._advance([*self._state.take_pending(), *messages], safe_ms)
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if safe_ms is None:
             clusters = {cluster for chunk in chunks for cluster in chunk.spans}
             self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
         give_up_clusters(self._work)
-        self._store.add_pending(self._bounded(pending))
+        self._state.add_pending(self._bounded(pending))
         self._write()
 
     def _judge_timing(self, clusters: set[str], waiting_ms: dict[str, int], *, is_once: bool) -> None:
@@ -171,15 +175,16 @@ class Shard:
 
     def _has_news(self, chunk: Chunk) -> bool:
         """Whether it is the first that shows the pulls of some broker."""
+        clusters = self._agenda.clusters
         return any(
-            broker not in self._work.cluster(cluster).pulled_ms
-            for (cluster, broker), time_ms in chunk.all_pulled_ms().items()
+            cluster not in clusters or broker not in clusters[cluster].pulled_ms
+            for (cluster, broker), time_ms in chunk.pulled_ms.items()
             if time_ms > self._agenda.forgotten_ms.get(cluster, 0)
         )
 
     def _learn_who_tells(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
-            for (cluster, broker_name), time_ms in chunk.all_pulled_ms().items():
+            for (cluster, broker_name), time_ms in chunk.pulled_ms.items():
                 if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
                     continue
                 pulled_ms = self._work.cluster(cluster).pulled_ms
@@ -255,7 +260,7 @@ class Shard:
 
     def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
         work, now_ms, hearing = self._work, heard.now_ms, heard.hearing
-        group = work.group(cluster, name, now_ms)
+        group = work.change(cluster, name, now_ms)
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         routes = {topic: route for topic in sorted(topics) if (route := work.route(cluster, topic))}
         if is_set_aside(group):

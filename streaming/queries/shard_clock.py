@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_store import Above, ClusterEntry
+from streaming.queries.shard_values import Above, ClusterEntry
 from udfs.alert import Transition
 from udfs.cluster import look_over
 from udfs.hearing import Hearing, Unasked

@@ -12,7 +12,7 @@ from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_clock import RUN
 from streaming.queries.shard_events import Event
-from streaming.queries.shard_store import Agenda
+from streaming.queries.shard_values import Agenda
 from streaming.queries.working_set import WorkingSet
 from udfs.alert import Incident, Transition, brokers_of, with_words
 from udfs.life import Look, Reason, end
@@ -69,7 +69,7 @@ def words_of(decision: Any) -> str:
 
 def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
     """`words` are those of who decided it; they are told with what ends."""
-    group = work.group(cluster, name, now_ms)
+    group = work.change(cluster, name, now_ms)
     work.put_changes(group, [Change(broker, one, LEFT, now_ms) for broker, one in group.membership.members()])
     work.end(group, reason, now_ms, words=words)
     work.drop_group(cluster, name)
@@ -118,7 +118,7 @@ def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, 
             queues = tuple(data for data in route.queues if data.broker_name != broker_name)
             work.set_route(cluster, route.topic, replace(route, queues=queues) if queues else None)
     for name in sorted(entry.groups):
-        group = work.group(cluster, name, now_ms)
+        group = work.change(cluster, name, now_ms)
         members = group.membership.views.get(broker_name, {}).values()
         work.put_changes(group, [Change(broker_name, member, LEFT, now_ms) for member in list(members)])
         group.membership.views.pop(broker_name, None)

@@ -129,7 +129,7 @@ class Intake:
             if shard_of(heartbeat.cluster, consumer.consumer_group, self._shards) == self._number
         }
         if heartbeat.leaving:
-            names = consumers.keys() or set(work.store.read_channel(channel))
+            names = consumers.keys() or set(work.groups_on(channel))
             for name in sorted(names):
                 with self._aside(event, name):
                     group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)

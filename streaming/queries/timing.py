@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_store import Agenda, ClusterEntry
+from streaming.queries.shard_values import Agenda, ClusterEntry
 from udfs.alert import Transition, with_words
 from udfs.cluster_findings import UNHEARD_CLUSTER
 from udfs.life import Look, Reason, advance, end

@@ -43,7 +43,7 @@ def split(chunks: Iterable[Chunk], clocked: Iterable[str]) -> tuple[list[Chunk],
     waiting: list[Chunk] = []
     for chunk in chunks:
         is_one = len(chunk.newest_ms) == 1 and chunk.newest_ms.keys().isdisjoint(clusters)
-        has_news = bool(chunk.lags or chunk.ahead or chunk.pulled_ms or chunk.pulled_by_name)
+        has_news = bool(chunk.lags or chunk.ahead or chunk.pulled_ms)
         (waiting if is_one and not has_news else work).append(chunk)
     return work, waiting
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row
-from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
+from streaming.queries.shard_state import ShardState
+from streaming.queries.shard_values import ClusterEntry, GroupEntry
 from udfs.alert import Transition, with_words
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import close_queues, end_all
@@ -21,15 +22,16 @@ def key_of(*names: str) -> str:
 
 
 class WorkingSet:
-    """Groups and routes by their keys, None where there is none; `dirty` are the groups that something happened to."""
+    """What one batch does to a shard. `dirty` are the groups that something happened to since they were looked at."""
 
-    def __init__(self, store: ShardStore) -> None:
+    def __init__(self, state: ShardState) -> None:
         self.rows: Rows = {}
-        self.store = store
-        self.agenda = store.read_agenda()
+        self.state = state
+        self.agenda = state.agenda
         self.dirty: dict[str, set[str]] = {}
-        self._groups: dict[str, GroupState | None] = {}
-        self._routes: dict[str, Route | None] = {}
+        self._changed: set[tuple[str, str]] = set()
+        self._entered: set[tuple[str, str]] = set()
+        self._new: set[str] = set()
 
     def put(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
         self.rows.setdefault(table, []).extend(rows)
@@ -43,47 +45,61 @@ class WorkingSet:
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which the next tick looks at."""
         self.dirty.setdefault(cluster, set()).add(name)
+        return self.change(cluster, name, time_ms)
+
+    def change(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
+        """The group, which is written at the end of the batch."""
+        self._changed.add((cluster, name))
         return self.group(cluster, name, time_ms)
 
     def group(self, cluster: str, name: str, time_ms: int) -> GroupState:
+        """To be read: what is changed of it goes by `change`."""
         key = key_of(cluster, name)
-        if key not in self._groups:
-            self._groups[key] = self.store.read_group(key)
-        group = self._groups[key]
+        group = self.state.groups.get(key)
         if group is None:
-            group = self._groups[key] = GroupState(cluster, name, watched_since_ms=time_ms)
+            group = GroupState(cluster, name, watched_since_ms=time_ms)
+            self.state.groups.keep(key, group)
+            self._new.add(key)
         return group
 
+    def enter(self, cluster: str, name: str, due_ms: int | None, topics: Iterable[str] = ()) -> None:
+        """When to look at the group again, and which topics concern it beside those that are known to."""
+        entry = self.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
+        entry.due_ms = due_ms
+        if topics:
+            entry.topics = sorted({*entry.topics, *topics})
+        self._entered.add((cluster, name))
+
     def drop_group(self, cluster: str, name: str) -> None:
-        self._groups[key_of(cluster, name)] = None
+        self.state.groups.keep(key_of(cluster, name), None)
+        self._changed.add((cluster, name))
         self.cluster(cluster).groups.pop(name, None)
 
     def route(self, cluster: str, topic: str) -> Route | None:
-        key = key_of(cluster, topic)
-        if key not in self._routes:
-            self._routes[key] = self.store.read_route(key)
-        return self._routes[key]
+        return self.state.routes.get(key_of(cluster, topic))
 
     def set_route(self, cluster: str, topic: str, route: Route | None) -> None:
-        key = key_of(cluster, topic)
-        self._routes[key] = route
-        self.store.write_route(key, route)
+        self.state.routes.put(key_of(cluster, topic), route)
 
     def routes_of(self, cluster: str) -> list[Route]:
         """All that are known of the cluster."""
         prefix = key_of(cluster, "").removesuffix("0:")
-        keys = sorted(key for key in self.store.route_keys() if key.startswith(prefix))
-        return [route for key in keys if (route := self.store.read_route(key)) is not None]
+        keys = sorted(key for key in self.state.routes.all_keys() if key.startswith(prefix))
+        return [route for key in keys if (route := self.state.routes.get(key)) is not None]
 
     def put_changes(self, group: GroupState, changes: list[Change]) -> None:
         """Membership rows; the channel's groups are kept, for a client that unregisters may name none."""
         for change in changes:
             group.is_stale = True
             channel = key_of(group.cluster, change.broker_name, change.member.client_addr)
-            others = set(self.store.read_channel(channel)) - {group.consumer_group}
+            others = set(self.groups_on(channel)) - {group.consumer_group}
             joined = {group.consumer_group} if change.change in (JOINED, CHANGED) else set()
-            self.store.write_channel(channel, sorted(others | joined))
+            self.state.channels.put(channel, sorted(others | joined) or None)
             self.put("memberships", [membership_row(group, change)])
+
+    def groups_on(self, channel: str) -> list[str]:
+        """Whose members spoke on it."""
+        return self.state.channels.get(channel) or []
 
     def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
         """What was open of the group, or of one topic of it, ends; nobody is meant to own its queues any more."""
@@ -100,13 +116,13 @@ class WorkingSet:
     def revert_group(self, cluster: str, name: str) -> None:
         """The group as it was before this batch, and none of the batch's rows of it, but of rules that failed."""
         key = key_of(cluster, name)
-        self._groups[key] = self.store.read_group(key)
+        self.state.groups.keep(key, self.state.groups.get_anew(key))
         self._drop_rows(lambda row: row.get("cluster") == cluster and row.get("consumer_group") == name)
 
     def revert_cluster(self, name: str) -> None:
         """What is concluded of the cluster, beside its groups, as it was before this batch; what was heard stays so."""
         known = self.cluster(name)
-        self.agenda.clusters[name] = entry = self.store.read_agenda().clusters.get(name) or ClusterEntry()
+        self.agenda.clusters[name] = entry = self.state.read_agenda().clusters.get(name) or ClusterEntry()
         entry.groups, entry.families, entry.watch.voices = known.groups, known.families, known.watch.voices
         about = ("cluster", name)
         self._drop_rows(lambda row: about in row.items() and "state" in row and row["consumer_group"] is None)
@@ -119,12 +135,18 @@ class WorkingSet:
 
     def write(self) -> None:
         for cluster, names in self.dirty.items():  # touched after the last tick that moved time: the next one looks
-            entries = self.cluster(cluster).groups
             for name in sorted(names):
-                group = self._groups.get(key_of(cluster, name))
-                if group is not None and RULE_FAILED in group.incidents and not group.is_stale:
-                    continue
-                entries.setdefault(name, GroupEntry(0, [])).due_ms = 0
-        for key, group in sorted(self._groups.items()):
-            self.store.write_group(key, group)
-        self.store.write_agenda(self.agenda)
+                group = self.state.groups.get(key_of(cluster, name))
+                if group is None or RULE_FAILED not in group.incidents or group.is_stale:
+                    self.enter(cluster, name, 0)
+        for cluster, name in sorted(self._changed):
+            key = key_of(cluster, name)
+            self.state.groups.put(key, self.state.groups.get(key))
+            self._new.discard(key)
+        for cluster, name in sorted(self._changed | self._entered):
+            known = self.agenda.clusters.get(cluster)
+            entry = known.groups.get(name) if known is not None else None
+            self.state.put_entry(key_of(cluster, name), cluster, name, entry)
+        for key in self._new:
+            self.state.groups.keep(key, None)
+        self.state.write()

@@ -1,24 +1,20 @@
 """Packs keep every byte, and tell how far it is safe to move time on when a batch was cut."""
 
-import msgspec
-import pyarrow as pa
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.assignments import pack_batch
 from streaming.queries.chunk import (
     Chunk,
     Message,
     Reject,
-    decode_chunk,
     decode_chunks,
-    encode_chunk,
     encode_chunks,
     safe_time_ms,
 )
 from streaming.queries.planned import Planned, plan_of
 from streaming.queries.shard import shard_of
 from tests.queries.logs import log_of, renumbered
+from tests.replay import chunks_for
 
 CHUNK = Chunk(
     PULLS, 3, 0, 4, {"c": 9}, [Message(0, 1, b"\xff\0")], [Reject(1, 2, None, ["not_json"]), Reject(2, 3, b"", [])]
@@ -30,7 +26,6 @@ def seen(topic: str, partition: int, read: int, first: int = 0, **newest_ms: int
 
 
 def test_a_pack_is_read_as_it_was_written() -> None:
-    assert decode_chunk(encode_chunk(CHUNK)) == CHUNK
     assert decode_chunks(encode_chunks([CHUNK, CHUNK])) == [CHUNK, CHUNK]
 
 
@@ -69,13 +64,13 @@ def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, 
 
 def test_offsets_that_hold_no_row_count_towards_the_limit() -> None:
     gaps = [{**m, "offset": m["offset"] * 100} for m in log_of("healthy", 1)[0] if m["topic"] == PULLS][:10]
-    (chunks,) = pack_batch(pa.RecordBatch.from_pylist(gaps), 2)
-    assert safe_time_ms([chunks[0]], CLOCKS, 900) is not None
+    (chunk,) = chunks_for(gaps)
+    assert safe_time_ms([chunk], CLOCKS, 900) is not None
 
 
 def test_each_message_goes_to_the_shards_it_concerns() -> None:
     messages = log_of("twins", 1)[0][:300]
-    for chunks in pack_batch(pa.RecordBatch.from_pylist(list(messages)), 4):
+    for chunks in zip(*(chunks_for(messages, number, 4) for number in range(4)), strict=True):
         of_topic = [message for message in messages if message["topic"] == chunks[0].topic]
         owner = shard_of("modelled", "order-service", 4)
         for number, chunk in enumerate(chunks):
@@ -88,7 +83,7 @@ def test_each_message_goes_to_the_shards_it_concerns() -> None:
 
 def test_rejects_are_told_once_with_their_place_and_bytes() -> None:
     messages = renumbered([{**log_of("twins", 1)[0][0], "value": value} for value in (None, b"{", b"\xff")])
-    (chunks,) = pack_batch(pa.RecordBatch.from_pylist(messages), 3)
+    chunks = [chunk for number in range(3) for chunk in chunks_for(messages, number, 3)]
     assert [(reject.offset, reject.value, reject.reasons) for reject in chunks[0].rejects] == [
         (0, None, ["not_json"]),
         (1, b"{", ["not_json"]),
@@ -102,13 +97,6 @@ def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_a
     """What a pack calls good, the shard decodes once more: the two may not disagree."""
     clock = next(message for message in log_of("twins", 1)[0] if message["topic"] == CLOCKS)
     odd = {**clock, "value": clock["value"].replace(b"{", b'{"cluster":null,', 1)}
-    (chunks,) = pack_batch(pa.RecordBatch.from_pylist([odd]), 1)
-    assert [reject.reasons for reject in chunks[0].rejects] == [["missing_field: cluster"]]
-    assert chunks[0].messages == []
-
-
-def test_what_an_earlier_release_left_waiting_is_read() -> None:
-    """Its chunks had nine fields, and one text for a cluster and a broker."""
-    old = msgspec.msgpack.encode([[PULLS, 0, 0, 0, {"c": 5}, [[0, 1, b"x"]], [], {"c broker-a": 4}, []]])
-    (chunk,) = decode_chunks(old)
-    assert (chunk.messages, chunk.all_pulled_ms(), chunk.lags) == ([Message(0, 1, b"x")], {("c", "broker-a"): 4}, [])
+    (chunk,) = chunks_for([odd])
+    assert [reject.reasons for reject in chunk.rejects] == [["missing_field: cluster"]]
+    assert chunk.messages == []

@@ -1,4 +1,4 @@
-"""The fault_items query without Spark: messages combined, packed, and worked through by a broker's board."""
+"""Sends without Spark: messages combined, packed, and worked through by a broker's board."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -6,18 +6,19 @@ from functools import cache
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
-from pyspark.sql import Row
 
 from schemas.events import CLOCKS, SEND_LATENCIES
+from streaming.history.stream import parcels_for
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.queries.chunk import Chunk
-from streaming.queries.combiner import REJECTS, Combiner, Key, Pack
-from streaming.queries.combiner import combine as combine_arrow
-from streaming.queries.fault_items import FaultItemsProcessor, advance_board, advance_fleet
+from streaming.queries.combiner import Key, Pack
 from streaming.queries.planned import Planned
-from streaming.queries.rows import Rows, unpack_rows
+from streaming.queries.rows import Rows
+from streaming.queries.sends import advance_board, advance_fleet
+from streaming.queries.shard_store import DictShardStore
+from streaming.queries.state_cache import StateCache
+from streaming.queries.whole_shard import work_through
 from tests.queries.logs import cut_as_spark_does
 from tests.replay import cut
 from udfs.broker_board import Board
@@ -49,9 +50,11 @@ def message(topic: str, offset: int, value: bytes | None) -> dict[str, Any]:
 
 
 def combine(messages: list[dict[str, Any]]) -> dict[Key, Pack]:
-    combiner = Combiner()
-    combiner.add(pa.RecordBatch.from_pylist(messages))
-    return dict(combiner.packs())
+    return {
+        (cluster, broker_name): of_key
+        for parcel in parcels_for(messages, 0, 1)
+        for cluster, broker_name, of_key in parcel.sends
+    }
 
 
 def test_sends_become_one_pack_a_broker() -> None:
@@ -82,8 +85,8 @@ def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
         send(5, event_time_ms=START_MS + 86_400_001),
         message(SEND_LATENCIES, 6, b"{" + b" " * (1 << 20) + b"}"),
     ]
-    packs = combine([send(0), *bad, send(7)])
-    rejects = [reject for _, _, reject in packs[REJECTS].rejects]
+    (parcel,) = parcels_for([send(0), *bad, send(7)], 0, 1)
+    rejects = [reject for _, _, reject in parcel.rejects]
     assert [(reject.offset, reject.value) for reject in rejects] == [(m["offset"], m["value"]) for m in bad]
     assert [reject.reasons for reject in rejects] == [
         ["not_json"],
@@ -93,7 +96,7 @@ def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
         ["time_ahead: event_time_ms"],
         ["too_large"],
     ]
-    (attempts,) = packs["c", "broker-a"].attempts
+    (attempts,) = next(of_key for _, broker_name, of_key in parcel.sends if broker_name == "broker-a").attempts
     assert (attempts.steps[0].from_ms, attempts.steps[0].to_ms) == (START_MS, START_MS + 7)
 
 
@@ -115,7 +118,7 @@ def test_unlisted_fields_are_left_out() -> None:
     assert combine([send(0, trace={"id": [1, 2]})])["c", "broker-a"].attempts[0].client_id == "p"
 
 
-def test_a_clock_event_ticks_the_brokers_it_asked_and_a_bad_one_is_left_to_the_other_query() -> None:
+def test_a_clock_event_ticks_the_brokers_it_asked_and_a_bad_one_none() -> None:
     clock = {
         "cluster": "c",
         "source": "t",
@@ -178,46 +181,23 @@ def log_of(scenario: str, minutes: int) -> tuple[dict[str, Any], ...]:
     return tuple(messages)
 
 
-class Values:
-    """A key's ValueState, as the processor sees it."""
-
-    def __init__(self) -> None:
-        self.value: tuple[str] | None = None
-
-    def getValueState(self, _name: str, _schema: Any) -> "Values":  # noqa: N802  # Spark's name
-        return self
-
-    def get(self) -> tuple[str] | None:
-        return self.value
-
-    def update(self, value: tuple[str]) -> None:
-        self.value = value
-
-
-def stream(batches: Iterable[Sequence[dict[str, Any]]], limit: int = 0, before: Callable[..., Any] = len) -> Rows:
-    """All rows of a log, batch by batch as the query runs it: a task a partition, then a processor a key.
-
-    `before` is told of each batch before it runs.
-    """
-    states: dict[Key, Values] = defaultdict(Values)
+def stream(
+    batches: Iterable[Sequence[dict[str, Any]]],
+    limit: int = 0,
+    plan_of: Callable[[Sequence[dict[str, Any]]], Planned | None] = lambda _: None,
+) -> Rows:
+    """All rows of a log, batch by batch as the query runs it: a task a partition, then the shard."""
+    store, states, rulebook = DictShardStore(), StateCache(), Rulebook(Rules())
     rows: Rows = defaultdict(list)
     for batch in batches:
-        before(batch)
         tasks: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for one in batch:
             tasks[one["topic"], one["partition"]].append(one)
-        packs: dict[Key, list[Row]] = defaultdict(list)
-        for of_task in tasks.values():
-            for combined in combine_arrow(iter([pa.RecordBatch.from_pylist(of_task)])):
-                for row in combined.to_pylist():
-                    packs[row["cluster"], row["broker_name"]].append(Row(**row))
-        for key, of_key in packs.items():
-            processor = FaultItemsProcessor(Rulebook(Rules()), limit)
-            processor.init(states[key])  # type: ignore[arg-type]  # as much of a handle as it uses
-            for out in processor.handleInputRows(key, iter(of_key), None):  # type: ignore[arg-type]  # no timers
-                table = pa.table({"table": [out.table], "rows": [out.rows]})
-                for name, of_table in unpack_rows(table).items():
-                    rows[name] += of_table
+        parcels = [parcel for of_task in tasks.values() for parcel in parcels_for(of_task, 0, 1)]
+        with states.state_of(0, store) as state:
+            found = work_through(0, 1, state, rulebook, parcels, limit, plan_of(batch))
+        for name, of_table in found.items():
+            rows[name] += of_table
     return rows
 
 

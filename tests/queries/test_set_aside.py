@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
+from streaming.history.stream import parcels_for
 from streaming.queries import shard
-from streaming.queries.assignments import pack_batch
 from streaming.queries.producers_aside import advance_or_set_aside
-from streaming.queries.shard import Shard
+from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
+from streaming.queries.whole_shard import work_through
 from tests.queries.logs import SECOND, START
-from tests.queries.test_small_logs import batch_of, beat, clock, groups_of_two
-from tests.replay import Stream
+from tests.queries.test_small_logs import beat, clock, groups_of_two
+from tests.replay import Stream, messages_of
 from udfs.broker_board import Board
 from udfs.membership import Membership
 from udfs.rulebook import Rulebook
@@ -180,9 +181,8 @@ def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch
     ):
         if number == 1:
             monkeypatch.undo()
-        work = Shard(0, 1, store, Rulebook(rules))
-        work.process([chunk for chunks in pack_batch(batch_of(batch), 1) for chunk in chunks], 0)
-        rows += [(number, row["state"]) for row in work.rows.get("alerts", []) if row["kind"] == "rule_failed"]
+        given = work_through(0, 1, ShardState(store), Rulebook(rules), parcels_for(messages_of(batch), 0, 1))
+        rows += [(number, row["state"]) for row in given.get("alerts", []) if row["kind"] == "rule_failed"]
     assert rows == [(0, "FIRING"), (2, "RESOLVED")]
 
 
@@ -194,7 +194,8 @@ def test_a_rule_that_raises_at_producers_is_told_once_and_their_state_is_as_befo
         raise IndexError("no step")
 
     def work(advance: Callable[[Board], Rows], now_ms: int) -> tuple[Board, Rows]:
-        return advance_or_set_aside(lambda: replace(state), advance, labels, now_ms, Rules())
+        before = replace(state)
+        return advance_or_set_aside(state, lambda: replace(before), advance, labels, now_ms, Rules())
 
     state, rows = work(fail, START)
     assert (state.evicted_ms, [row["state"] for row in rows["alerts"]], len(rows["quarantine"])) == (7, ["FIRING"], 1)

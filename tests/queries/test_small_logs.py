@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.assignments import pack_batch
-from streaming.queries.shard import Shard
+from streaming.history.stream import parcels_for
+from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
+from streaming.queries.whole_shard import work_through
 from tests.queries.logs import (
     SECOND,
     START,
@@ -261,18 +261,13 @@ def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
     store, rows = DictShardStore(), []
     quieter = Rules(kinds={**KINDS, "starved_queue": KindRules(severity="info")})
     for rules, events in ((Rules(), frozen(100)), (quieter, [clock(100)]), (quieter, [clock(105)])):
-        shard = Shard(0, 1, store, Rulebook(rules))
-        shard.process([chunk for chunks in pack_batch(batch_of(events), 1) for chunk in chunks], 0)
-        rows += shard.rows.get("alerts", [])
+        given = work_through(0, 1, ShardState(store), Rulebook(rules), parcels_for(messages_of(events), 0, 1))
+        rows += given.get("alerts", [])
     starved = [row for row in rows if row["kind"] == "starved_queue"]
     assert [(row["state"], row["reason"], row["severity"]) for row in starved[1:]] == [
         ("FIRING", "hold_over", "critical"),
         ("FIRING", "severity_changed", "info"),
     ]
-
-
-def batch_of(events: list[tuple[str, dict[str, Any]]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(messages_of(events))
 
 
 def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list[tuple[str, dict[str, Any]]]:

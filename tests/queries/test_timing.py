@@ -111,7 +111,7 @@ def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.Mon
 
 def test_the_oldest_is_dropped_first_and_routes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "MOST_EVENTS", 8)
-    chunks = list(chunks_for(messages_of([route(0), *(pull(second, 1) for second in range(1, 10))]), 0, 1))
+    chunks = chunks_for(messages_of([route(0), *(pull(second, 1) for second in range(1, 10))]))
     kept, dropped = waiting.bounded([replace(chunk, pullings=[]) for chunk in chunks])
     left = [(chunk.topic, message.offset) for chunk in kept for message in chunk.messages]
     assert left == [(ROUTES, 0), *((PULLS, offset) for offset in range(4, 9))]

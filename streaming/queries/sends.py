@@ -1,32 +1,22 @@
-"""The fault_items query: every producer's FaultItem of every broker, by the table of its own release.
-
-    Kafka ─► combine (mapInArrow: check, run-length a producer and broker) ─► one broker a key (transformWithState)
-          ─► rows ─► Delta
+"""Every producer's FaultItem of every broker, by the table of its own release, as far as one shard keeps them.
 
 A batch costs brokers times producers after the combine, not sends. Clock events go to the brokers they speak for. Each
-cluster has a key of its own too, where its producers are judged together and alerts begin and end.
+cluster has a pack of its own too, where its producers are judged together and alerts begin and end.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import types as T
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
-
-from conf.settings import Settings
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.chunk import safe_time_ms
-from streaming.queries.combiner import COMBINED, REJECTS, Combiner, Pack, combine, decode_pack
-from streaming.queries.output import OUTPUT, pack_rows
-from streaming.queries.planned import Planned, told_plan
+from streaming.queries.combiner import Keyed, Pack
+from streaming.queries.planned import Planned
 from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
-from streaming.queries.shard_rows import alert_row, quarantine_row
-from streaming.queries.source import read_messages
-from streaming.rulebook import rulebook
+from streaming.queries.shard_rows import alert_row
+from streaming.queries.shard_state import ShardState
+from streaming.queries.working_set import key_of
 from udfs.broker_board import Board, Flip, Health
 from udfs.broker_findings import judge_fleet
 from udfs.fleet import Fleet
@@ -36,73 +26,62 @@ from udfs.rules import Rules
 from udfs.unasked_boards import LastRows, close_unasked, note_asked
 from udfs.waiting_sends import drop_oldest, end_drop, tell_drop, time_of_log
 
-__all__ = ["NAME", "REJECTS", "TOPICS", "Combiner", "Pack", "advance_board", "advance_fleet", "start_dataframe"]
-
-NAME = "fault_items"
-TOPICS = (SEND_LATENCIES, CLOCKS)
+TOPICS = frozenset((SEND_LATENCIES, CLOCKS))
 
 CUT_SKEW_MS = 60_000
 
-_encode = msgspec.json.Encoder().encode
-_decode_board = msgspec.json.Decoder(Board).decode
-_decode_fleet = msgspec.json.Decoder(Fleet).decode
 
+class Sends:
+    """What one batch brings to the boards and fleets of a shard. `rows` holds what it concluded."""
 
-def start_dataframe(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The streaming DataFrame: one row a table and key (rows.OUTPUT)."""
-    combined = read_messages(spark, settings, TOPICS).mapInArrow(combine, COMBINED)
-    return combined.groupBy("cluster", "broker_name").transformWithState(
-        statefulProcessor=FaultItemsProcessor(rulebook(settings), settings.queries.max_offsets_per_trigger),
-        outputStructType=OUTPUT,
-        outputMode="Update",
-        timeMode="None",
-    )
+    def __init__(self, state: ShardState, rules: Rulebook, limit: int, planned: Planned | None) -> None:
+        self._state, self._rules, self._limit, self._planned = state, rules, limit, planned
+        self.rows: Rows = {}
 
-
-class FaultItemsProcessor(StatefulProcessor):
-    """Carries packs to a broker's Board or a cluster's Fleet, and rows out: one read and one write of state a key."""
-
-    def __init__(self, rules: Rulebook, limit: int) -> None:
-        self._rules, self._limit = rules, limit
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("board", T.StructType([T.StructField("json", T.StringType())]))
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
-        packs = [decode_pack(row.pack) for row in rows]
-        if tuple(key) == REJECTS:
-            rejects = (quarantine_row(*reject) for pack in packs for reject in pack.rejects)
-            yield from pack_rows({"quarantine": list(rejects)})
-            return
-        cluster, broker_name = key
-        value = self._state.get()
-        if value is None and not any(pack.attempts or pack.fleet for pack in packs):
-            return  # a tick for what nobody has sent to
-        rules, planned = self._rules.of(cluster), told_plan()
-        now_ms = max(pack.newest_ms() for pack in packs)
-        state: Board | Fleet
-        if broker_name is None:
-            state, found = advance_or_set_aside(
-                lambda: _decode_fleet(value[0]) if value else Fleet(),
-                lambda fleet: advance_fleet(fleet, packs, cluster, rules, self._limit, planned),
-                {"cluster": cluster},
-                now_ms,
-                rules,
+    def process(self, keyed: Iterable[Keyed]) -> None:
+        """Nothing is written but what is put on the shelves."""
+        by_key: dict[tuple[str, str | None], list[Pack]] = {}
+        for cluster, broker_name, pack in keyed:
+            by_key.setdefault((cluster, broker_name), []).append(pack)
+        for (cluster, broker_name), packs in sorted(by_key.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+            found = (
+                self._advance_fleet(cluster, packs)
+                if broker_name is None
+                else self._advance_board(cluster, broker_name, packs)
             )
-        else:
-            idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
-            state, found = advance_or_set_aside(
-                lambda: _decode_board(value[0]) if value else Board(),
-                lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),
-                {"cluster": cluster, "broker_name": broker_name},
-                now_ms,
-                rules,
-            )
-        yield from pack_rows(found)
-        self._state.update((_encode(state).decode(),))
+            for table, of_table in found.items():
+                self.rows.setdefault(table, []).extend(of_table)
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def _advance_fleet(self, cluster: str, packs: list[Pack]) -> Rows:
+        key, fleets, rules = key_of(cluster), self._state.fleets, self._rules.of(cluster)
+        if fleets.get(key) is None and not any(pack.fleet for pack in packs):
+            return {}  # a tick for a cluster in which nobody sends
+        state, rows = advance_or_set_aside(
+            fleets.get(key) or Fleet(),
+            lambda: fleets.get_anew(key) or Fleet(),
+            lambda fleet: advance_fleet(fleet, packs, cluster, rules, self._limit, self._planned),
+            {"cluster": cluster},
+            max(pack.newest_ms() for pack in packs),
+            rules,
+        )
+        fleets.put(key, state)
+        return rows
+
+    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack]) -> Rows:
+        key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
+        if boards.get(key) is None and not any(pack.attempts for pack in packs):
+            return {}  # a tick for a broker that nobody has sent to
+        idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
+        state, rows = advance_or_set_aside(
+            boards.get(key) or Board(),
+            lambda: boards.get_anew(key) or Board(),
+            lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),
+            {"cluster": cluster, "broker_name": broker_name},
+            max(pack.newest_ms() for pack in packs),
+            rules,
+        )
+        boards.put(key, state)
+        return rows
 
 
 def advance_board(
@@ -146,7 +125,8 @@ def advance_fleet(
                     fleet.add(broker_name, attempts)
         fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
         note_asked(fleet, pack.asked_ms)
-    safe_ms = safe_time_ms([chunk for pack in packs for chunk in pack.read], CLOCKS, limit, planned)
+    read = [chunk for pack in packs for chunk in pack.read]
+    safe_ms = safe_time_ms(read, CLOCKS, limit, planned.of(TOPICS) if planned is not None else None)
     tick_ms = fleet.tick_ms
     if planned is not None and planned.is_once:
         tick_ms = time_of_log(fleet, rules.unheard_page_ms, is_whole=safe_ms is None)
