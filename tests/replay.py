@@ -11,6 +11,7 @@ from streaming.history.stream import Enveloper, Event, parcels_for
 from streaming.queries.chunk import Chunk
 from streaming.queries.planned import Planned
 from streaming.queries.shard import TOPICS
+from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
@@ -70,6 +71,11 @@ class Stream(stream.Stream):
     def __init__(self, rules: Rules | None = None) -> None:
         super().__init__(Rulebook(rules or Rules()))
         self._enveloper = Enveloper()
+
+    @property
+    def kept(self) -> ShardState:
+        """What the store has, as another worker would read it."""
+        return ShardState(self._store)
 
     def feed(
         self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None

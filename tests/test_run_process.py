@@ -60,7 +60,7 @@ def kill_in_the_middle(settings: Settings, log: Path) -> None:
             stdout=output,
             start_new_session=True,
         )
-    marker = settings.paths.checkpoints / "assignments" / "commits" / "3"
+    marker = settings.paths.checkpoints / "balance" / "commits" / "3"
     deadline = time.monotonic() + LIFE_SECONDS
     try:
         while not marker.exists():

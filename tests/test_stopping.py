@@ -125,7 +125,7 @@ def test_run_ends_and_its_next_start_goes_on(
     settings = settings_for(empty_kafka, tmp_path)
     publish(settings, log)
     environment = environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150")
-    commits = settings.paths.checkpoints / "assignments" / "commits"
+    commits = settings.paths.checkpoints / "balance" / "commits"
     with command(tmp_path, environment, "run") as run:
         run.wait_until((commits / "3").exists)
         run.end(send)

@@ -44,12 +44,12 @@ def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left
     assert {row["change"] for row in rows["memberships"]} == {"LEFT"}
     assert {row["verdict"] for row in rows["assignments"]} == {"NOT_JUDGED"}
     assert [row["source"] for row in rows["clock_heard"]] == ["forget"]
-    kept = {kind for kind, _ in stream._store.values}
-    assert kept == {"agenda"}
-    assert stream._store.read_agenda().clusters == {}
+    kept = stream.kept
+    assert [kept.groups.all_keys(), kept.routes.all_keys(), kept.channels.all_keys()] == [[], [], []]
+    assert kept.agenda.clusters == {}
     late = [one for one in groups_of_two(400, 400) if one[1]["event_time_ms"] > START + 300 * SECOND]
     assert stream.feed(late, lambda _: START + 405 * SECOND).get("alerts", []) == []
-    assert stream._store.read_agenda().clusters == {}
+    assert stream.kept.agenda.clusters == {}
 
 
 def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
@@ -91,7 +91,7 @@ def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
     told = [row for part in rows for row in part.get("alerts", ()) if row["reason"] != "forgotten"]
     assert told == []
     assert [row["source"] for part in rows for row in part.get("clock_heard", ())] == ["forget"]
-    assert stream._store.read_agenda().clusters == {}
+    assert stream.kept.agenda.clusters == {}
 
 
 def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotten_cluster_back() -> None:
@@ -100,8 +100,8 @@ def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotte
         stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
         stream.feed([back])
         stream.feed([tick(425, "run", ("broker-a",))])
-        assert stream._store.read_agenda().clusters.keys() == {"c"}
-        assert stream._store.read_agenda().clusters["c"].now_ms == START + 425 * SECOND
+        assert stream.kept.agenda.clusters.keys() == {"c"}
+        assert stream.kept.agenda.clusters["c"].now_ms == START + 425 * SECOND
 
 
 def pull_of(second: int) -> dict[str, Any]:

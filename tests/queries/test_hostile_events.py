@@ -73,7 +73,8 @@ def event_of(random: Random, now_ms: int) -> tuple[str, dict[str, Any]]:
                 "client_version": pick(("4.8.0", "5.1.4", "²", "")),
                 "isolation": pick((True, False)),
             }
-            return SEND_LATENCIES, {**at, **told, "latency_ms": pick(NUMBERS), "reachable": pick((None, True, False))}
+            sent = {"topic": pick(NAMES), "queue_id": 0, "latency_ms": pick(NUMBERS)}
+            return SEND_LATENCIES, {**at, **told, **sent, "reachable": pick((None, True, False))}
         case _:
             unheard = {"broker_name": pick((None, "b0")), "consumer_group": None, "client_id": None}
             told = {

@@ -163,11 +163,14 @@ def test_a_cluster_nobody_has_heard_of_for_a_day_is_dropped_and_what_is_open_is_
     stream.feed([(topic, {**event, "cluster": "dead"}) for topic, event in log_of(0, 60, ticks_until=60)] + dead)
     for hours in (23, 25):
         rows = stream.feed(log_of(hours * 3_600, hours * 3_600 + 60, ticks_until=2 * day))
-        clusters = stream._store.read_agenda().clusters.keys()
+        clusters = stream.kept.agenda.clusters.keys()
         assert clusters == ({"gone", "dead", "c"} if hours == 23 else {"dead", "c"})
     assert {row["verdict"] for row in rows["assignments"] if row["cluster"] == "gone"} == {"NOT_JUDGED"}
     assert {row["change"] for row in rows["memberships"] if row["cluster"] == "gone"} == {"LEFT"}
-    assert not [key for kind, key in stream._store.values if kind != "agenda" and "4:gone" in key]
+    kept = stream.kept
+    of_all = [*kept.groups.all_keys(), *kept.routes.all_keys(), *kept.channels.all_keys()]
+    assert of_all
+    assert not [key for key in of_all if "4:gone" in key]
 
 
 def test_a_topic_that_is_not_said_for_a_day_while_others_are_is_deleted() -> None:
@@ -176,5 +179,5 @@ def test_a_topic_that_is_not_said_for_a_day_while_others_are_is_deleted() -> Non
     for second in range(30, 33 * 3_600, 300):
         rows = stream.feed([route(second, 4, "others"), beat(second, "A", "h1:1"), clock(second + 1)])
         changed += [(second, row["verdict"]) for row in rows.get("assignments", ()) if row["topic"] == "orders"]
-    assert [key for kind, key in stream._store.values if kind == "route"] == ["1:c|6:others"]
+    assert stream.kept.routes.all_keys() == ["1:c|6:others"]
     assert {verdict for second, verdict in changed if second > 24 * 3_600} == {"NOT_JUDGED"}
