@@ -102,7 +102,12 @@ def test_whatever_keeps_to_the_contract_becomes_rows_and_raises_nothing(seed: in
         reasons |= {reason for row in rows.get("quarantine", ()) for reason in row["reasons"]}
     assert kinds
     assert "rule_failed" not in kinds
-    assert {reason.partition(":")[0] for reason in reasons} <= {"unknown_queue", "negative_value", "time_ahead"}
+    assert {reason.partition(":")[0] for reason in reasons} <= {
+        "unknown_queue",
+        "negative_value",
+        "time_ahead",
+        "over_maximum",
+    }
 
 
 def test_a_time_that_no_reader_takes_as_one_is_told_as_the_nearest() -> None:

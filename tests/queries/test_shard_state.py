@@ -1,0 +1,103 @@
+"""What a shard keeps: the same whether a worker kept it or reads it anew, and no more trips than it touches buckets."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS
+from streaming.history.stream import parcels_for
+from streaming.queries.beats import beats_of, lay_over
+from streaming.queries.shard_state import ShardState
+from streaming.queries.shard_store import DictShardStore, StateError
+from streaming.queries.state_cache import StateCache
+from streaming.queries.whole_shard import work_through
+from tests.queries.logs import log_of
+from tests.queries.test_small_logs import START, beat, clock, route
+from tests.replay import Stream, cut, messages_of, replay
+from udfs.rulebook import Rulebook
+from udfs.rules import Rules
+
+RULES = Rulebook(Rules())
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("scenario", ["twins", "rolling_restart", "split_view", "slow_broker"])
+def test_a_log_gives_the_same_rows_whether_workers_keep_state_or_read_it_anew(scenario: str) -> None:
+    messages = log_of(scenario, 1)[0]
+    kept = replay(cut(messages, 40))
+    assert kept["assignments"]
+    assert replay(cut(messages, 40), is_kept=False) == kept
+
+
+def test_a_state_is_read_anew_where_another_worker_has_written() -> None:
+    store, mine, other = DictShardStore(), StateCache(), StateCache()
+    for number, states in enumerate((mine, other, mine, mine)):
+        store.trips.clear()
+        with states.state_of(0, store) as state:
+            work_through(0, 1, state, RULES, parcels_for(messages_of([route(number), clock(number)]), 0, 1))
+        assert (store.trips["read"] == 0) == (number == 3)
+
+
+def test_a_batch_that_fails_leaves_nothing_behind_in_the_worker() -> None:
+    store, states = DictShardStore(), StateCache()
+    with states.state_of(0, store) as state:
+        work_through(0, 1, state, RULES, parcels_for(messages_of([route(0), clock(1)]), 0, 1))
+    with suppress(ValueError), states.state_of(0, store) as state:
+        state.agenda.clusters.clear()
+        raise ValueError("whatever it is")
+    with states.state_of(0, store) as state:
+        assert state.agenda.clusters["c"].now_ms == START + 1_000
+
+
+def test_state_of_another_release_is_refused() -> None:
+    store = DictShardStore()
+    store.write("agenda", b'{"version":3}')
+    with pytest.raises(StateError, match="version 3, this release reads 4; move the checkpoint away"):
+        ShardState(store)
+
+
+def batches_of(groups: int, seconds: int) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """A batch every five seconds: each group's one member beats at its one broker."""
+    for second in range(0, seconds, 5):
+        batch = [route(second)] if second == 0 else []
+        for number in range(groups):
+            topic, event = beat(second, f"A{number}", f"h{number}:1")
+            (consumer,) = event["consumers"]
+            batch.append((topic, {**event, "consumers": [{**consumer, "consumer_group": f"g{number}"}]}))
+        yield [*batch, clock(second + 1)]
+
+
+def test_trips_of_a_batch_do_not_grow_with_groups_or_channels() -> None:
+    trips = {}
+    for groups in (4, 40):
+        stream = Stream()
+        for batch in batches_of(groups, 60):
+            stream._store.trips.clear()
+            stream.feed(batch)
+        trips[groups] = sum(stream._store.trips.values())
+    assert trips[40] <= trips[4] + 12
+    assert trips[4] <= 12
+
+
+def test_beats_bring_a_frame_to_where_the_group_is() -> None:
+    stream = Stream()
+    stream.feed(messages_with_groups())
+    state = stream.kept
+    (key, *_) = state.groups.all_keys()
+    group = state.groups.get(key)
+    assert group is not None
+    before = deepcopy(group)
+    for _, member in group.membership.members():
+        member.last_heartbeat_ms, member.gap_ms = member.last_heartbeat_ms + 7, 30_000
+    for watched in group.topics.values():
+        for watch in watched.queues.values():
+            watch.last_pull_ms, watch.commit_offset = (watch.last_pull_ms or 0) + 5, 9
+    lay_over(before, beats_of(group))
+    assert before == group
+
+
+def messages_with_groups() -> list[tuple[str, dict[str, Any]]]:
+    return [one for batch in batches_of(2, 30) for one in batch if one[0] != CLOCKS or one[1]["event_time_ms"] > START]
