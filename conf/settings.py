@@ -92,6 +92,7 @@ class Spark(Section):
 class Queries(Section):
     tasks: Annotated[int, NO_BOOL, Field(ge=0, le=10_000)]
     trigger_ms: Annotated[int, Field(ge=0, le=3_600_000)]
+    rest_ms: Annotated[int, Field(ge=0, le=60_000)]
     max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool

@@ -235,11 +235,15 @@ class Service:
 
     def wait_until_idle(self, seconds: float = 120.0) -> None:
         """Return when each query has worked through all that is in Kafka now."""
+        for running in self._running:
+            running.sink.stay_awake()
         threads = [threading.Thread(target=query.processAllAvailable, daemon=True) for query in self.queries]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(seconds)
+        for running in self._running:
+            running.sink.may_rest()
 
     def close(self) -> None:
         with contextlib.ExitStack() as parts:  # the last is ended first, and each, whatever becomes of the others

@@ -47,7 +47,7 @@ OPTIONS = {
     # A checksum file beside each state file is a seventh of a small batch; RocksDB and the file system have theirs.
     f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
     f"{_STREAMING}.noDataMicroBatches.enabled": "false",
-    f"{_STREAMING}.pollingDelay": "2ms",
+    f"{_STREAMING}.pollingDelay": "20ms",
     # A local disk needs no process forked for each file's permissions.
     f"{_STREAMING}.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -4,6 +4,7 @@ The offsets that a batch shows do not say it: a compacted topic has holes, and t
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -43,15 +44,25 @@ def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
     return Planned(is_cut, places if is_cut else frozenset())
 
 
-def tell_workers(context: SparkContext, checkpoint: Path, batch_id: int, limit: int, *, is_once: bool = False) -> None:
-    """Before the batch's action. Of a checkpoint that cannot be read nothing is told; the offsets seen decide then."""
+def tell_workers(
+    context: SparkContext, checkpoint: Path, batch_id: int, limit: int, *, is_once: bool = False
+) -> dict[str, int]:
+    """Before the batch's action; how many offsets of each topic it reads.
+
+    Of a checkpoint that cannot be read nothing is told; the offsets seen decide then.
+    """
+    counts: Counter[str] = Counter()
     try:
-        planned = plan_of(read_batch(checkpoint, batch_id), limit)
+        offsets = read_batch(checkpoint, batch_id)
+        for (topic, _), count in offsets.items():
+            counts[topic] += count
+        planned = plan_of(offsets, limit)
         text = json.dumps([planned.is_cut, sorted(planned.places), is_once])
     except (OSError, ValueError) as error:
         log.warning("the plan of a batch cannot be read", batch_id=batch_id, reason=str(error))
         text = ""
     context.setLocalProperty(PROPERTY, text)
+    return dict(counts)
 
 
 def told_plan() -> Planned | None:

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
+from schemas.events import SEND_LATENCIES
 from streaming.private_folder import make_checkpoints
 from streaming.queries.planned import tell_workers
+from streaming.queries.rest import Rest, TickSeen
 from streaming.queries.rows import Rows, unpack_rows
+from streaming.queries.shard_clock import CLOCK_HEARD
 from streaming.queries.warehouse import Writer, append_rows
 
 OnRows = Callable[[str, int, Rows], None]
@@ -48,11 +51,14 @@ class Sink:
         limit: int = 0,
         *,
         is_once: bool = False,
+        rest_s: float = 0.0,
     ) -> None:
+        """`rest_s` is the longest rest after a batch that had little to do."""
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_rows, self._limit, self._is_once = on_rows, limit, is_once
         self._busy = threading.Lock()
         self._is_stopping = False
+        self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
         self._app_id = ""
         self._written: int | None = None
 
@@ -64,6 +70,7 @@ class Sink:
         One that is written but not noted would be run again, by the rules of the next start: its rows are skipped as
         known, and would not be those of its state.
         """
+        self._is_awake.set()
         with self._busy:
             self._is_stopping = True
         told = began = time.monotonic()
@@ -89,16 +96,37 @@ class Sink:
         with self._busy:
             if self._is_stopping:
                 raise StoppingError(f"batch {batch_id} is left to the next start")
-            self._write(batch, batch_id)
+            began_s = time.time()
+            rows, read = self._write(batch, batch_id)
             self._written = batch_id
+        self._rest_after(began_s, batch_id, rows, read)
 
-    def _write(self, batch: DataFrame, batch_id: int) -> None:
+    def _write(self, batch: DataFrame, batch_id: int) -> tuple[Rows, Mapping[str, int]]:
+        """The batch's rows, and how many messages of each topic it read."""
         self._app_id = self._app_id or self._read_app_id()
-        tell_workers(batch.sparkSession.sparkContext, self._checkpoint, batch_id, self._limit, is_once=self._is_once)
+        context = batch.sparkSession.sparkContext
+        read = tell_workers(context, self._checkpoint, batch_id, self._limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
         append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_rows is not None:
             self._on_rows(self._name, batch_id, rows)
+        return rows, read
+
+    def _rest_after(self, began_s: float, batch_id: int, rows: Rows, read: Mapping[str, int]) -> None:
+        ticks = [
+            TickSeen(row["cluster"], row["collector"] or row["source"], row["ingest_ms"])
+            for row in rows.get(CLOCK_HEARD, ())
+        ]
+        rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)
+        if rest_s > 0:
+            self._is_awake.wait(rest_s)
+
+    def stay_awake(self) -> None:
+        """No batch is rested after from now on."""
+        self._is_awake.set()
+
+    def may_rest(self) -> None:
+        self._is_awake.clear()
 
     def _read_app_id(self) -> str:
         """The query's id lives in its checkpoint: a new checkpoint, whose batch ids start anew, is a new app."""
@@ -131,7 +159,8 @@ def start_query(
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
     limit = settings.queries.max_offsets_per_trigger
-    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now)
+    rest_s = settings.queries.rest_ms / 1000
+    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now, rest_s=rest_s)
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

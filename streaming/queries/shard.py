@@ -5,8 +5,6 @@ the same rows whether it comes in one batch, in a hundred, or live. The state be
 in the stream, a dictionary in the tests. A rule that raises ends nothing but what it was to judge (set_aside.py).
 """
 
-from typing import Any
-
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.chunk import Chunk, has_content, safe_time_ms
 from streaming.queries.planned import Planned
@@ -81,7 +79,7 @@ class Shard:
                 for group in entry.groups:
                     self._work.enter(name, group, 0)
         self._intake = Intake(self._work, number, shards, rules)
-        self._heard: dict[str, Any] = {}
+        self._heard: dict[str, Event] = {}
         self._times = SourceTimes(self._work)
         self._forgotten = ForgottenClusters(self._agenda, ())
 
@@ -215,7 +213,7 @@ class Shard:
             cluster.is_run_clock, cluster.foreign_ms = False, max(cluster.foreign_ms, clock.event_time_ms)
         else:
             cluster.is_run_clock = True
-        self._heard[name] = clock
+        self._heard[name] = event
         for group in clock.deleted_groups or ():
             if shard_of(name, group, self._shards) == self._number:
                 end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
@@ -256,7 +254,7 @@ class Shard:
                 end_group(self._work, name, one.name, Reason.FORGOTTEN, now_ms, words)
         if any(one.kind == CLUSTER for one in clock.forgotten or ()):
             self._agenda.clusters.pop(name, None)
-            self._heard[name] = clock
+            self._heard[name] = decision
 
     def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
         work, now_ms, hearing = self._work, heard.now_ms, heard.hearing
@@ -285,7 +283,13 @@ class Shard:
         self._work.write()
         if self._number == 0:
             heard = (
-                {"cluster": cluster, "newest_ms": clock.event_time_ms, "source": clock.source}
-                for cluster, clock in sorted(self._heard.items())
+                {
+                    "cluster": cluster,
+                    "newest_ms": event.event.event_time_ms,
+                    "source": event.event.source,
+                    "collector": event.event.collector,
+                    "ingest_ms": event.ingest_time_ms,
+                }
+                for cluster, event in sorted(self._heard.items())
             )
             self._work.put(CLOCK_HEARD, heard)

@@ -18,7 +18,7 @@ class Written:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[int] = []
-        monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: self.batches.append(batch_id))
+        monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: (self.batches.append(batch_id) or {}, {}))
 
 
 @pytest.fixture
