@@ -36,8 +36,12 @@ def replay(
     limit: int = 0,
     rules: Rules | None = None,
     plans: Iterable[Planned] = (),
+    engine: type[Shard] = Shard,
 ) -> dict[str, list[dict[str, Any]]]:
-    """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each."""
+    """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each.
+
+    `engine` is the shard under test, or the one that looks at everything (every_look.py).
+    """
     rulebook = Rulebook(rules or Rules())
     stores = [DictShardStore() for _ in range(SHARDS)]
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -45,7 +49,7 @@ def replay(
     for batch in batches:
         planned = next(told, None)
         for number, store in enumerate(stores):
-            shard = Shard(number, SHARDS, store, rulebook)
+            shard = engine(number, SHARDS, store, rulebook)
             shard.process(list(chunks_for(batch, number, SHARDS)), limit, planned)
             for table, of_table in shard.rows.items():
                 rows.setdefault(table, []).extend(of_table)
@@ -55,8 +59,9 @@ def replay(
 class Stream(stream.Stream):
     """Both queries at work on a run that is too long to keep: feed it slices, take the rows."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: Rules | None = None, engine: type[Shard] = Shard) -> None:
         super().__init__(Rulebook(rules or Rules()))
+        self.shard = engine
         self._enveloper = Enveloper()
 
     def feed(

@@ -33,6 +33,8 @@ class Stream:
     `rulebook` may be changed between two calls, as the service does when the files of the rules change.
     """
 
+    shard: type[Shard] = Shard
+
     def __init__(self, rulebook: Rulebook) -> None:
         self.rulebook = rulebook
         self._store = DictShardStore()
@@ -42,7 +44,7 @@ class Stream:
     def work_through(self, messages: Sequence[Message]) -> Rows:
         """Rows by table. A tick among them takes all that was handed over before it as complete."""
         rows: Rows = {}
-        shard = Shard(0, 1, self._store, self.rulebook)
+        shard = self.shard(0, 1, self._store, self.rulebook)
         shard.process(list(chunks_for([one for one in messages if one["topic"] in TOPICS], 0, 1)), 0)
         _add(rows, shard.rows)
         sends = [one for one in messages if one["topic"] in FAULT_TOPICS]

@@ -50,7 +50,7 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
             work.put("quarantine", [_quarantined(event, failure)])
         work.put_alerts(step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules))
         entry = work.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
-        entry.due_ms = now_ms + RETRY_MS
+        entry.due_ms, entry.is_calm = now_ms + RETRY_MS, False
         entry.topics = sorted({*entry.topics, *_topics_of(group)})
         work.dirty.get(cluster, set()).discard(name)
 

@@ -56,6 +56,7 @@ from streaming.queries.timing import (
 )
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.working_set import WorkingSet
+from udfs.deadlines import calm_until
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
@@ -68,15 +69,17 @@ __all__ = ["Shard", "shard_of"]
 class Shard:
     """One batch of one shard. `rows` holds what it concluded."""
 
+    working_set: type[WorkingSet] = WorkingSet
+
     def __init__(self, number: int, shards: int, store: ShardStore, rules: Rulebook) -> None:
         self._number, self._shards, self._store, self._rules = number, shards, store, rules
-        self._work = WorkingSet(store)
+        self._work = self.working_set(store)
         self._agenda = self._work.agenda
         if self._agenda.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
             self._agenda.rules = rules.fingerprint
             for entry in self._agenda.clusters.values():
                 for group in entry.groups.values():
-                    group.due_ms = 0
+                    group.due_ms, group.is_calm = 0, False
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Any] = {}
         self._times = SourceTimes(self._work)
@@ -182,8 +185,11 @@ class Shard:
             for (cluster, broker_name), time_ms in chunk.all_pulled_ms().items():
                 if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
                     continue
-                pulled_ms = self._work.cluster(cluster).pulled_ms
-                pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
+                entry = self._work.cluster(cluster)
+                if time_ms < entry.pulled_ms.get(broker_name, time_ms + 1):
+                    entry.pulled_ms[broker_name] = time_ms
+                    restless = {name for name, group in entry.groups.items() if not group.is_calm}
+                    self._work.dirty.setdefault(cluster, set()).update(restless)
 
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""
@@ -216,7 +222,7 @@ class Shard:
                 end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
         rules, is_told, heard = self._rules.of(name), self._speaks_of(name), None
         with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
-            heard = hear(cluster, clock, rules)
+            heard = hear(cluster, clock, rules, lambda topic: self._work.brokers_of(name, topic))
         if heard is None:
             return
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
@@ -228,13 +234,14 @@ class Shard:
             self._work.put_alerts(heard.transitions)
             self._work.put_alerts([] if failed is None else [end(failed, Reason.RECOVERED, Look(heard.now_ms))])
         cluster.watch.incidents.pop(RULE_FAILED, None)
-        dirty = self._work.dirty.pop(name, set())
-        for group in sorted(heard.due | dirty):
+        dirty = self._work.take_dirty(name)
+        for group in sorted(self._due(name, heard) | dirty):
             if heard.is_for(group):
                 with group_set_aside(self._work, name, group, event, self._rules.of(name, group)):
-                    self._look_at(name, group, heard)
-            elif group in dirty:
-                self._work.dirty.setdefault(name, set()).add(group)
+                    if not self._stays_calm(name, group, heard):
+                        self._look_at(name, group, heard)
+            elif group in dirty or not cluster.groups[group].is_calm:
+                self._work.dirty.setdefault(name, set()).add(group)  # its own source's next tick looks at it
 
     def _forget(self, decision: Event) -> None:
         clock = decision.event
@@ -253,6 +260,21 @@ class Shard:
             self._agenda.clusters.pop(name, None)
             self._heard[name] = clock
 
+    def _due(self, cluster: str, heard: Heard) -> set[str]:
+        """The groups whose time has come, or that something of the cluster concerns."""
+        return heard.due
+
+    def _stays_calm(self, cluster: str, name: str, heard: Heard) -> bool:
+        """Whether the group is calm, and only repetitions have come: none of its deadlines has passed since."""
+        entry = self._work.cluster(cluster).groups.get(name)
+        if entry is None or not entry.is_calm:
+            return False
+        group, rules = self._work.group(cluster, name, heard.now_ms), self._rules.of(cluster, name)
+        if calm_until(group, heard.rules_of(rules)) <= heard.now_ms:
+            return False
+        entry.due_ms = calm_until(group, rules)
+        return True
+
     def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
         work, now_ms, hearing = self._work, heard.now_ms, heard.hearing
         group = work.group(cluster, name, now_ms)
@@ -264,7 +286,8 @@ class Shard:
             group.is_stale = True
             brokers = {broker_name for route in routes.values() for broker_name in route.broker_names()}
             hearing = as_after_a_gap(hearing, group, brokers, now_ms)
-        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(self._rules.of(cluster, name)))
+        rules = self._rules.of(cluster, name)
+        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(rules))
         work.put_changes(group, outcome.changes)
         rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
         work.put("assignments", rows)
@@ -274,7 +297,8 @@ class Shard:
         if group.is_forgotten():
             work.drop_group(cluster, name)
         else:
-            work.cluster(cluster).groups[name] = GroupEntry(outcome.due_ms, sorted(topics))
+            due_ms = calm_until(group, rules) if outcome.is_calm else outcome.due_ms  # before rounds were further apart
+            work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), outcome.is_calm)
 
     def _write(self) -> None:
         self._work.write()

@@ -1,7 +1,8 @@
 """What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
@@ -30,8 +31,8 @@ MOST_INTERVAL_MS = 3_600_000
 
 
 class Heard(NamedTuple):
-    """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` gives a group's
-    rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
+    """One tick's meaning. `due` are the groups to look at, calm ones only where a deadline has come; `rules_of` gives a
+    group's rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
     """
 
     hearing: Hearing
@@ -50,8 +51,8 @@ class Heard(NamedTuple):
         return self.speaks_for is None or consumer_group in self.speaks_for
 
 
-def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
-    """Move the cluster's time to this clock event; None for one that moves nothing."""
+def hear(entry: ClusterEntry, clock: Any, rules: Rules, brokers_of: Callable[[str], set[str]]) -> Heard | None:
+    """Move the cluster's time to this clock event; None for one that moves nothing. `brokers_of` a topic's route."""
     tick = _tick_of(clock, entry)
     before_ms = entry.now_ms
     if tick.now_ms <= before_ms:
@@ -70,18 +71,24 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     entry.heard_since_ms = {
         name: now_ms if name in resumed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
     } | {name: entry.heard_since_ms[name] for name in sorted(overview.missed & entry.heard_since_ms.keys())}
-    due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
-    above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
+    answered = frozenset() if overview.tick.is_own else heard  # `run` asks nobody
+    above = Above(
+        sorted(overview.unheard),
+        overview.explained,
+        overview.masterless,
+        overview.cluster_id,
+        sorted(overview.missed),
+        sorted(overview.silent),
+        sorted(answered),
+    )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
-    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
-    due |= {group for _, group, _, _ in changed if group in entry.groups}
-    if gap_ms or above != entry.above or any(group is None for _, group, _, _ in changed):
-        due = set(entry.groups)
+    due = _wake(entry, above, unasked, brokers_of, is_gap=bool(gap_ms))
+    due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
     hearing = Hearing(
         overview.unheard,
         {name: since for name, since in entry.heard_since_ms.items() if since},
-        frozenset() if overview.tick.is_own else heard,  # `run` asks nobody
+        answered,
         entry.pulled_ms,
         overview.silent,
         gap_ms,
@@ -102,6 +109,41 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         now_ms,
         _speaks_for(entry, tick),
     )
+
+
+def _wake(
+    entry: ClusterEntry,
+    above: Above,
+    unasked: tuple[Unasked, ...],
+    brokers_of: Callable[[str], set[str]],
+    *,
+    is_gap: bool,
+) -> set[str]:
+    """The groups to look at because of what is heard now and was not at the tick before, or the other way round.
+
+    A calm group is concerned by its own brokers, and by nothing else of the cluster; any other by everything.
+    """
+    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
+    due = {group for _, group, _, _ in changed if group in entry.groups}
+    for name in {group for _, group, client_id, _ in changed if client_id is None} & due:
+        entry.groups[name].wake()
+    if is_gap or above != entry.above or any(group is None for _, group, _, _ in changed):
+        of_cluster = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
+        is_all = is_gap or None in of_cluster
+        brokers = _brokers_changed(above, entry.above) | of_cluster
+        concerned = cache(lambda topic: not brokers.isdisjoint(brokers_of(topic)))
+        for name, group in entry.groups.items():
+            if group.is_calm and (is_all or any(map(concerned, group.topics))):
+                group.wake()
+            if not group.is_calm:
+                due.add(name)
+    return due
+
+
+def _brokers_changed(after: Above, before: Above) -> set[str | None]:
+    """Those that are heard otherwise than before."""
+    pairs = ((after.unheard, before.unheard), (after.silent, before.silent), (after.answered, before.answered))
+    return {broker for one, other in pairs for broker in set(one) ^ set(other)}
 
 
 def _tells_answers(entry: ClusterEntry, now_ms: int) -> bool:

@@ -8,6 +8,7 @@ from streaming.queries.shard_rows import alert_row, assignment_row, membership_r
 from streaming.queries.shard_store import ClusterEntry, GroupEntry, ShardStore
 from udfs.alert import Transition, with_words
 from udfs.failed_rule import RULE_FAILED
+from udfs.families import family_of
 from udfs.group import close_queues, end_all
 from udfs.life import Reason
 from udfs.membership import CHANGED, JOINED, Change
@@ -28,6 +29,8 @@ class WorkingSet:
         self.store = store
         self.agenda = store.read_agenda()
         self.dirty: dict[str, set[str]] = {}
+        self._births: dict[str, set[str]] = {}
+        self._queues: dict[str, dict[str, int] | None] = {}
         self._groups: dict[str, GroupState | None] = {}
         self._routes: dict[str, Route | None] = {}
 
@@ -43,7 +46,28 @@ class WorkingSet:
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which the next tick looks at."""
         self.dirty.setdefault(cluster, set()).add(name)
+        entry = self.cluster(cluster).groups.get(name)
+        if entry is not None:
+            entry.wake()
         return self.group(cluster, name, time_ms)
+
+    def calm_group(self, cluster: str, name: str) -> GroupState | None:
+        """The group, if it is calm: then what only repeats what is known may move its facts (udfs.repeat)."""
+        of_cluster = self.agenda.clusters.get(cluster)
+        entry = of_cluster.groups.get(name) if of_cluster is not None else None
+        return self.group(cluster, name, 0) if entry is not None and entry.is_calm else None
+
+    def note_birth(self, cluster: str, consumer_group: str) -> None:
+        """It is new, or older than was known: those of its family that nobody is a member of may be replaced."""
+        self._births.setdefault(cluster, set()).add(family_of(consumer_group) or "")
+
+    def take_dirty(self, cluster: str) -> set[str]:
+        """The groups to look at because something happened to them, or near them, since the last tick."""
+        dirty, births = self.dirty.pop(cluster, set()), self._births.pop(cluster, set())
+        if births:
+            groups = self.cluster(cluster).groups.items()
+            dirty |= {name for name, entry in groups if not entry.is_calm and family_of(name) in births}
+        return dirty
 
     def group(self, cluster: str, name: str, time_ms: int) -> GroupState:
         key = key_of(cluster, name)
@@ -64,8 +88,23 @@ class WorkingSet:
             self._routes[key] = self.store.read_route(key)
         return self._routes[key]
 
+    def brokers_of(self, cluster: str, topic: str) -> set[str]:
+        """Those that the topic's route names."""
+        route = self.route(cluster, topic)
+        return route.broker_names() if route is not None else set()
+
+    def has_queue(self, cluster: str, topic: str, broker_name: str, queue_id: int) -> bool:
+        """False for one that the topic's route, which names its broker, has not (Route.has_queue)."""
+        key = key_of(cluster, topic)
+        if key not in self._queues:
+            route = self.route(cluster, topic)
+            self._queues[key] = None if route is None else route.most_queues()
+        of_brokers = self._queues[key]
+        return of_brokers is None or queue_id < of_brokers.get(broker_name, queue_id + 1)
+
     def set_route(self, cluster: str, topic: str, route: Route | None) -> None:
         key = key_of(cluster, topic)
+        self._queues.pop(key, None)
         self._routes[key] = route
         self.store.write_route(key, route)
 
@@ -118,10 +157,11 @@ class WorkingSet:
                 self.rows[table] = kept
 
     def write(self) -> None:
-        for cluster, names in self.dirty.items():  # touched after the last tick that moved time: the next one looks
-            entries = self.cluster(cluster).groups
-            for name in sorted(names):
-                group = self._groups.get(key_of(cluster, name))
+        for cluster in sorted(self.dirty.keys() | self._births.keys()):
+            entries = self.cluster(cluster).groups  # touched after the last tick that moved time: the next one looks
+            for name in sorted(self.take_dirty(cluster)):
+                key = key_of(cluster, name)
+                group = self._groups[key] if key in self._groups else self.store.read_group(key)
                 if group is not None and RULE_FAILED in group.incidents and not group.is_stale:
                     continue
                 entries.setdefault(name, GroupEntry(0, [])).due_ms = 0
