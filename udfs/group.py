@@ -31,6 +31,7 @@ from udfs.watch import GroupState
 
 __all__ = ["Outcome", "close_queues", "end_all", "tick"]
 
+
 @dataclass(frozen=True)
 class Outcome:
     """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never.

@@ -69,7 +69,7 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
         return True
     if last_ms is None or len(watch.pullers) != 1 or not _is_ordinary(group, watch, pull):
         return False
-    ((key, puller),) = watch.pullers.items()
+    (puller,) = watch.pullers.values()
     if now_ms < last_ms:  # it came late
         return now_ms >= puller.first_pull_ms and (not has_offsets or (known is not None and now_ms < known.told_ms))
     watch.consumption = note_offsets(known, pull)
@@ -93,9 +93,7 @@ def _is_ordinary(group: GroupState, watch: QueueWatch, pull: Pull) -> bool:
         channels = {key} | {addr for addr, member in view.items() if member.client_id == pull.client_id}
         is_by_it = bool(pull.client_id) and (len(channels) == 1 or key == pull.client_id)
     has_fallen = (
-        pull.commit_offset is not None
-        and watch.commit_offset is not None
-        and pull.commit_offset < watch.commit_offset
+        pull.commit_offset is not None and watch.commit_offset is not None and pull.commit_offset < watch.commit_offset
     )
     return is_by_it and not has_fallen and pull.broker_name in group.first_pull_ms
 

@@ -28,6 +28,7 @@ from streaming.queries.shard_clock import (
     clocks_wanted,
     hear,
     silent_ms_of,
+    wake,
 )
 from streaming.queries.shard_endings import (
     BROKER,
@@ -55,6 +56,7 @@ from streaming.queries.timing import (
     waiting_until,
 )
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
+from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
 from udfs.deadlines import calm_until
 from udfs.failed_rule import RULE_FAILED
@@ -98,7 +100,7 @@ class Shard:
             silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._agenda.forgotten_ms.items()}
             silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
-        messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
+        messages = [chunk for chunk in chunks if has_content(chunk) or shows_pulls(self._work, chunk)]
         agenda, is_once = self._agenda, planned is not None and planned.is_once
         newest_ms = note_arrivals(agenda, chunks)
         self._forgotten = ForgottenClusters(agenda, chunks)
@@ -136,7 +138,7 @@ class Shard:
 
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
-        self._learn_who_tells(chunks)
+        learn_who_tells(self._work, chunks)
         self._times.learn(chunks, self._forgotten.is_silent)
         self._tell_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
@@ -172,25 +174,6 @@ class Shard:
                 self._intake.apply(event)
         return [event for event in events if event.time_ms > horizon.get(event.event.cluster, -1)]
 
-    def _has_news(self, chunk: Chunk) -> bool:
-        """Whether it is the first that shows the pulls of some broker."""
-        return any(
-            broker not in self._work.cluster(cluster).pulled_ms
-            for (cluster, broker), time_ms in chunk.all_pulled_ms().items()
-            if time_ms > self._agenda.forgotten_ms.get(cluster, 0)
-        )
-
-    def _learn_who_tells(self, chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            for (cluster, broker_name), time_ms in chunk.all_pulled_ms().items():
-                if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
-                    continue
-                entry = self._work.cluster(cluster)
-                if time_ms < entry.pulled_ms.get(broker_name, time_ms + 1):
-                    entry.pulled_ms[broker_name] = time_ms
-                    restless = {name for name, group in entry.groups.items() if not group.is_calm}
-                    self._work.dirty.setdefault(cluster, set()).update(restless)
-
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""
         ahead = sorted((one for chunk in chunks for one in chunk.ahead), key=lambda one: one.ingest_time_ms)
@@ -222,7 +205,7 @@ class Shard:
                 end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
         rules, is_told, heard = self._rules.of(name), self._speaks_of(name), None
         with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
-            heard = hear(cluster, clock, rules, lambda topic: self._work.brokers_of(name, topic))
+            heard = hear(cluster, clock, rules)
         if heard is None:
             return
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
@@ -262,7 +245,8 @@ class Shard:
 
     def _due(self, cluster: str, heard: Heard) -> set[str]:
         """The groups whose time has come, or that something of the cluster concerns."""
-        return heard.due
+        work = self._work
+        return heard.due | wake(work.cluster(cluster), heard.brokers, lambda topic: work.brokers_of(cluster, topic))
 
     def _stays_calm(self, cluster: str, name: str, heard: Heard) -> bool:
         """Whether the group is calm, and only repetitions have come: none of its deadlines has passed since."""

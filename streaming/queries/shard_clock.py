@@ -33,6 +33,7 @@ MOST_INTERVAL_MS = 3_600_000
 class Heard(NamedTuple):
     """One tick's meaning. `due` are the groups to look at, calm ones only where a deadline has come; `rules_of` gives a
     group's rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
+    `brokers` are heard otherwise than at the tick before, None for all.
     """
 
     hearing: Hearing
@@ -42,6 +43,7 @@ class Heard(NamedTuple):
     usual_gap_ms: int
     now_ms: int
     speaks_for: frozenset[str] | None = None
+    brokers: frozenset[str] | None = frozenset()
 
     def rules_of(self, rules: Rules) -> Rules:
         return scaled(rules, self.interval_ms, self.usual_gap_ms)
@@ -51,8 +53,8 @@ class Heard(NamedTuple):
         return self.speaks_for is None or consumer_group in self.speaks_for
 
 
-def hear(entry: ClusterEntry, clock: Any, rules: Rules, brokers_of: Callable[[str], set[str]]) -> Heard | None:
-    """Move the cluster's time to this clock event; None for one that moves nothing. `brokers_of` a topic's route."""
+def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
+    """Move the cluster's time to this clock event; None for one that moves nothing."""
     tick = _tick_of(clock, entry)
     before_ms = entry.now_ms
     if tick.now_ms <= before_ms:
@@ -82,7 +84,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, brokers_of: Callable[[st
         sorted(answered),
     )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
-    due = _wake(entry, above, unasked, brokers_of, is_gap=bool(gap_ms))
+    due, brokers = _due_otherwise(entry, above, unasked, is_gap=bool(gap_ms))
     due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
     hearing = Hearing(
@@ -108,39 +110,43 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, brokers_of: Callable[[st
         entry.watch.rounds.usual_gap_ms(now_ms),
         now_ms,
         _speaks_for(entry, tick),
+        brokers,
     )
 
 
-def _wake(
-    entry: ClusterEntry,
-    above: Above,
-    unasked: tuple[Unasked, ...],
-    brokers_of: Callable[[str], set[str]],
-    *,
-    is_gap: bool,
-) -> set[str]:
-    """The groups to look at because of what is heard now and was not at the tick before, or the other way round.
-
-    A calm group is concerned by its own brokers, and by nothing else of the cluster; any other by everything.
+def _due_otherwise(
+    entry: ClusterEntry, above: Above, unasked: tuple[Unasked, ...], *, is_gap: bool
+) -> tuple[set[str], frozenset[str] | None]:
+    """The groups to look at because the cluster is heard otherwise than at the tick before; and the brokers that are,
+    by which calm groups are concerned (`wake`), and by nothing else. Any other is concerned by everything.
     """
     changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
     due = {group for _, group, _, _ in changed if group in entry.groups}
     for name in {group for _, group, client_id, _ in changed if client_id is None} & due:
         entry.groups[name].wake()
+    brokers = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
     if is_gap or above != entry.above or any(group is None for _, group, _, _ in changed):
-        of_cluster = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
-        is_all = is_gap or None in of_cluster
-        brokers = _brokers_changed(above, entry.above) | of_cluster
+        due |= {name for name, group in entry.groups.items() if not group.is_calm}
+    if is_gap or None in brokers:
+        return due, None
+    return due, frozenset(brokers | _brokers_changed(above, entry.above))
+
+
+def wake(entry: ClusterEntry, brokers: frozenset[str] | None, brokers_of: Callable[[str], set[str]]) -> set[str]:
+    """The calm groups that these brokers concern (None: all brokers), calm no more. `brokers_of` a topic's route."""
+    if brokers is None:
+        names = {name for name, one in entry.groups.items() if one.is_calm}
+    elif brokers:
         concerned = cache(lambda topic: not brokers.isdisjoint(brokers_of(topic)))
-        for name, group in entry.groups.items():
-            if group.is_calm and (is_all or any(map(concerned, group.topics))):
-                group.wake()
-            if not group.is_calm:
-                due.add(name)
-    return due
+        names = {name for name, one in entry.groups.items() if one.is_calm and any(map(concerned, one.topics))}
+    else:
+        return set()
+    for name in names:
+        entry.groups[name].wake()
+    return names
 
 
-def _brokers_changed(after: Above, before: Above) -> set[str | None]:
+def _brokers_changed(after: Above, before: Above) -> set[str]:
     """Those that are heard otherwise than before."""
     pairs = ((after.unheard, before.unheard), (after.silent, before.silent), (after.answered, before.answered))
     return {broker for one, other in pairs for broker in set(one) ^ set(other)}
