@@ -41,7 +41,10 @@ class WorkingSet:
         self.put("alerts", (alert_row(transition) for transition in transitions))
 
     def cluster(self, name: str) -> ClusterEntry:
-        return self.agenda.clusters.setdefault(name, ClusterEntry())
+        entry = self.agenda.clusters.get(name)
+        if entry is None:
+            entry = self.agenda.clusters[name] = ClusterEntry()
+        return entry
 
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which the next tick looks at."""
