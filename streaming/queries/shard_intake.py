@@ -17,6 +17,7 @@ from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.cluster_watch import QueueChange
 from udfs.life import Reason
+from udfs.repeat import repeat_heartbeat, repeat_pull
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
 
@@ -66,7 +67,8 @@ class Intake:
         if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
             del cluster.watch.forgotten_ms[voice.broker_name]
         for name in voice.groups:
-            cluster.families.note(name, voice.event_time_ms)
+            if cluster.families.note(name, voice.event_time_ms):
+                self._work.note_birth(voice.cluster, name)
         if voice.is_leaving:
             voices.leave(voice.broker_name, voice.client_id)
         else:
@@ -146,19 +148,26 @@ class Intake:
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
             with self._aside(event, name):
+                calm = work.calm_group(heartbeat.cluster, name)
+                if calm is not None and repeat_heartbeat(calm, heartbeat, consumer):
+                    work.move(heartbeat.cluster, name)
+                    continue
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
                 changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
                 work.put_changes(group, [change for change in changes if change])
 
     def _observe(self, event: Event) -> None:
         work, pull = self._work, event.event
-        route = work.route(pull.cluster, pull.topic)
-        if route and pull.broker_name in route.broker_names() and not route.has_queue(pull.broker_name, pull.queue_id):
+        if not work.has_queue(pull.cluster, pull.topic, pull.broker_name, pull.queue_id):
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
         with self._aside(event, pull.consumer_group):
-            work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+            calm = work.calm_group(pull.cluster, pull.consumer_group)
+            if calm is not None and repeat_pull(calm, pull, self._rules.of(pull.cluster, pull.consumer_group)):
+                work.move(pull.cluster, pull.consumer_group)
+            else:
+                work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
         cluster = event.event.cluster
