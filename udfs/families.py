@@ -50,10 +50,13 @@ def family_of(consumer_group: str) -> str | None:
 
 @dataclass
 class Family:
-    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any."""
+    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any. Before `full_until_ms`
+    it has no room for another.
+    """
 
     since_ms: int
     heard_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
+    full_until_ms: int = 0
 
 
 @dataclass
@@ -75,7 +78,10 @@ class Families:
             family.heard_ms[consumer_group] = min(first_ms, time_ms), max(newest_ms, time_ms)
             return is_first or time_ms < first_ms
         if len(family.heard_ms) >= MOST_SIBLINGS:
+            if time_ms < family.full_until_ms:
+                return True
             family.heard_ms = {one: ms for one, ms in family.heard_ms.items() if ms[1] + BIRTH_MS > time_ms}
+            family.full_until_ms = min((ms[1] for ms in family.heard_ms.values()), default=0) + BIRTH_MS
         if len(family.heard_ms) < MOST_SIBLINGS:
             family.heard_ms[consumer_group] = time_ms, time_ms
         return True

@@ -4,6 +4,7 @@ An event at which a rule raises is quarantined, and its group set aside (set_asi
 """
 
 import zlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from udfs.life import Reason
 from udfs.repeat import repeat_heartbeat, repeat_pull
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
+from udfs.watch import GroupState
 
 SAID_AGAIN_MS = 600_000
 """A route that is said again so soon is said regularly."""
@@ -147,11 +149,9 @@ class Intake:
         ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
+            if self._repeats(heartbeat.cluster, name, lambda calm, it=consumer: repeat_heartbeat(calm, heartbeat, it)):
+                continue
             with self._aside(event, name):
-                calm = work.calm_group(heartbeat.cluster, name)
-                if calm is not None and repeat_heartbeat(calm, heartbeat, consumer):
-                    work.move(heartbeat.cluster, name)
-                    continue
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
                 changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
                 work.put_changes(group, [change for change in changes if change])
@@ -162,12 +162,21 @@ class Intake:
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
-        with self._aside(event, pull.consumer_group):
-            calm = work.calm_group(pull.cluster, pull.consumer_group)
-            if calm is not None and repeat_pull(calm, pull, self._rules.of(pull.cluster, pull.consumer_group)):
-                work.move(pull.cluster, pull.consumer_group)
-            else:
+        rules = self._rules.of(pull.cluster, pull.consumer_group)
+        if not self._repeats(pull.cluster, pull.consumer_group, lambda calm: repeat_pull(calm, pull, rules)):
+            with self._aside(event, pull.consumer_group):
                 work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+
+    def _repeats(self, cluster: str, name: str, repeat: Callable[[GroupState], bool]) -> bool:
+        """Whether the group is calm, and the event only repeats what is known. What raises here is told in full."""
+        try:
+            calm = self._work.calm_group(cluster, name)
+            if calm is None or not repeat(calm):
+                return False
+        except Exception:  # the same raises again, and is set aside
+            return False
+        self._work.move(cluster, name)
+        return True
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
         cluster = event.event.cluster
