@@ -3,19 +3,18 @@
 Nothing here knows JSON: what is found may stand in a text or in a list. The caller finds out whether it counts.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 _Bytes = npt.NDArray[np.uint8]
 _Words = npt.NDArray[np.uint64]
 
 _QUOTE, _COLON, _SPACE, _ZERO = b'": 0'
 
-MOST_DIGITS = 15
 _WORD = 8
 _TENS = np.array([10**digits for digits in range(_WORD + 1)], np.int64)
 
@@ -28,10 +27,10 @@ class Numbers(NamedTuple):
 
     rows: Integers
     values: Integers
-    edges: npt.NDArray[np.int32]
+    edges: Integers
     data: pa.Buffer
 
-    def parts(self) -> tuple[list[bytes], npt.NDArray[np.int32]]:
+    def parts(self) -> tuple[list[bytes], Integers]:
         """What stands before, between and after the numbers: the different ones, and a row of places in them a text."""
         count, width = self.edges.shape
         if not count:
@@ -45,12 +44,13 @@ class Numbers(NamedTuple):
 
 
 def find_numbers(texts: pa.BinaryArray, count: int, most_bytes: int) -> Numbers:
-    """Of the texts up to `most_bytes` that have exactly `count` of them, none longer than MOST_DIGITS.
+    """Of the texts up to `most_bytes` that have exactly `count` of them.
 
-    A number is a run of digits after `":`, or after `": ` with one space, that does not begin with a needless 0.
+    A number is a run of digits after `":`, or after `": ` with one space, that does not begin with a needless 0; of
+    one that is longer the first 16 digits.
     """
     offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4)
-    buffer = texts.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    buffer = (texts.buffers()[2] or pa.py_buffer(b"")).slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     data, bounds = np.frombuffer(buffer, np.uint8), offsets - offsets[0]
     starts = _starts(data)
     first = np.searchsorted(starts, bounds)
@@ -61,7 +61,7 @@ def find_numbers(texts: pa.BinaryArray, count: int, most_bytes: int) -> Numbers:
     starts = starts[first[rows] + np.arange(count)[:, None]]
     values, lengths = _read(data, starts)
     ends = starts + lengths
-    is_read = ((lengths > 0) & (lengths <= MOST_DIGITS)).all(axis=0) & (ends[-1] <= bounds[rows + 1])
+    is_read = (lengths > 0).all(axis=0) & (ends[-1] <= bounds[rows + 1])
     if not is_read.all():
         rows, values, starts, ends = rows[is_read], values[:, is_read], starts[:, is_read], ends[:, is_read]
     edges = np.empty((len(rows), 2 * count + 2), np.int32)

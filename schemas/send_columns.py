@@ -11,15 +11,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.contract import MAX_BYTES, max_ahead_ms
 from schemas.decode import decode
 from schemas.events import EVENTS, SEND_LATENCIES
-from schemas.numbers_in_text import Numbers, find_numbers
-
-Integers = npt.NDArray[np.int64]
+from schemas.numbers_in_text import Integers, Numbers, find_numbers
 
 FIELDS = ("queue_id", "latency_ms", "event_time_ms")
 """All of its numbers; none may be absent."""
@@ -104,9 +101,8 @@ def _read_by_shape(sends: Sends, numbers: Numbers, ingest_time_ms: Integers) -> 
 
 def _at(values: Integers, places: Integers) -> Integers:
     """Of each text the number at its place."""
-    if (places == places[0]).all():
-        return values[places[0]]
-    return values[places, np.arange(len(places))]
+    of_texts: Integers = values[places[0]] if (places == places[0]).all() else values[places, np.arange(len(places))]
+    return of_texts
 
 
 def _told_apart(codes: Integers, size: int) -> tuple[Sequence[Sequence[int]], Integers]:

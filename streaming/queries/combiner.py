@@ -99,6 +99,8 @@ class Combiner:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in an Arrow batch of one topic and partition, or of several."""
+        if not len(batch):
+            return
         self._note_all_read(batch)
         is_send = pc.equal(batch.column("topic"), SEND_LATENCIES)
         sends = batch.filter(is_send) if pc.any(pc.invert(is_send)).as_py() else batch
@@ -148,7 +150,7 @@ class Combiner:
         names, partitions = topics.dictionary.to_pylist(), integers_of(batch.column("partition"))
         topic, offsets = integers_of(topics.indices), integers_of(batch.column("offset"))
         is_other = (np.diff(topic) != 0) | (np.diff(partitions) != 0)
-        first = np.flatnonzero(np.append(len(topic) > 0, is_other))
+        first = np.flatnonzero(np.append(True, is_other))
         least, most = (end.reduceat(offsets, first).tolist() for end in (np.minimum, np.maximum))
         for start, least_offset, most_offset in zip(first.tolist(), least, most, strict=True):
             self._note_read((names[topic[start]], int(partitions[start])), least_offset, most_offset)

@@ -83,7 +83,7 @@ def _add_runs(
     time_ms: Integers,
     latency_ms: Integers,
 ) -> None:
-    """Attempts of one builder, one after the other; of quick ones in order and close together the first and the last."""
+    """One attempt after the other; of quick ones in order and close together only the first and the last."""
     ends = [(event.isolation, event.reachable is not False) for event in events]
     quick_below = [builder.quick_below(*end) for builder, end in zip(of_event, ends, strict=True)]
     is_quick = latency_ms < np.array(quick_below)[which]
