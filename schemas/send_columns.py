@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from schemas.contract import MAX_BYTES, max_ahead_ms
+from schemas.contract import max_ahead_ms
 from schemas.decode import decode
 from schemas.events import EVENTS, SEND_LATENCIES
 from schemas.numbers_in_text import Integers, Numbers, find_numbers
@@ -30,7 +30,10 @@ _SAMPLES = [tuple(int(least) + more for least in _LEAST) for more in (0, 1)]
 MOST_PARTS = 50_000
 """Four codes of so many different texts fit into one integer. A batch with more has nothing in common."""
 
-KNOWN_SHAPES = 4_096
+KNOWN_SHAPES, LONGEST_SHAPE = 16_384, 2_048
+"""So many shapes are remembered, of messages of so many bytes at most."""
+
+LONGEST_KEY = len(max(FIELDS, key=len)) + len('"": ')
 
 
 class Sends(NamedTuple):
@@ -61,10 +64,16 @@ def read_sends(values: pa.BinaryArray, ingest_time_ms: Integers) -> Sends:
     """Each message as `decode` judges it. `ingest_time_ms` are the Kafka records' timestamps."""
     count = len(values)
     sends = Sends([], np.full(count, -1), np.zeros(count, np.int64), np.zeros(count, np.int64), [])
-    numbers = find_numbers(values, len(FIELDS), MAX_BYTES)
+    numbers = find_numbers(values, len(FIELDS), LONGEST_SHAPE)
     _read_by_shape(sends, numbers, ingest_time_ms)
-    for row in np.flatnonzero(sends.which < 0).tolist():
-        event, reasons = decode(SEND_LATENCIES, values[row].as_py(), int(ingest_time_ms[row]))
+    rows = np.flatnonzero(sends.which < 0)
+    for row, value, ingested_ms in zip(
+        rows.tolist(),
+        values.take(pa.array(rows.tolist(), pa.int64())).to_pylist(),
+        ingest_time_ms[rows].tolist(),
+        strict=True,
+    ):
+        event, reasons = decode(SEND_LATENCIES, value, ingested_ms)
         if reasons:
             sends.bad.append((row, reasons))
         else:
@@ -120,13 +129,21 @@ def _told_apart(codes: Integers, size: int) -> tuple[Sequence[Sequence[int]], In
 @lru_cache(maxsize=KNOWN_SHAPES)
 def _shape_of(*parts: bytes) -> _Shape | None:
     """The shape of these texts with numbers between them; None of one that is not known to be good."""
-    names = [part.rstrip(b": ").rpartition(b'"')[0].rpartition(b'"')[2].decode(errors="replace") for part in parts[:-1]]
-    if sorted(names) != sorted(FIELDS):
+    fields = [_field_before_number(part[-LONGEST_KEY:]) for part in parts[:-1]]
+    if sorted(fields) != [0, 1, 2]:
         return None
+    event = None
     for sample in _SAMPLES:
-        told = [b"%d" % sample[FIELDS.index(name)] for name in names]
-        text = b"".join(part for pair in zip(parts, [*told, b""], strict=True) for part in pair)
+        first, second, third = (sample[field] for field in fields)
+        text = b"%b%d%b%d%b%d%b" % (parts[0], first, parts[1], second, parts[2], third, parts[3])
         event, _ = decode(SEND_LATENCIES, text, _SAMPLES[1][-1])
-        if event is None or tuple(getattr(event, name) for name in FIELDS) != sample:
+        if event is None or (event.queue_id, event.latency_ms, event.event_time_ms) != sample:
             return None
-    return _Shape(event, tuple(names.index(name) for name in FIELDS))
+    return _Shape(event, (fields.index(0), fields.index(1), fields.index(2)))
+
+
+@lru_cache(maxsize=KNOWN_SHAPES)
+def _field_before_number(text: bytes) -> int:
+    """Which of FIELDS the text names at its end; -1 for none."""
+    name = text.rstrip(b": ").rpartition(b'"')[0].rpartition(b'"')[2].decode(errors="replace")
+    return FIELDS.index(name) if name in FIELDS else -1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from udfs.fault import FaultRules, compute_not_available_duration, rules_of
-from udfs.version import parse_client_version
+from udfs.version import ClientVersion, parse_client_version
 
 MOMENT_MS = 5_000
 """The fleet is judged at the multiples of this, in event time."""
@@ -73,9 +73,9 @@ def next_moment_ms(time_ms: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def quick_below_ms(rules: FaultRules) -> int:
+def _quick_below_ms(version: ClientVersion) -> int:
     """The lowest latency that shuts a broker out."""
-    table = rules.latency_table
+    table = rules_of(version).latency_table
     durations = zip(table.latency_max_ms, table.not_available_duration_ms, strict=True)
     return min(latency_ms for latency_ms, duration_ms in durations if duration_ms)
 
@@ -83,11 +83,12 @@ def quick_below_ms(rules: FaultRules) -> int:
 class AttemptsBuilder:
     """Collects attempts as they come."""
 
-    __slots__ = ("_last_quick", "_rules", "_version", "attempts")
+    __slots__ = ("_last_quick", "_quick_below_ms", "_rules", "_version", "attempts")
 
     def __init__(self, client_id: str, client_version: str) -> None:
         self._version = parse_client_version(client_version)
         self._rules: FaultRules = rules_of(self._version)
+        self._quick_below_ms = _quick_below_ms(self._version)
         self.attempts = Attempts(client_id, client_version)
         self._last_quick: Step | None = None
 
@@ -95,7 +96,7 @@ class AttemptsBuilder:
         """An attempt that ended so is quick below this latency; 0 where none is."""
         if isolation or (self._rules.needs_reachable and not reachable):
             return 0
-        return quick_below_ms(self._rules)
+        return self._quick_below_ms
 
     def add(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         """One attempt. Out of order ones only lengthen a quick run."""

@@ -15,7 +15,7 @@ from schemas.contract import MAX_BYTES
 from schemas.decode import decode
 from schemas.events import EVENTS, SEND_LATENCIES
 from schemas.fields import FIRST_MS
-from schemas.send_columns import read_sends
+from schemas.send_columns import LONGEST_SHAPE, read_sends
 from tests.examples import examples
 from tests.schemas.messages import INGEST_TIME_MS, RAW_JSON, Raw, changed, events_of, text_of
 from tests.schemas.samples import BAD, GOOD
@@ -185,6 +185,12 @@ def test_a_message_full_of_braces_in_repeated_texts_is_refused_as_too_many() -> 
     value = b'{"topic":"%s",' % (b"{" * 255) * 200
     value = value.replace(b'",{', b'",') + COMPACT[1:]
     assert agree([value, value]) == [["too_many: braces and brackets"]] * 2
+
+
+def test_messages_of_a_shape_that_is_just_short_enough_and_too_long_are_judged_alike() -> None:
+    padded = [COMPACT[:-1] + b" " * (LONGEST_SHAPE + more - len(COMPACT)) + b"}" for more in (0, 1)]
+    assert agree([*padded, *padded]) == [[]] * 4
+    assert {len(value) for value in padded} == {LONGEST_SHAPE, LONGEST_SHAPE + 1}
 
 
 def test_a_slice_and_texts_under_nulls_are_read_right() -> None:
