@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,7 +150,9 @@ class Intake:
         ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
-            if self._repeats(heartbeat.cluster, name, lambda calm, it=consumer: repeat_heartbeat(calm, heartbeat, it)):
+            if self._repeats(
+                heartbeat.cluster, name, partial(repeat_heartbeat, heartbeat=heartbeat, consumer=consumer)
+            ):
                 continue
             with self._aside(event, name):
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
@@ -163,7 +166,7 @@ class Intake:
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
         rules = self._rules.of(pull.cluster, pull.consumer_group)
-        if not self._repeats(pull.cluster, pull.consumer_group, lambda calm: repeat_pull(calm, pull, rules)):
+        if not self._repeats(pull.cluster, pull.consumer_group, partial(repeat_pull, pull=pull, rules=rules)):
             with self._aside(event, pull.consumer_group):
                 work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
 
