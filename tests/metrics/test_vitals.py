@@ -50,6 +50,24 @@ def test_a_batch_and_a_query_without_work_are_both_a_sign_of_life(tell: Any) -> 
     assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 0
 
 
+def test_a_query_that_rests_is_no_older_and_one_that_oversleeps_is() -> None:
+    _, vitals, clock = started()
+    vitals.rests("balance", 60)
+    clock.now += 59
+    assert signs_of(vitals).age_seconds == 0
+    clock.now += 31
+    assert signs_of(vitals).age_seconds == 30
+
+
+def test_a_query_that_was_woken_ages_from_then_on() -> None:
+    _, vitals, clock = started()
+    vitals.rests("balance", 60)
+    clock.now += 1
+    vitals.rested("balance", 3, 1)
+    clock.now += 7
+    assert signs_of(vitals).age_seconds == 7
+
+
 def test_a_query_that_is_started_again_by_other_rules_has_worked_before() -> None:
     exporter, vitals, _ = started()
     vitals.idled("balance")
