@@ -11,7 +11,7 @@ Seconds = Annotated[float, Field(gt=0, le=604_800)]
 
 
 def _is_no_bool(value: object) -> object:
-    """`shards = true` is a mistake, though Python's True is 1."""
+    """`tasks = true` is a mistake, though Python's True is 1."""
     if isinstance(value, bool):
         raise PydanticCustomError("number", "must be a number")
     return value

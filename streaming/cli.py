@@ -69,7 +69,7 @@ def demo(
     ] = Path(".demo"),
     with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board, at a free port.")] = True,
 ) -> None:
-    """Show it at work: embedded Kafka, a modelled cluster, both queries, the board, each alert as it comes and goes.
+    """Show it at work: embedded Kafka, a modelled cluster, the stream, the board, each alert as it comes and goes.
 
     Example: balancewatch demo --seconds 90
     """

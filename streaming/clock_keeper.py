@@ -80,7 +80,7 @@ class ClockKeeper:
     def _note(self, row: dict[str, Any]) -> None:
         cluster = row["cluster"]
         if cluster == CANARY_CLUSTER or (row["is_wanted"] and row["newest_ms"] <= self._forgotten_ms.get(cluster, 0)):
-            return  # the other query may be behind, and still at what came before the decision
+            return  # of another task, which may still be at what came before the decision
         if not row["is_wanted"]:
             self._asking.pop(cluster, None)
         else:

@@ -1,4 +1,4 @@
-"""`balancewatch demo`: embedded Kafka, a modelled cluster, both queries, the board, and each alert as it comes."""
+"""`balancewatch demo`: embedded Kafka, a modelled cluster, the stream, the board, and each alert as it comes."""
 
 import contextlib
 import textwrap
@@ -105,7 +105,7 @@ def run_demo(
             paths=paths,
             spark=settings.spark.model_dump(),
         )
-        warn("2/3  starting Spark and both streaming queries (10 to 30 s)")
+        warn("2/3  starting Spark and the streaming query (10 to 30 s)")
         service = parts.enter_context(Service(local, on_rows=printer, jvm_log=data_dir / "spark.log", stop=stop))
         if with_board:
             warn(f"     the board is at {url}")

@@ -33,7 +33,7 @@ def run(
         Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
     ] = None,
 ) -> None:
-    """Run both streaming queries, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
+    """Run the streaming query, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
 
     Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
 

@@ -165,6 +165,7 @@ class Service:
             self._writer,
             available_now=self._available_now,
             on_rows=self._hear,
+            hearer=self,
         )
 
     def _look_at_failures(self) -> None:
@@ -203,8 +204,19 @@ class Service:
                 running.stop()
 
     def progress_age(self) -> float:
-        """Seconds since the query that is furthest behind wrote a batch, or was started."""
-        return time.monotonic() - min(self._progress_at.values())
+        """Seconds since the query that is furthest behind wrote a batch and rested, or was started."""
+        return max(0.0, time.monotonic() - min(self._progress_at.values()))
+
+    def rests(self, name: str, seconds: float) -> None:
+        """What rests does not hang."""
+        self._progress_at[name] = time.monotonic() + seconds
+        if self._instruments is not None:
+            self._instruments.vitals.rests(name, seconds)
+
+    def rested(self, name: str, batch_id: int, seconds: float) -> None:
+        self._progress_at[name] = time.monotonic()
+        if self._instruments is not None:
+            self._instruments.vitals.rested(name, batch_id, seconds)
 
     def _hear(self, name: str, batch_id: int, rows: Rows) -> None:
         self._progress_at[name] = time.monotonic()

@@ -20,7 +20,7 @@ from streaming.queries.warehouse import DeltalakeWriter
 from tests.conftest import settings_for
 
 HEADER = 'v1\n{"batchWatermarkMs":0}\n'
-NAME = "assignments"
+NAME = "balance"
 NOW_MS = 1_789_000_000_000
 
 PULLS_0, CLOCKS_0 = (PULLS, 0), (CLOCKS, 0)

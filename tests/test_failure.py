@@ -44,8 +44,8 @@ def settings(tmp_path: Path) -> Settings:
     ],
 )
 def test_the_deepest_cause_is_told_without_spark_s_plan(settings: Settings, text: str, said: str) -> None:
-    sentence = reason("assignments", RuntimeError(text), settings)
-    assert sentence.startswith("the query assignments failed: ")
+    sentence = reason("balance", RuntimeError(text), settings)
+    assert sentence.startswith("the query balance failed: ")
     assert said in sentence
     assert "\n" not in sentence
     assert "KafkaTable" not in sentence
@@ -65,6 +65,6 @@ def test_a_full_disk_is_told_by_the_folder_that_has_no_room(
     usage = namedtuple("usage", "free")
     full = str(settings.paths.checkpoints.parent)
     monkeypatch.setattr("streaming.failure.shutil.disk_usage", lambda path: usage(0 if str(path) == full else 1 << 40))
-    sentence = reason("assignments", RuntimeError(text + PLAN), settings)
+    sentence = reason("balance", RuntimeError(text + PLAN), settings)
     assert ("no space left" in sentence) == is_full
     assert (f"paths.warehouse = {settings.paths.warehouse}" in sentence) == is_full

@@ -1,6 +1,7 @@
 """Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
 
 import threading
+import time
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -21,7 +22,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
     mocks = {name: MagicMock() for name in PARTS.split()}
     for name, mock in mocks.items():
         monkeypatch.setattr(module, name, mock)
-    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="fault_items"),))
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="balance"),))
     mocks["start_query"].return_value.query.exception.return_value = None
     mocks["RulesWatch"].return_value.look_now_and_then.return_value = None
     return mocks
@@ -78,7 +79,7 @@ def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it
     instruments = MagicMock()
     parts["start_query"].side_effect = lambda *_, **__: instruments.query_started() or MagicMock()
     service = Service(before, tells_people=True, with_canary=True, instruments=instruments)
-    service._hear("fault_items", 3, {"alerts": []})
+    service._hear("balance", 3, {"alerts": []})
     for _ in range(2):
         service._take_changed_rules()
     watched = {call.args[0] for call in instruments.vitals.watch.call_args_list}
@@ -94,6 +95,21 @@ def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it
     assert told.count("take_rules") == 1
     assert {"relay", "clock-keeper", "canary"} <= watched
     assert parts["RelayThread"].call_args.kwargs["ears"] is instruments.deliveries
+
+
+def test_a_rest_is_no_lack_of_progress(parts: dict[str, MagicMock]) -> None:
+    """Neither to who attests by a watchdog that the query works, nor to the instruments."""
+    instruments = MagicMock()
+    service = Service(Settings.load(), instruments=instruments)
+    hearer = parts["start_query"].call_args.kwargs["hearer"]
+    hearer.rests("balance", 60.0)
+    assert service._progress_at["balance"] > time.monotonic() + 50
+    assert service.progress_age() == 0
+    hearer.rested("balance", 3, 1.5)
+    assert service._progress_at["balance"] <= time.monotonic()
+    service.close()
+    assert [call.args for call in instruments.vitals.rests.call_args_list] == [("balance", 60.0)]
+    assert [call.args for call in instruments.vitals.rested.call_args_list] == [("balance", 3, 1.5)]
 
 
 @pytest.mark.parametrize("every", [0, 20])
@@ -114,16 +130,12 @@ def failed_query(error: Exception) -> MagicMock:
 def test_a_query_whose_python_came_late_starts_again_and_only_it(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="fault_items"), MagicMock(NAME="assignments")))
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="one"), MagicMock(NAME="other")))
     going = MagicMock()
     parts["start_query"].side_effect = [going, failed_query(LATE), going]
     with Service(Settings.load()) as service:
         service.wait(threading.Event(), 0.3)
-    assert [call.args[0] for call in parts["start_query"].call_args_list] == [
-        "fault_items",
-        "assignments",
-        "assignments",
-    ]
+    assert [call.args[0] for call in parts["start_query"].call_args_list] == ["one", "other", "other"]
 
 
 def test_a_machine_that_stays_too_busy_ends_the_service(parts: dict[str, MagicMock]) -> None:
@@ -138,7 +150,7 @@ def test_a_batch_in_between_makes_a_late_python_a_new_one(parts: dict[str, Magic
         for _ in range(2 * BUSY_STARTS):
             service._running = [failed_query(LATE)]
             service._look_at_failures()
-            service._hear("fault_items", 1, {})
+            service._hear("balance", 1, {})
 
 
 def test_another_failure_ends_the_service_at_once(parts: dict[str, MagicMock]) -> None:

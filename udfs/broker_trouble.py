@@ -1,7 +1,7 @@
-"""Alerts of both queries that tell of one trouble: a broker that is gone.
+"""Alerts that tell of one trouble from two sides: a broker that is gone.
 
-Consumers' heartbeats and producers' sends are judged by two queries that share no state, so neither can name the
-other's incident; the relay can. Whoever is told first keeps the page, and the other waits under it.
+Groups are judged by heartbeats and pulls, brokers by producers' sends, each in the shard that it hashes to, so neither
+can name the other's incident; the relay can. Whoever is told first keeps the page, and the other waits under it.
 """
 
 GONE = frozenset({"unheard_broker", "masterless_broker"})

@@ -106,7 +106,7 @@ def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
         severity="error",
         since_ms=since_ms,
         text=cluster_prose.tell_dropped_sends(cluster, dropped, since_ms),
-        labels={"cluster": cluster, "query": "fault_items"},
+        labels={"cluster": cluster, "events": "sends"},
         evidence={"dropped": dropped},
         is_missing=True,
     )

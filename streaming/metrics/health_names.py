@@ -6,7 +6,8 @@ PHASE_SECONDS = Histogram(
     "balancewatch_batch_phase_seconds",
     "seconds",
     ("query", "phase"),
-    "A micro-batch by Spark's phases: latestOffset, queryPlanning, walCommit, addBatch, ...; triggerExecution is all.",
+    "A micro-batch by Spark's phases: latestOffset, queryPlanning, walCommit, addBatch, ...; triggerExecution is all. "
+    "The rest after a batch (queries.rest_ms) is in none of them.",
     "addBatch: the rules, the state and the tables. latestOffset: Kafka. walCommit, commitOffsets: its disk.",
     SHORT,
 )
@@ -14,7 +15,7 @@ MESSAGES = Counter(
     "balancewatch_messages_total",
     "messages",
     ("query", "topic"),
-    "Kafka messages that a query has worked through. Both queries read rocketmq.clock.",
+    "Kafka messages that a query has worked through.",
     "Nothing. That it stands still means that nobody publishes, or the query does not run.",
 )
 PROCESSED = Gauge(
@@ -77,8 +78,8 @@ STATE_ROWS = Counter(
     "balancewatch_state_rows_updated_total",
     "rows",
     ("query",),
-    "State values that a query has written: shards, groups, topics, brokers.",
-    "Much of what is known changes: clients come and go, or routes change.",
+    "State values that a query has written: an agenda, a stamp and the buckets that changed, for each task.",
+    "Much of what is known changes: groups come and go, or routes change.",
 )
 STATE_MEMORY = Gauge(
     "balancewatch_state_memory_bytes",

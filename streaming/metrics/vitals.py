@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.health import QuerySigns, Signs
 from streaming.metrics.health_names import JVM_AGE, JVM_HEAP, JVM_HEAP_MAX, PART_ALIVE, PROGRESS_AGE, QUERY_STARTS
-from streaming.metrics.progress import export_progress
+from streaming.metrics.progress import export_progress, has_run
+from streaming.metrics.rests import Rests, without_rest
 
 ASK_SECONDS = 5.0
 """Between two questions to the JVM."""
@@ -23,6 +24,8 @@ ASK_SECONDS = 5.0
 
 @dataclass
 class _Query:
+    """`seen_at` is ahead of now while it rests."""
+
     seen_at: float
     is_running: bool = True
     has_worked: bool = False
@@ -36,6 +39,7 @@ class Vitals:
     ) -> None:
         self._exporter, self._expected, self._monotonic = exporter, expected, monotonic
         self._queries: dict[str, _Query] = {}
+        self._rests = Rests()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._jvm_at: float | None = None
         self._stop = threading.Event()
@@ -63,8 +67,21 @@ class Vitals:
         self._exporter.add(QUERY_STARTS, query=name)
 
     def progressed(self, progress: dict[str, Any]) -> None:
-        self._see(progress["name"])
-        export_progress(self._exporter, progress)
+        name = progress["name"]
+        self._see(name)
+        rested = self._rests.take(name, progress["batchId"]) if has_run(progress) else 0.0
+        export_progress(self._exporter, without_rest(progress, rested) if rested else progress)
+
+    def rests(self, name: str, seconds: float) -> None:
+        """From now on, for so long at the most: no sign of life is due before."""
+        if name in self._queries:
+            self._queries[name].seen_at = self._monotonic() + seconds
+
+    def rested(self, name: str, batch_id: int, seconds: float) -> None:
+        """After this batch, which Spark will tell of next; the rest is no part of its work."""
+        self._rests.note(name, batch_id, seconds)
+        if name in self._queries:
+            self._queries[name].seen_at = self._monotonic()
 
     def idled(self, name: str) -> None:
         self._see(name)
@@ -107,4 +124,4 @@ class Vitals:
         return None if query is None else QuerySigns(self._age(query), query.is_running, query.has_worked)
 
     def _age(self, query: _Query) -> float:
-        return self._monotonic() - query.seen_at
+        return max(0.0, self._monotonic() - query.seen_at)

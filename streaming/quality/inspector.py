@@ -1,4 +1,4 @@
-"""The quality part of `run`: a thread that validates samples of what the queries have just read, beside them.
+"""The quality part of `run`: a thread that validates samples of what the query has just read, beside it.
 
 A query only tells that a batch is done, which costs it nothing. The thread finds in the query's checkpoint how far it
 has read, takes a sample of those messages from Kafka, and writes `quality` and, when it comes to that, `data_quality`.
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class Inspector:
-    """`start`, `hear` after each batch, `stop`. What goes wrong in it costs a look, never the queries."""
+    """`start`, `hear` after each batch, `stop`. What goes wrong in it costs a look, never the query."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Inspector:
             looked_at[ready] = time.monotonic()
             try:
                 self.look(ready, time.time_ns() // 1_000_000)
-            except Exception as error:  # whatever it is, the queries go on
+            except Exception as error:  # whatever it is, the query goes on
                 _warn(error, query=ready)
                 self._forget()
         if self._inspection is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from pyspark.sql import DataFrame
@@ -24,11 +24,19 @@ from streaming.queries.warehouse import Writer, append_rows
 OnRows = Callable[[str, int, Rows], None]
 """Told after each batch is in Delta: query name, batch id, all its rows by table."""
 
-
 COMMIT_SECONDS = 30.0
 """How long a stop waits for Spark to note that the last batch is done, before it says so and waits on."""
 
 log = structlog.get_logger()
+
+
+class RestHearer(Protocol):
+    """Told of rests, which Spark takes for a part of its batch: when one begins, with how long it will be at the most,
+    and when it has ended, with how long it was. `name` is the query's.
+    """
+
+    def rests(self, name: str, seconds: float) -> None: ...
+    def rested(self, name: str, batch_id: int, seconds: float) -> None: ...
 
 
 class StoppingError(RuntimeError):
@@ -52,11 +60,12 @@ class Sink:
         *,
         is_once: bool = False,
         rest_s: float = 0.0,
+        hearer: RestHearer | None = None,
     ) -> None:
         """`rest_s` is the longest rest after a batch that had little to do."""
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_rows, self._limit, self._is_once = on_rows, limit, is_once
-        self._busy = threading.Lock()
+        self._hearer, self._busy = hearer, threading.Lock()
         self._is_stopping = False
         self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
         self._app_id = ""
@@ -119,7 +128,15 @@ class Sink:
         ]
         rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)
         if rest_s > 0:
-            self._is_awake.wait(rest_s)
+            self._rest_for(rest_s, batch_id)
+
+    def _rest_for(self, rest_s: float, batch_id: int) -> None:
+        began = time.monotonic()
+        if self._hearer is not None:
+            self._hearer.rests(self._name, rest_s)
+        self._is_awake.wait(rest_s)
+        if self._hearer is not None:
+            self._hearer.rested(self._name, batch_id, time.monotonic() - began)
 
     def stay_awake(self) -> None:
         """No batch is rested after from now on."""
@@ -155,12 +172,13 @@ def start_query(
     *,
     available_now: bool = False,
     on_rows: OnRows | None = None,
+    hearer: RestHearer | None = None,
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
     limit = settings.queries.max_offsets_per_trigger
     rest_s = settings.queries.rest_ms / 1000
-    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now, rest_s=rest_s)
+    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now, rest_s=rest_s, hearer=hearer)
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

@@ -1,4 +1,4 @@
-"""Kafka as both queries read it: bytes with their topic, partition, offset and timestamp; nothing is parsed here."""
+"""Kafka as the query reads it: bytes with their topic, partition, offset and timestamp; nothing is parsed here."""
 
 from collections.abc import Sequence
 

@@ -96,12 +96,12 @@ def test_a_named_file_overrides_only_the_keys_it_has(tmp_path: Path, monkeypatch
 
 def test_flags_win_over_the_environment_and_that_over_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_config(
-        tmp_path, monkeypatch, '[kafka]\nbootstrap_servers = "file:1"\n[queries]\nshards = 2\n[log]\nlevel = "ERROR"\n'
+        tmp_path, monkeypatch, '[kafka]\nbootstrap_servers = "file:1"\n[queries]\ntasks = 2\n[log]\nlevel = "ERROR"\n'
     )
     monkeypatch.setenv("BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS", "env:1")
-    monkeypatch.setenv("BALANCEWATCH_QUERIES__SHARDS", "3")
+    monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "3")
     settings = Settings.load(kafka={"bootstrap_servers": "flag:1"})
-    assert (settings.kafka.bootstrap_servers, settings.queries.shards, settings.log.level) == ("flag:1", 3, "ERROR")
+    assert (settings.kafka.bootstrap_servers, settings.queries.tasks, settings.log.level) == ("flag:1", 3, "ERROR")
     assert settings.kafka.retention_hours == 168
 
 
@@ -113,7 +113,7 @@ def test_a_config_that_is_no_file_is_told_by_name(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
-        ("queries", "shards", 0),
+        ("queries", "tasks", -1),
         ("queries", "starting_offsets", "newest"),
         ("rules", "pull_silence_ms", -5),
         ("kafka", "replication_factor", "three"),
@@ -129,13 +129,13 @@ def test_a_wrong_value_is_told_with_its_key_and_itself(section: str, key: str, v
 
 
 def test_a_wrong_value_in_the_environment_is_told_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BALANCEWATCH_QUERIES__SHARDS", "many")
-    assert "queries.shards = 'many': " in error_of()
+    monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "many")
+    assert "queries.tasks = 'many': " in error_of()
 
 
 def test_every_wrong_value_is_told() -> None:
-    error = error_of(queries={"shards": 0}, log={"level": "LOUD"})
-    assert "queries.shards" in error
+    error = error_of(queries={"tasks": -1}, log={"level": "LOUD"})
+    assert "queries.tasks" in error
     assert "log.level" in error
 
 
@@ -148,7 +148,7 @@ def test_a_path_that_is_an_address_is_refused_before_it_becomes_a_folder_of_that
 def test_settings_cannot_be_changed() -> None:
     settings = Settings.load()
     with pytest.raises(ValueError, match="frozen"):
-        settings.queries.shards = 9
+        settings.queries.tasks = 9
 
 
 @pytest.mark.parametrize("key", ["acl_access_key", "acl_secret_key"])

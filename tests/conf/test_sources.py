@@ -99,7 +99,7 @@ def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: 
         ("[kafak]\nx = 1\n", "kafak.x is not a setting; "),
         ("[kafak]\nx = 1\ny = 2\n", "kafak is not a setting; did you mean kafka?"),
         ("[rules]\npull_silence = 1\n", "rules.pull_silence is not a setting; did you mean rules.pull_silence_ms?"),
-        ("[queries]\nshards = 0\n", "queries.shards = 0: give a whole number from 1 to 10000"),
+        ("[queries]\ntasks = -1\n", "queries.tasks = -1: give a whole number from 0 to 10000"),
         ('[queries]\n"\\u001b[31m" = 0\n', r"queries.'\x1b[31m' is not a setting"),
         (
             "[[rules.overrides]]\nsettle = 1\n",
@@ -110,7 +110,7 @@ def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: 
             "[kafka.partitions]\n'rocketmq.pull' = 1\n",
             "kafka.partitions.rocketmq.pull = 'rocketmq.pull': give one of",
         ),
-        (f"[queries]\nshards = 0x{'f' * 9000}\n", "queries.shards = what is too long to be shown: give a whole number"),
+        (f"[queries]\ntasks = 0x{'f' * 9000}\n", "queries.tasks = what is too long to be shown: give a whole number"),
     ],
 )
 def test_a_wrong_key_is_told_with_its_file(text: str, sentence: str, site: Site) -> None:
@@ -123,9 +123,9 @@ def test_a_wrong_key_is_told_with_its_file(text: str, sentence: str, site: Site)
 def test_a_wrong_value_is_told_with_its_variable_which_wins_over_the_file(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site("[queries]\nshards = 8\n")
-    monkeypatch.setenv("BALANCEWATCH_QUERIES__SHARDS", "many")
-    told = "queries.shards = 'many': give a whole number from 1 to 10000 (set by BALANCEWATCH_QUERIES__SHARDS)"
+    site("[queries]\ntasks = 8\n")
+    monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "many")
+    told = "queries.tasks = 'many': give a whole number from 0 to 10000 (set by BALANCEWATCH_QUERIES__TASKS)"
     assert error_of() == told
 
 

@@ -6,11 +6,11 @@ from streaming.metrics.health import QuerySigns, Signs, reasons_not_alive, reaso
 
 LATE, HUNG = 60, 600
 WELL = QuerySigns(5, is_running=True, has_worked=True)
-ALL_WELL = Signs(2, {"assignments": WELL}, {"relay": True})
+ALL_WELL = Signs(2, {"balance": WELL}, {"relay": True})
 
 
 def age(seconds: float) -> Signs:
-    return Signs(2, {"assignments": QuerySigns(seconds, is_running=True, has_worked=True)}, {"relay": True})
+    return Signs(2, {"balance": QuerySigns(seconds, is_running=True, has_worked=True)}, {"relay": True})
 
 
 @pytest.mark.parametrize(
@@ -19,35 +19,35 @@ def age(seconds: float) -> Signs:
         (ALL_WELL, [], []),
         (Signs(), [], ["Spark is starting"]),
         (
-            Signs(None, {"assignments": None}),
+            Signs(None, {"balance": None}),
             [],
-            ["Spark is starting", "the query assignments is not started yet"],
+            ["Spark is starting", "the query balance is not started yet"],
         ),
         (
-            Signs(2, {"assignments": QuerySigns(5, is_running=True, has_worked=False)}),
+            Signs(2, {"balance": QuerySigns(5, is_running=True, has_worked=False)}),
             [],
-            ["the query assignments has not ended its first batch"],
+            ["the query balance has not ended its first batch"],
         ),
         (
-            Signs(2, {"assignments": QuerySigns(5, is_running=False, has_worked=True)}),
+            Signs(2, {"balance": QuerySigns(5, is_running=False, has_worked=True)}),
             [],
-            ["the query assignments has ended"],
+            ["the query balance has ended"],
         ),
         (age(LATE), [], []),
-        (age(LATE + 1), [], ["the query assignments has shown no progress for 61 s"]),
+        (age(LATE + 1), [], ["the query balance has shown no progress for 61 s"]),
         (
             age(HUNG + 1),
-            ["the query assignments has shown no progress for 601 s"],
-            ["the query assignments has shown no progress for 601 s"],
+            ["the query balance has shown no progress for 601 s"],
+            ["the query balance has shown no progress for 601 s"],
         ),
-        (Signs(LATE + 1, {"assignments": WELL}), [], ["the JVM has not answered for 61 s"]),
+        (Signs(LATE + 1, {"balance": WELL}), [], ["the JVM has not answered for 61 s"]),
         (
-            Signs(HUNG + 1, {"assignments": WELL}),
+            Signs(HUNG + 1, {"balance": WELL}),
             ["the JVM has not answered for 601 s"],
             ["the JVM has not answered for 601 s"],
         ),
         (
-            Signs(2, {"assignments": WELL}, {"relay": False, "canary": True}),
+            Signs(2, {"balance": WELL}, {"relay": False, "canary": True}),
             ["the thread relay is dead"],
             ["the thread relay is dead"],
         ),

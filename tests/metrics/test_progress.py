@@ -26,9 +26,9 @@ def with_source(**fields: Any) -> dict[str, Any]:
 
 def test_each_phase_is_one_observation_in_seconds() -> None:
     exporter = exported(SAMPLE)
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="fault_items", phase="addBatch") == 1
-    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="fault_items", phase="addBatch") == 20.615
-    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="fault_items", phase="triggerExecution") == (
+    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="addBatch") == 1
+    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="addBatch") == 20.615
+    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="triggerExecution") == (
         29.286
     )
 
@@ -36,17 +36,17 @@ def test_each_phase_is_one_observation_in_seconds() -> None:
 def test_lag_is_what_kafka_had_and_the_batch_did_not_take() -> None:
     latest = {"rocketmq.send_latencies": {"0": 2098, "1": 40}, "rocketmq.clock": {"0": 100}}
     exporter = exported(with_source(latestOffset=latest))
-    labels = {"query": "fault_items", "topic": "rocketmq.send_latencies"}
+    labels = {"query": "balance", "topic": "rocketmq.send_latencies"}
     assert value(exporter, "balancewatch_kafka_lag_messages", **labels) == 140
     assert value(exporter, "balancewatch_kafka_lag_max_messages", **labels) == 100
-    assert value(exporter, "balancewatch_kafka_lag_messages", query="fault_items", topic="rocketmq.clock") == 0
+    assert value(exporter, "balancewatch_kafka_lag_messages", query="balance", topic="rocketmq.clock") == 0
 
 
 def test_messages_are_counted_by_topic_from_where_the_batch_began() -> None:
     start = {"rocketmq.send_latencies": {"0": 1000, "1": 0}, "rocketmq.clock": {"0": 90}}
     exporter = exported(with_source(startOffset=start))
-    assert value(exporter, "balancewatch_messages_total", query="fault_items", topic="rocketmq.send_latencies") == 998
-    assert value(exporter, "balancewatch_messages_total", query="fault_items", topic="rocketmq.clock") == 10
+    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.send_latencies") == 998
+    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.clock") == 10
 
 
 @pytest.mark.parametrize(("read", "topics"), [(2098, {"rocketmq.send_latencies", "rocketmq.clock"}), (60, {"other"})])
@@ -62,19 +62,19 @@ def test_a_first_batch_that_does_not_say_where_it_began_is_told_by_topic_only_wh
 
 def test_state_is_summed_over_operators() -> None:
     exporter = exported(SAMPLE)
-    assert value(exporter, "balancewatch_state_rows_updated_total", query="fault_items") == 3
-    assert value(exporter, "balancewatch_state_memory_bytes", query="fault_items") == 8392
-    assert value(exporter, "balancewatch_state_files_bytes", query="fault_items") == 3155
-    assert value(exporter, "balancewatch_state_commit_seconds_sum", query="fault_items") == 1.439
+    assert value(exporter, "balancewatch_state_rows_updated_total", query="balance") == 3
+    assert value(exporter, "balancewatch_state_memory_bytes", query="balance") == 8392
+    assert value(exporter, "balancewatch_state_files_bytes", query="balance") == 3155
+    assert value(exporter, "balancewatch_state_commit_seconds_sum", query="balance") == 1.439
 
 
 def test_a_query_that_found_nothing_to_do_tells_only_its_lag() -> None:
     """It repeats the state's figures of the batch before, which would count twice."""
     idle = SAMPLE | {"numInputRows": 0, "durationMs": {"latestOffset": 23, "triggerExecution": 25}}
     exporter = exported(SAMPLE, idle)
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="fault_items", phase="triggerExecution") == 1
-    assert value(exporter, "balancewatch_state_commit_seconds_count", query="fault_items") == 1
-    assert value(exporter, "balancewatch_processed_rows_per_second", query="fault_items") == 71.3
+    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="triggerExecution") == 1
+    assert value(exporter, "balancewatch_state_commit_seconds_count", query="balance") == 1
+    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 
 def test_a_source_that_is_not_kafka_has_no_lag() -> None:

@@ -24,41 +24,59 @@ class Clock:
 
 def started() -> tuple[Exporter, Vitals, Clock]:
     exporter, clock = Exporter(), Clock()
-    vitals = Vitals(exporter, ["fault_items"], clock)
-    vitals.started("fault_items")
+    vitals = Vitals(exporter, ["balance"], clock)
+    vitals.started("balance")
     return exporter, vitals, clock
 
 
 def signs_of(vitals: Vitals) -> Any:
-    return vitals.signs().queries["fault_items"]
+    return vitals.signs().queries["balance"]
 
 
 def test_a_query_that_hangs_is_seen_to_grow_old() -> None:
     exporter, vitals, clock = started()
     clock.now += 90
-    assert value(exporter, "balancewatch_progress_age_seconds", query="fault_items") == 90
+    assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 90
     assert signs_of(vitals).age_seconds == 90
 
 
-@pytest.mark.parametrize("tell", [lambda one: one.progressed(SAMPLE), lambda one: one.idled("fault_items")])
+@pytest.mark.parametrize("tell", [lambda one: one.progressed(SAMPLE), lambda one: one.idled("balance")])
 def test_a_batch_and_a_query_without_work_are_both_a_sign_of_life(tell: Any) -> None:
     exporter, vitals, clock = started()
     assert not signs_of(vitals).has_worked
     clock.now += 90
     tell(vitals)
     assert signs_of(vitals).has_worked
-    assert value(exporter, "balancewatch_progress_age_seconds", query="fault_items") == 0
+    assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 0
+
+
+def test_a_query_that_rests_is_no_older_and_one_that_oversleeps_is() -> None:
+    _, vitals, clock = started()
+    vitals.rests("balance", 60)
+    clock.now += 59
+    assert signs_of(vitals).age_seconds == 0
+    clock.now += 31
+    assert signs_of(vitals).age_seconds == 30
+
+
+def test_a_query_that_was_woken_ages_from_then_on() -> None:
+    _, vitals, clock = started()
+    vitals.rests("balance", 60)
+    clock.now += 1
+    vitals.rested("balance", 3, 1)
+    clock.now += 7
+    assert signs_of(vitals).age_seconds == 7
 
 
 def test_a_query_that_is_started_again_by_other_rules_has_worked_before() -> None:
     exporter, vitals, _ = started()
-    vitals.idled("fault_items")
-    vitals.ended("fault_items")
+    vitals.idled("balance")
+    vitals.ended("balance")
     assert not signs_of(vitals).is_running
-    vitals.started("fault_items")
+    vitals.started("balance")
     assert signs_of(vitals).is_running
     assert signs_of(vitals).has_worked
-    assert value(exporter, "balancewatch_query_starts_total", query="fault_items") == 2
+    assert value(exporter, "balancewatch_query_starts_total", query="balance") == 2
 
 
 def test_a_jvm_that_does_not_answer_grows_old_while_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +121,7 @@ def test_a_dead_thread_is_told_until_the_service_ends() -> None:
     assert vitals.signs().parts == {}
 
 
-def event(name: str = "fault_items", progress: str = "{}", run: str = "1") -> MagicMock:
+def event(name: str = "balance", progress: str = "{}", run: str = "1") -> MagicMock:
     made = MagicMock()
     made.id.return_value.toString.return_value = f"id of {name}"
     made.runId.return_value.toString.return_value = f"run {run} of {name}"
@@ -117,14 +135,14 @@ def test_the_listener_knows_queries_by_the_name_they_were_started_with() -> None
     listener = Listener(hearer)
     listener.onQueryStarted(event())
     listener.onQueryIdle(event())
-    listener.onQueryProgress(event(progress='{"name": "fault_items"}'))
+    listener.onQueryProgress(event(progress='{"name": "balance"}'))
     listener.onQueryTerminated(event())
     listener.onQueryIdle(event("never started"))
     assert [(call[0], call.args) for call in hearer.mock_calls] == [
-        ("started", ("fault_items",)),
-        ("idled", ("fault_items",)),
-        ("progressed", ({"name": "fault_items"},)),
-        ("ended", ("fault_items",)),
+        ("started", ("balance",)),
+        ("idled", ("balance",)),
+        ("progressed", ({"name": "balance"},)),
+        ("ended", ("balance",)),
     ]
 
 

@@ -1,8 +1,7 @@
-"""The thread beside the queries: when it looks, at what, what it writes, and that its faults are its own."""
+"""The thread beside the query: when it looks, at what, what it writes, and that its faults are its own."""
 
 import json
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -71,7 +70,7 @@ def put(file: Path, text: str) -> None:
 
 
 class Place:
-    """A warehouse, checkpoints as the queries leave them, and the inspector at work there, after pauses shorter than
+    """A warehouse, checkpoints as the query leaves them, and the inspector at work there, after pauses shorter than
     the settings allow."""
 
     def __init__(self, root: Path, *, every_batches: int = 3, pause_seconds: float = PAUSE_SECONDS) -> None:
@@ -90,7 +89,7 @@ class Place:
         return inspector
 
     def read_up_to(
-        self, topic: str, offset: int, query: str = "fault_items", *, first: int = 0, is_done: bool = True
+        self, topic: str, offset: int, query: str = "balance", *, first: int = 0, is_done: bool = True
     ) -> None:
         """The query has done another batch, up to this offset; or is at it. Its very first began at `first`."""
         self.batch_id += 1
@@ -116,11 +115,11 @@ def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
     inspector = place.begin()
     place.read_up_to(SEND_LATENCIES, 50)
     place.fake.bad = 40
-    inspector.look("fault_items", START_MS)
+    inspector.look("balance", START_MS)
     rows = place.quality()
     assert place.fake.looks == [(SEND_LATENCIES, {0: 50})]
     assert [(row["suite"], row["success"], row["rows"], row["unexpected"], row["query"]) for row in rows] == [
-        (SEND_LATENCIES, False, 100, 40, "fault_items")
+        (SEND_LATENCIES, False, 100, 40, "balance")
     ]
     assert (rows[0]["unexpected_share"], json.loads(rows[0]["offsets"])) == (0.4, {"0": [7, 7]})
 
@@ -128,11 +127,11 @@ def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
 def test_a_topic_without_anything_new_is_not_looked_at_again(place: Place) -> None:
     inspector = place.begin()
     place.read_up_to(SEND_LATENCIES, 50)
-    inspector.look("fault_items", START_MS)
+    inspector.look("balance", START_MS)
     place.read_up_to(SEND_LATENCIES, 50)
-    inspector.look("fault_items", START_MS + MINUTE)
+    inspector.look("balance", START_MS + MINUTE)
     place.read_up_to(SEND_LATENCIES, 51)
-    inspector.look("fault_items", START_MS + 2 * MINUTE)
+    inspector.look("balance", START_MS + 2 * MINUTE)
     assert [ends for _, ends in place.fake.looks] == [{0: 50}, {0: 51}]
 
 
@@ -140,17 +139,17 @@ def look_at(place: Place, inspector: Inspector, minutes: Iterable[int]) -> None:
     """A look a minute, each after another message."""
     for number in minutes:
         place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("fault_items", START_MS + number * MINUTE)
+        inspector.look("balance", START_MS + number * MINUTE)
 
 
 def test_a_query_without_a_batch_is_not_looked_at(place: Place) -> None:
-    place.begin().look("fault_items", START_MS)
+    place.begin().look("balance", START_MS)
     assert place.fake.looks == []
 
 
 def test_what_was_read_before_a_restart_is_not_looked_at_again(place: Place) -> None:
     place.read_up_to(SEND_LATENCIES, 50)
-    place.begin().look("fault_items", START_MS)
+    place.begin().look("balance", START_MS)
     assert place.fake.looks == []
 
 
@@ -174,8 +173,8 @@ def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
     bad = [{"topic": SEND_LATENCIES}] * 30
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
-        inspector.hear("fault_items", place.batch_id, {"quarantine": bad})
-        inspector.look("fault_items", START_MS + number * MINUTE)
+        inspector.hear("balance", place.batch_id, {"quarantine": bad})
+        inspector.look("balance", START_MS + number * MINUTE)
     assert "30 of the last 1,000 messages are in quarantine" in place.told[0]["summary"]
 
 
@@ -193,9 +192,9 @@ def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> None:
-    """Of three topics the one in the middle fails: the others' rows are written, and it is looked at again."""
+    """Of five topics the second fails: the others' rows are written, and it is looked at again."""
     inspector = place.begin()
-    topics = TOPICS["assignments"]
+    topics = TOPICS["balance"]
     look, broken = place.fake.look, topics[1]
 
     def look_or_fail(topic: str, ends: Mapping[int, int]) -> Any:
@@ -205,13 +204,13 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
         return inspection().Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
 
     place.fake.look = look_or_fail  # type: ignore[method-assign]  # one message that nobody thought of
-    place.read_up_to(PULLS, 1, "assignments")
+    place.read_up_to(PULLS, 1, "balance")
     offsets = json.dumps({topic: {"0": 5} for topic in topics})
-    (place.settings.paths.checkpoints / "assignments/offsets/0").write_text(f"v1\n{{}}\n{offsets}")
-    inspector.look("assignments", START_MS)
+    (place.settings.paths.checkpoints / "balance/offsets/0").write_text(f"v1\n{{}}\n{offsets}")
+    inspector.look("balance", START_MS)
     assert len(place.quality()) == len(topics) - 1
     place.fake.looks.clear()
-    inspector.look("assignments", START_MS + MINUTE)
+    inspector.look("balance", START_MS + MINUTE)
     assert [topic for topic, _ in place.fake.looks] == [broken]
 
 
@@ -229,10 +228,10 @@ def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.Monk
     inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
     for number in range(1, 5):
         place.read_up_to(SEND_LATENCIES, 100 * number)
-        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
+        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
         place.fake.failure = ValueError("cannot be") if number == 1 else None
         with suppress(OSError):
-            inspector.look("fault_items", START_MS + number * MINUTE)
+            inspector.look("balance", START_MS + number * MINUTE)
     assert kept == [Kept(200, 60), Kept(300, 90), Kept(100, 30)]
 
 
@@ -241,7 +240,7 @@ def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: py
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
-    inspector.look("fault_items", START_MS)
+    inspector.look("balance", START_MS)
     assert kept == [Kept(50, 0)]
 
 
@@ -250,8 +249,8 @@ def test_a_topic_that_was_made_anew_counts_from_its_beginning(place: Place, monk
     kept = judged(place, inspector, monkeypatch)
     for offset in (1_000, 40, 90):
         place.read_up_to(SEND_LATENCIES, offset)
-        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
-        inspector.look("fault_items", START_MS)
+        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
+        inspector.look("balance", START_MS)
     assert kept == [Kept(1_000, 10), Kept(40, 10), Kept(50, 10)]
 
 
@@ -260,12 +259,12 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 10)
-    inspector.hear("fault_items", place.batch_id, {})
+    inspector.hear("balance", place.batch_id, {})
     place.read_up_to(SEND_LATENCIES, 1_010, is_done=False)
-    inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
-    inspector.look("fault_items", START_MS)
-    (place.settings.paths.checkpoints / "fault_items/commits" / str(place.batch_id)).write_text("v1\n{}")
-    inspector.look("fault_items", START_MS + MINUTE)
+    inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
+    inspector.look("balance", START_MS)
+    (place.settings.paths.checkpoints / "balance/commits" / str(place.batch_id)).write_text("v1\n{}")
+    inspector.look("balance", START_MS + MINUTE)
     assert kept == [Kept(10, 0), Kept(1_000, 20)]
 
 
@@ -275,9 +274,9 @@ def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch:
     kept = judged(place, inspector, monkeypatch)
     for number in range(1, 21):
         place.read_up_to(SEND_LATENCIES, 10 * number)
-        inspector.hear("fault_items", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
-    assert len(inspector._intake._quarantined["fault_items"]) == 3
-    inspector.look("fault_items", START_MS)
+        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
+    assert len(inspector._intake._quarantined["balance"]) == 3
+    inspector.look("balance", START_MS)
     assert kept == [Kept(200, 20)]
 
 
@@ -307,7 +306,7 @@ def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: P
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, number)
         try:
-            inspector.look("fault_items", START_MS + number * MINUTE)
+            inspector.look("balance", START_MS + number * MINUTE)
         except OSError:
             inspector._forget()
     assert place.told == []
@@ -322,7 +321,7 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
     try:
         for number in range(1, 7):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("fault_items", place.batch_id, {})
+            inspector.hear("balance", place.batch_id, {})
             if number % 3 == 0:
                 assert place.fake.looked.acquire(timeout=60)
         assert len(place.fake.looks) == 2
@@ -333,35 +332,32 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
     assert place.fake.closed >= 2
 
 
-def test_both_queries_have_their_turn_however_long_a_look_takes(tmp_path: Path) -> None:
-    """A look that takes longer than the pause leaves both due; the one that waited longer comes first."""
+def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> None:
+    """A look that takes longer than the pause leaves the query due, however many batches ended meanwhile."""
     place = Place(tmp_path, every_batches=1)
     inspector = place.begin()
     inspector.start()
     look, allowed = place.fake.look, threading.Semaphore(0)
 
     def look_slowly(topic: str, ends: Mapping[int, int]) -> Any:
+        found = look(topic, ends)
         assert allowed.acquire(timeout=60)
-        return look(topic, ends)
+        return found
 
     place.fake.look = look_slowly  # type: ignore[method-assign]  # a busy machine
     try:
-        for number in range(1, 5):
+        place.read_up_to(SEND_LATENCIES, 1)
+        inspector.hear("balance", place.batch_id, {})
+        assert place.fake.looked.acquire(timeout=60)
+        for number in range(2, 9):
             place.read_up_to(SEND_LATENCIES, number)
-            place.read_up_to(PULLS, number, "assignments")
-            time.sleep(2 * PAUSE_SECONDS)  # the pause of both is over
-            inspector.hear("assignments", place.batch_id, {})
-            inspector.hear("fault_items", place.batch_id, {})
-            allowed.release()
-            assert place.fake.looked.acquire(timeout=60)
+            inspector.hear("balance", place.batch_id, {})
+        allowed.release()
+        assert place.fake.looked.acquire(timeout=60)
     finally:
-        for _ in range(9):
-            allowed.release()
+        allowed.release()
         inspector.stop()
-    assert [topic for topic, _ in place.fake.looks][:4] in (
-        [PULLS, SEND_LATENCIES, PULLS, SEND_LATENCIES],
-        [SEND_LATENCIES, PULLS, SEND_LATENCIES, PULLS],
-    )
+    assert [ends for _, ends in place.fake.looks] == [{0: 1}, {0: 8}]
 
 
 def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
@@ -370,11 +366,11 @@ def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
     inspector.start()
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.hear("fault_items", place.batch_id, {})
+        inspector.hear("balance", place.batch_id, {})
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 50):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("fault_items", place.batch_id, {})
+            inspector.hear("balance", place.batch_id, {})
     finally:
         inspector.stop()
     assert len(place.fake.looks) == 1

@@ -35,7 +35,7 @@ def row(suite: str, column: str, unexpected: int, at_ms: int = AT_MS) -> dict[st
         "places": [f"{PULLS}-0@17"] if unexpected else [],
         "topic": suite,
         "offsets": '{"0": [1, 1000]}',
-        "query": "assignments",
+        "query": "balance",
         "validated_at": at_ms,
     }
 

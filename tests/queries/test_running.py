@@ -1,6 +1,8 @@
 """How a query is stopped between two batches, and what a batch that comes too late is told; no Spark, no Delta."""
 
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,75 @@ def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: P
     assert [(line["event"], line["batch_id"]) for line in logs] == [
         ("the last batch will run again, and its rows be skipped", 7)
     ]
+
+
+class Heard:
+    """Of rests. `seconds` are of those that ended."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.most: list[float] = []
+        self.seconds: list[tuple[int, float]] = []
+
+    def rests(self, name: str, seconds: float) -> None:
+        self.most.append(seconds)
+        self.began.set()
+
+    def rested(self, name: str, batch_id: int, seconds: float) -> None:
+        self.seconds.append((batch_id, seconds))
+
+
+def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
+    """A sink that rests so long after every batch."""
+    made = Sink("name", checkpoint, writer=BATCH, on_rows=None, rest_s=seconds, hearer=heard)
+    made._rest.after = lambda *_: seconds  # type: ignore[method-assign]  # how long is Rest's to say
+    return made
+
+
+@pytest.mark.parametrize("wake", [Sink.drain, Sink.stay_awake])
+def test_a_rest_ends_at_once_when_the_query_is_stopped_or_asked_for_all_there_is(
+    tmp_path: Path, written: Written, wake: Callable[[Sink], None]
+) -> None:
+    heard = Heard()
+    sleeper = resting(tmp_path, heard)
+    note(tmp_path, 7)
+    thread = threading.Thread(target=sleeper, args=(BATCH, 7))
+    began = time.monotonic()
+    thread.start()
+    assert heard.began.wait(60)
+    wake(sleeper)
+    thread.join(timeout=50)
+    assert not thread.is_alive()
+    assert time.monotonic() - began < 50
+    assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
+    assert heard.seconds[0][1] < 50
+
+
+def test_who_stays_awake_rests_again_when_it_may(tmp_path: Path, written: Written) -> None:
+    heard = Heard()
+    sleeper = resting(tmp_path, heard, 0.2)
+    sleeper.stay_awake()
+    sleeper(BATCH, 1)
+    sleeper.may_rest()
+    sleeper(BATCH, 2)
+    (_, awake), (_, rested) = heard.seconds
+    assert awake < 0.2 <= rested
+
+
+def test_a_batch_is_written_and_others_may_drain_before_its_rest(tmp_path: Path, written: Written) -> None:
+    """A stop waits for Spark's note of the batch, which comes once its rest is over."""
+    heard = Heard()
+    sleeper = resting(tmp_path, heard)
+    thread = threading.Thread(target=sleeper, args=(BATCH, 7))
+    thread.start()
+    assert heard.began.wait(60)
+    assert written.batches == [7]
+    note(tmp_path, 7)
+    sleeper.drain()
+    with pytest.raises(StoppingError):
+        sleeper(BATCH, 8)
+    thread.join(timeout=50)
+    assert not thread.is_alive()
 
 
 def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Which alerts of the two queries tell of one trouble."""
+"""Which alerts, of consumers' side and of producers', tell of one trouble."""
 
 import pytest
 

@@ -64,7 +64,7 @@ def test_a_drop_is_told_once_until_a_tick_comes_and_its_end_says_how_many(monkey
     fleet = waiting(41)
     (told,) = drops_of(fleet)
     assert (told.state, told.incident.kind, told.incident.cause) == ("FIRING", "unheard_cluster", "events_dropped")
-    assert told.incident.labels == {"cluster": "c", "query": "fault_items"}
+    assert told.incident.labels == {"cluster": "c", "events": "sends"}
     assert "The oldest 11 runs of sends of cluster c" in told.incident.text[0]
     assert (told.incident.started_at_ms - START) // SECOND == 72
     feed(fleet, every(6 * SECOND, 5 * MINUTE, 8 * MINUTE, "p0", latency_ms=900), RULES)
