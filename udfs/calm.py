@@ -57,15 +57,18 @@ def _may_move(scene: Scene) -> bool:
         return True
     if not all(condition.startswith((ON_TIME, *STANDING)) for condition in state.conditions):
         return True
-    return not (all(map(_is_standing, state.incidents.values())) and are_held(state, scene.rules))
+    are_standing = all(_is_standing(incident, scene) for incident in state.incidents.values())
+    return not (are_standing and are_held(state, scene.rules))
 
 
-def _is_standing(incident: Incident) -> bool:
-    """It says the same as long as nothing changes: it is told, or it waits for its rule's own hold."""
+def _is_standing(incident: Incident, scene: Scene) -> bool:
+    """It says the same as long as nothing changes: all of it is told, or it waits for its rule's own hold."""
     if incident.kind not in STANDING:
         return False
-    is_told = incident.state == FIRING and incident.next_queues is None and incident.alone_ms is None
-    return is_told or incident.state == PENDING
+    if incident.state != FIRING or incident.next_queues is not None or incident.alone_ms is not None:
+        return incident.state == PENDING
+    held = (ms for condition, ms in scene.state.conditions.items() if condition.startswith(incident.kind))
+    return all(map(scene.is_settled, held))
 
 
 def are_held(state: GroupState, rules: Rules) -> bool:
