@@ -34,12 +34,15 @@ class Client:
 
 @dataclass
 class DrawnLog:
-    """`trouble` is how often something happens, a second; the log is `minutes` long."""
+    """`trouble` is how often something happens, a second; the log is `minutes` long. `noise` is what goes on all the
+    time: heartbeats that are lost, pulls that are refused or half told.
+    """
 
     seed: int
     groups: int = 3
     trouble: float = 0.02
     minutes: int = 14
+    noise: float = 1.0
 
     def __post_init__(self) -> None:
         self.dice = Random(self.seed)
@@ -94,7 +97,7 @@ class DrawnLog:
     def _live(self, group: str, client: Client, place: int, second: int, now_ms: int) -> Iterator[Event]:
         if (second + place * 7) % 30 == 0 and now_ms >= client.silent_until:
             for broker_name in BROKERS[: client.brokers]:
-                if self.dice.random() > 0.02:
+                if self.dice.random() > 0.02 * self.noise:
                     yield self._beat(group, client, broker_name, now_ms + self.dice.randrange(50))
         if (second + place * 3) % 10 == 0 and now_ms >= client.idle_until:
             yield from self._pulls(group, client, now_ms)
@@ -141,14 +144,14 @@ class DrawnLog:
         if now_ms >= self.stuck.get(key, 0):
             offsets[0] = max(offsets[0], offsets[1] - self.dice.choice((0, 0, 0, 2)))
         told: dict[str, Any] = {"commit_offset": offsets[0], "max_offset": offsets[1]}
-        if self.dice.random() < 0.05:
+        if self.dice.random() < 0.05 * self.noise:
             told = self.dice.choice(({}, {"max_offset": offsets[1]}, {**told, "offsets_only": True}))
-        if self.dice.random() < 0.01:
+        if self.dice.random() < 0.01 * self.noise:
             told["pull_status"] = self.dice.choice(("NO_PERMISSION", "NO_MATCHED_MSG"))
         if now_ms < client.slave_until:
             told |= {"broker_id": 1, "suggest_broker_id": 1}
         who = {"client_addr": client.addr, "client_id": client.name}
-        if self.dice.random() < 0.03:
+        if self.dice.random() < 0.03 * self.noise:
             del who[self.dice.choice(("client_addr", "client_id"))]
         ahead = self.dice.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
         return PULLS, {
