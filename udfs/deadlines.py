@@ -6,6 +6,7 @@ heartbeat_late_ms   after a channel's newest heartbeat: its client is late, is c
 channel_expired_ms  after it: the channel has left
 pull_silence_ms     after the newest pull of a puller: the queue has one less, or nobody
 consume_silence_ms  after the commit last moved, where a full cache keeps its client from pulling: it stands still
+settle_ms           after the first of what is wrong among its members, until it is told
 
 Each only moves on with time, so the nearest of before is a lower bound of the nearest of now. A group that is not calm
 is looked at at each tick, but for one without members of which nothing has changed for longer than any hold.
@@ -37,7 +38,20 @@ def calm_until(state: GroupState, rules: Rules) -> int:
             if known is not None and known.is_cache_full:
                 stands_ms = min(stands_ms, known.since_ms)
     late_ms = min(rules.heartbeat_late_ms, rules.channel_expired_ms)
-    return min(heard_ms + late_ms, pulled_ms + rules.pull_silence_ms, stands_ms + rules.consume_silence_ms)
+    return min(
+        heard_ms + late_ms,
+        pulled_ms + rules.pull_silence_ms,
+        stands_ms + rules.consume_silence_ms,
+        _signs_ms(state) + rules.settle_ms,
+    )
+
+
+def _signs_ms(state: GroupState) -> int:
+    """Since when the first of what has not been told yet holds."""
+    kinds = tuple(incident.kind for incident in state.incidents.values() if not incident.has_fired)
+    if not kinds:
+        return FAR_MS
+    return min((ms for condition, ms in state.conditions.items() if condition.startswith(kinds)), default=0)
 
 
 def next_look_ms(state: GroupState, hearing: Hearing, now_ms: int, rules: Rules) -> int | None:

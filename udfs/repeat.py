@@ -86,16 +86,20 @@ def _is_ordinary(group: GroupState, watch: QueueWatch, pull: Pull) -> bool:
         return False
     if pull.client_id and not pull.client_id == puller.client_id == watch.last_client_id:
         return False
-    if pull.client_addr:
-        is_by_it = pull.client_addr == key and puller.client_id != key
-    else:
-        view = group.membership.views.get(pull.broker_name, {})
-        channels = {key} | {addr for addr, member in view.items() if member.client_id == pull.client_id}
-        is_by_it = bool(pull.client_id) and (len(channels) == 1 or key == pull.client_id)
+    is_by_it = _key_of(group, pull, key) == key and (not pull.client_addr or puller.client_id != key)
     has_fallen = (
         pull.commit_offset is not None and watch.commit_offset is not None and pull.commit_offset < watch.commit_offset
     )
     return is_by_it and not has_fallen and pull.broker_name in group.first_pull_ms
+
+
+def _key_of(group: GroupState, pull: Pull, known: str) -> str | None:
+    """As whose the pull counts (GroupState.observe), where its client is the one that pulls as `known`."""
+    if pull.client_addr:
+        return pull.client_addr
+    view = group.membership.views.get(pull.broker_name, {})
+    channels = [addr for addr, member in view.items() if member.client_id == pull.client_id] or [known]
+    return channels[0] if pull.client_id and len(channels) == 1 else pull.client_id
 
 
 def _is_over(odd: Oddity, pull: Pull) -> bool:

@@ -57,6 +57,7 @@ from streaming.queries.timing import (
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
+from udfs.calm import are_held
 from udfs.deadlines import calm_until
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
@@ -283,8 +284,9 @@ class Shard:
         if group.is_forgotten():
             work.drop_group(cluster, name)
         else:
-            due_ms = calm_until(group, rules) if outcome.is_calm else outcome.due_ms  # before rounds were further apart
-            work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), outcome.is_calm)
+            is_calm = outcome.is_calm and are_held(group, rules)  # by rules for rounds that are close together, too
+            due_ms = calm_until(group, rules) if is_calm else outcome.due_ms
+            work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), is_calm)
 
     def _write(self) -> None:
         self._work.write()

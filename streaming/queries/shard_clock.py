@@ -127,7 +127,7 @@ def _due_otherwise(
     brokers = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
     if is_gap or above != entry.above or any(group is None for _, group, _, _ in changed):
         due |= {name for name, group in entry.groups.items() if not group.is_calm}
-    if is_gap or None in brokers:
+    if is_gap or None in brokers or _explains_otherwise(above, entry.above):
         return due, None
     return due, frozenset(brokers | _brokers_changed(above, entry.above))
 
@@ -150,6 +150,15 @@ def _brokers_changed(after: Above, before: Above) -> set[str]:
     """Those that are heard otherwise than before."""
     pairs = ((after.unheard, before.unheard), (after.silent, before.silent), (after.answered, before.answered))
     return {broker for one, other in pairs for broker in set(one) ^ set(other)}
+
+
+def _explains_otherwise(after: Above, before: Above) -> bool:
+    """Whether other incidents stand above groups than before."""
+    return (after.explained, after.masterless, after.cluster_id) != (
+        before.explained,
+        before.masterless,
+        before.cluster_id,
+    )
 
 
 def _tells_answers(entry: ClusterEntry, now_ms: int) -> bool:

@@ -29,16 +29,20 @@ class Client:
     silent_until: int = 0
     idle_until: int = 0
     slave_until: int = 0
+    brokers: int = 2
 
 
 @dataclass
 class DrawnLog:
-    """`trouble` is how often something happens, a second; the log is `minutes` long."""
+    """`trouble` is how often something happens, a second; the log is `minutes` long. `noise` is what goes on all the
+    time: heartbeats that are lost, pulls that are refused or half told.
+    """
 
     seed: int
     groups: int = 3
     trouble: float = 0.02
     minutes: int = 14
+    noise: float = 1.0
 
     def __post_init__(self) -> None:
         self.dice = Random(self.seed)
@@ -49,6 +53,8 @@ class DrawnLog:
         self.offsets: dict[tuple[str, str, str, int], list[int]] = {}
         self.stuck: dict[tuple[str, str, str, int], int] = {}
         self.dark_until = 0
+        self.are_two = self.dice.random() < 0.3
+        self.stopped: dict[int, int] = {}
         self.clients: dict[str, list[Client]] = {}
         for name in self.dice.sample(NAMES, self.groups):
             topics = self.dice.choice((["orders"], ["orders"], ["orders", "bills"]))
@@ -59,7 +65,12 @@ class DrawnLog:
         kind = {"strategy": "AVG"} if self.dice.random() < 0.5 else {}
         if self.dice.random() < 0.1:
             kind["message_model"] = "BROADCASTING"
-        return Client(f"{group}@{number}", f"10.0.0.{number % 250}:{number}", list(topics), kind)
+        client = Client(f"{group}@{number}", f"10.0.0.{number % 250}:{number}", list(topics), kind)
+        if self.dice.random() < 0.1:
+            client.brokers = 1
+        if self.dice.random() < 0.1:
+            client.name = f"172.17.0.2@{number % 7}"
+        return client
 
     def events(self) -> list[Event]:
         """In the order of time."""
@@ -81,12 +92,12 @@ class DrawnLog:
             if now_ms >= next_round:
                 next_round += self.round_ms + self.dice.choice((0, 0, 0, 3, -2, 40))
                 if now_ms >= self.dark_until:
-                    yield self._clock(now_ms + 999)
+                    yield from self._clocks(now_ms + 999)
 
     def _live(self, group: str, client: Client, place: int, second: int, now_ms: int) -> Iterator[Event]:
         if (second + place * 7) % 30 == 0 and now_ms >= client.silent_until:
-            for broker_name in BROKERS:
-                if self.dice.random() > 0.02:
+            for broker_name in BROKERS[: client.brokers]:
+                if self.dice.random() > 0.02 * self.noise:
                     yield self._beat(group, client, broker_name, now_ms + self.dice.randrange(50))
         if (second + place * 3) % 10 == 0 and now_ms >= client.idle_until:
             yield from self._pulls(group, client, now_ms)
@@ -133,14 +144,14 @@ class DrawnLog:
         if now_ms >= self.stuck.get(key, 0):
             offsets[0] = max(offsets[0], offsets[1] - self.dice.choice((0, 0, 0, 2)))
         told: dict[str, Any] = {"commit_offset": offsets[0], "max_offset": offsets[1]}
-        if self.dice.random() < 0.05:
+        if self.dice.random() < 0.05 * self.noise:
             told = self.dice.choice(({}, {"max_offset": offsets[1]}, {**told, "offsets_only": True}))
-        if self.dice.random() < 0.01:
+        if self.dice.random() < 0.01 * self.noise:
             told["pull_status"] = self.dice.choice(("NO_PERMISSION", "NO_MATCHED_MSG"))
         if now_ms < client.slave_until:
             told |= {"broker_id": 1, "suggest_broker_id": 1}
         who = {"client_addr": client.addr, "client_id": client.name}
-        if self.dice.random() < 0.03:
+        if self.dice.random() < 0.03 * self.noise:
             del who[self.dice.choice(("client_addr", "client_id"))]
         ahead = self.dice.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
         return PULLS, {
@@ -163,22 +174,27 @@ class DrawnLog:
         brokers = [{"broker_name": name, "broker_ids": [0]} for name in BROKERS]
         return ROUTES, {"topic": topic, "queues": data, "brokers": brokers, "event_time_ms": at_ms}
 
-    def _clock(self, at_ms: int) -> Event:
+    def _clocks(self, at_ms: int) -> Iterator[Event]:
+        """One for all groups, or one of each of two collectors that share them, as long as it runs."""
         answered = [name for name in BROKERS if at_ms >= self.unheard.get(name, 0)]
-        told: dict[str, Any] = {"unheard": [one for until, one in self.unasked if at_ms < until]}
-        return CLOCKS, {
-            "source": "collector",
-            "brokers_asked": list(BROKERS),
-            "brokers_answered": answered,
-            "event_time_ms": at_ms,
-            **(told if told["unheard"] else {}),
-        }
+        told = {"source": "collector", "brokers_asked": list(BROKERS), "brokers_answered": answered}
+        unheard = [one for until, one in self.unasked if at_ms < until]
+        if unheard:
+            told["unheard"] = unheard
+        if not self.are_two:
+            yield CLOCKS, {**told, "event_time_ms": at_ms}
+            return
+        names = sorted(self.clients)
+        for number in (0, 1):
+            if at_ms >= self.stopped.get(number, 0):
+                mine = {"collector": f"k{number}", "groups": names[number::2], "interval_ms": self.round_ms}
+                yield CLOCKS, {**told, **mine, "event_time_ms": at_ms + 400 * number}
 
     def _happen(self, now_ms: int) -> Iterator[Event]:
         group = self.dice.choice(list(self.clients))
         clients, until = self.clients[group], now_ms + self.dice.choice((8, 40, 80, 130, 300)) * SECOND
         client = self.dice.choice(clients) if clients else None
-        what = self.dice.randrange(15)
+        what = self.dice.randrange(16)
         if what == 0:
             clients.append(self._client(group, self.dice.choice((["orders"], ["orders", "bills"]))))
         elif what == 1:
@@ -193,6 +209,8 @@ class DrawnLog:
             self.unasked.append((until, one))
         elif what == 3:
             self.dark_until = until
+        elif what == 15:
+            self.stopped[self.dice.randrange(2)] = until
         elif what == 4:
             self.round_ms = self.dice.choice(ROUND_MS)
         elif what == 5:

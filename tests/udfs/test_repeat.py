@@ -51,6 +51,20 @@ def test_a_pull_that_goes_on_moves_what_it_would_have_moved_if_it_were_told_in_f
     assert group.topics["orders"].queues["broker-a:0"].last_pull_ms == at(125)
 
 
+def test_a_client_that_is_told_by_its_id_alone_is_news_when_its_channel_has_become_known() -> None:
+    """A broker that was not heard before lists it now: its next pull counts as its channel's."""
+    group = calm_group()
+    (puller,) = group.topics["orders"].queues["broker-a:0"].pullers.values()
+    puller.client_addr = None
+    group.topics["orders"].queues["broker-a:0"].pullers = {A: puller}
+    assert not repeat_pull(group, replace(PULLED, client_addr=None), RULES)
+    del group.membership.views["broker-a"]["h1:1"]
+    told = replace(PULLED, client_addr=None)
+    full = told_in_full(group, told)
+    assert repeat_pull(group, told, RULES)
+    assert group == full
+
+
 def test_a_heartbeat_that_goes_on_moves_what_it_would_have_moved_if_it_were_told_in_full() -> None:
     group = calm_group()
     full = told_in_full(group, BEATEN)
