@@ -6,6 +6,7 @@ machine's. A table goes to stdout, all figures as JSON to a file, progress to st
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.apart import run_apart
+from tests.bench.apart import MeasureError, run_apart
 from tests.bench.assignments import add_assignments, measure_assignments
 from tests.bench.drain import add_drain, measure_drain
 from tests.bench.history import add_history, measure_history
@@ -85,12 +86,23 @@ def main() -> None:
     options = _parse()
     machine = read_machine()
     results: dict[str, Any] = {}
-    for name in _chosen(options):
-        say(f"{name}: {MEASURES[name].what}, about {MEASURES[name].takes:g} minutes at full size")
-        results[name] = run_apart(MEASURES[name].measure, *_sizes(name, options))
-        _write(options.json, machine, results)
+    failed = False
+    try:
+        for name in _chosen(options):
+            say(f"{name}: {MEASURES[name].what}, about {MEASURES[name].takes:g} minutes at full size")
+            try:
+                results[name] = run_apart(MEASURES[name].measure, *_sizes(name, options))
+            except MeasureError as error:
+                failed = True
+                say(f"{name} failed: {error}")
+            _write(options.json, machine, results)
+    except KeyboardInterrupt:
+        failed = True
+        say("ended by Ctrl-C")
     _print(machine, results)
-    say(f"written: {options.json}")
+    if results:
+        say(f"written: {options.json}")
+    sys.exit(failed)
 
 
 def _parse() -> argparse.Namespace:

@@ -58,14 +58,15 @@ def age_tables(warehouse: Path, commits: int, *, is_kept: bool = True) -> None:
     create_tables(warehouse)
     active = 0
     for table in TABLES.values():
-        active = _age(Path(table_path(warehouse, table.name)), table, commits, is_kept)
+        active = age_table(Path(table_path(warehouse, table.name)), table, commits, is_kept)
     say(
         f"{len(TABLES)} tables of {commits:,} commits and {active:,} files in use each, "
         f"after {time.monotonic() - began:.0f} s"
     )
 
 
-def _age(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
+def age_table(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
+    """One table that is there, without a commit but the one that made it; how many files of it are in use."""
     small = _write(folder, table, DataFile(_name(), 0, ROWS, 0), commits * ROWS)
     history = list(kept_history(commits, small.size) if is_kept else untouched_history(commits, small.size))
     in_use = files_in_use(history)

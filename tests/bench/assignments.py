@@ -40,7 +40,7 @@ class Touched:
 
 @dataclass(frozen=True)
 class AssignmentsResult:
-    """`first` makes the state of all groups, `all` and `few` change it; `large_first` and `large` are one large group's."""
+    """`first` makes the state of all groups, `all` and `few` change it; `large_first` and `large` are of one group."""
 
     first: Touched
     all: Touched

@@ -46,19 +46,27 @@ def latencies_of(flips: Iterable[tuple[int, int]], from_ms: int, to_ms: int) -> 
     return percentiles_of(done_ms - event_ms for event_ms, done_ms in flips if from_ms <= event_ms < to_ms)
 
 
-def first_and_last_tenth(samples: Sequence[tuple[float, Sample]]) -> tuple[list[Sample], list[Sample]]:
-    """Samples, (time, sample), of the first and of the last tenth of the time between the first and the last of them.
+@dataclass(frozen=True)
+class Span:
+    """From `began` on, up to and with `ended`."""
 
-    Each has one at the least, as far as there is one.
-    """
-    if not samples:
-        return [], []
-    ordered = sorted(samples, key=lambda entry: entry[0])
-    began, ended = ordered[0][0], ordered[-1][0]
+    began: float
+    ended: float
+
+    def samples(self, timed: Iterable[tuple[float, Sample]]) -> list[Sample]:
+        """Of (time, sample), those of the span."""
+        return [sample for at, sample in timed if self.began <= at <= self.ended]
+
+
+def first_and_last_tenth(began: float, ended: float) -> tuple[Span, Span]:
+    """Of the time between."""
     tenth = (ended - began) / 10
-    first = [sample for at, sample in ordered if at <= began + tenth]
-    last = [sample for at, sample in ordered if at >= ended - tenth]
-    return first, last
+    return Span(began, began + tenth), Span(ended - tenth, ended)
+
+
+def mean_of(samples: Sequence[float]) -> float:
+    """0 of none."""
+    return statistics.fmean(samples) if samples else 0.0
 
 
 def ratio_of(last: float, first: float) -> float | None:

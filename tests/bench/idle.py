@@ -1,4 +1,4 @@
-"""What `run` takes while a cluster is quiet: cores and memory of each of its processes, some minutes after its start."""
+"""What `run` takes while a cluster is quiet: cores and memory of each of its processes, minutes after its start."""
 
 import multiprocessing
 from dataclasses import dataclass

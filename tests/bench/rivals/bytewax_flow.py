@@ -1,4 +1,4 @@
-"""bytewax: a stateful step a broker, which holds its clients' items; rows collected for a commit; recovery to SQLite."""
+"""bytewax: a stateful step a broker, which holds its items; rows collected for a commit; recovery to SQLite."""
 
 import copy
 from collections.abc import Iterable

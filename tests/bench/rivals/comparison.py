@@ -22,7 +22,7 @@ def notes(result: RivalsResult) -> list[str]:
     packages = {one.name: one.packages[0] for one in result.contenders if one.packages}
     told = [
         f"Versions: {', '.join(packages.values())}. One process each; ours takes both cores. Rivals decode with "
-        "msgspec and check nothing else; their commits to Delta are 1 s apart in the drain, 0.2 s live, ours a batch each.",
+        "msgspec and check nothing else; they commit to Delta each second in the drain, each 0.2 s live.",
         "Flips: drain; live. Rows beside the plain loop's, column by column.",
     ]
     return told + [f"{one.name}: not measured: {one.absent}" for one in result.contenders if one.absent]

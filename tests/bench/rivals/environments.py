@@ -49,10 +49,11 @@ def _install(python: Path, packages: tuple[str, ...]) -> None:
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
     done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NoEnvironmentError(_reason(done.stderr, packages[0]))
+        raise NoEnvironmentError(reason_of(done.stderr, packages[0]))
 
 
-def _reason(stderr: str, package: str) -> str:
+def reason_of(stderr: str, package: str) -> str:
+    """What pip told, in a sentence."""
     text = stderr.lower()
     if any(word in text for word in UNREACHABLE):
         return "the package index cannot be reached"

@@ -1,4 +1,4 @@
-"""quixstreams: state a client under the message's key (RocksDB, with its changelog topic), rows flushed at checkpoints."""
+"""quixstreams: state a client under the message's key, in RocksDB with its changelog; rows flushed at checkpoints."""
 
 from dataclasses import fields
 from operator import attrgetter
