@@ -9,6 +9,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 DRIVER, JVM, DAEMON, WORKER, OTHER = "driver", "JVM", "Python daemon", "Python worker", "other"
+ENDED = "ended"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class _Stat:
     cpu_seconds: float
     ended_seconds: float
     resident: int
+    is_ended: bool
 
 
 def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> list[Process]:
@@ -52,6 +54,9 @@ def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> l
         if pid in left_out or pid not in stats:
             continue
         stat = stats[pid]
+        if stat.is_ended:
+            tree.append(Process(pid, ENDED, stat.cpu_seconds, stat.ended_seconds, 0))
+            continue
         kind = kinds[pid] = DRIVER if pid == root else _kind(stat, kinds.get(stat.parent, OTHER))
         numbers[kind] = numbers.get(kind, 0) + 1
         name = kind if kind == DRIVER or (kind in (JVM, DAEMON) and numbers[kind] == 1) else f"{kind} {numbers[kind]}"
@@ -77,11 +82,11 @@ def resident_by_name(tree: list[Process]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for process in tree:
         sums[process.name] = sums.get(process.name, 0) + process.resident
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+    return {name: size for name, size in sorted(sums.items(), key=lambda item: -item[1]) if size}
 
 
 def cores_by_name(before: list[Process], after: list[Process], seconds: float) -> dict[str, float]:
-    """Cores that each used in the span; what processes used that ended in it is `ended`."""
+    """Cores that each used in the span; what processes used that ended in it is ENDED."""
     known: Mapping[int, Process] = {process.pid: process for process in before}
     spent: dict[str, float] = {}
     for process in after:
@@ -90,7 +95,7 @@ def cores_by_name(before: list[Process], after: list[Process], seconds: float) -
             spent.get(process.name, 0.0) + process.cpu_seconds - (earlier.cpu_seconds if earlier else 0)
         )
     ended = cpu_of(after) - cpu_of(before) - sum(spent.values())
-    spent["ended"] = max(0.0, ended)
+    spent[ENDED] = spent.get(ENDED, 0.0) + max(0.0, ended)
     return {name: cpu / seconds for name, cpu in sorted(spent.items(), key=lambda item: -item[1]) if cpu > 0}
 
 
@@ -116,4 +121,5 @@ def _read_stat(folder: Path) -> _Stat | None:
         user + system,
         ended_user + ended_system,
         int(fields[21]) * _PAGE,
+        fields[0] == "Z",
     )

@@ -29,7 +29,9 @@ class Tenth:
 
 
 def tenth_of(span: Span, samples: Sequence[Sample], flips_ms: Timed, alerts_ms: Timed) -> Tenth:
-    inside = span.samples((sample.at, sample) for sample in samples)
+    """Of the span's samples; where it is too short to have one, the nearest."""
+    nearest = sorted(samples, key=lambda sample: abs(sample.at - span.ended))[:1]
+    inside = span.samples((sample.at, sample) for sample in samples) or nearest
     ends = [sum(sample.commits.values()) for sample in (*inside[:1], *inside[-1:])]
     seconds = inside[-1].at - inside[0].at if inside else 0.0
     return Tenth(
@@ -82,7 +84,13 @@ def tenths_table(first: Tenth, last: Tenth, title: str) -> Table:
     for name, early, late, early_files, late_files in (
         ("state", first.state_bytes, last.state_bytes, first.state_files, last.state_files),
         ("checkpoints", first.checkpoint_bytes, last.checkpoint_bytes, first.checkpoint_files, last.checkpoint_files),
-        ("warehouse", first.warehouse_bytes, last.warehouse_bytes, first.warehouse_files, last.warehouse_files),
+        (
+            "warehouse before `maintain`",
+            first.warehouse_bytes,
+            last.warehouse_bytes,
+            first.warehouse_files,
+            last.warehouse_files,
+        ),
     ):
         _add(table, f"{name}, size", early / 1e6, late / 1e6, " MB", 1)
         _add(table, f"{name}, files", early_files, late_files)

@@ -17,7 +17,7 @@ from tests.bench.figures import (
     ratio_of,
     spread_of,
 )
-from tests.bench.process_tree import Process, cores_by_name, cpu_of, resident_by_name
+from tests.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name
 from tests.bench.rivals.tree_watch import value_at
 from tests.bench.soak_samples import Sample, Stock
 from tests.bench.soak_tenths import tenth_of, tenths_table
@@ -68,7 +68,7 @@ def test_cpu_of_a_process_that_ended_in_between_is_counted_once() -> None:
     ]
     after = [Process(1, "driver", 11.0, 4.0, 100), Process(2, "JVM", 9.0, 0.0, 200)]  # 3 ended, having used 3 s in all
     cores = cores_by_name(before, after, 2.0)
-    assert cores == {"JVM": 2.0, "driver": 0.5, "ended": 0.5}
+    assert cores == {"JVM": 2.0, "driver": 0.5, ENDED: 0.5}
     assert sum(cores.values()) * 2.0 == cpu_of(after) - cpu_of(before)
     assert resident_by_name(before) == {"JVM": 200, "driver": 100, "other 1": 50}
 
@@ -94,8 +94,9 @@ def test_a_tenth_has_the_means_of_its_samples_and_the_most_small_files_of_a_tabl
     assert tenth_of(first, samples, [(5.0, 70.0)], []).flips.p50 == 70.0
 
 
-def test_a_tenth_without_samples_is_all_nothing() -> None:
+def test_a_tenth_without_a_sample_takes_the_nearest_and_of_none_at_all_is_nothing() -> None:
     first, _ = first_and_last_tenth(0, 100)
+    assert tenth_of(first, [sample_of(30.0, cores=3.0), sample_of(60.0)], [], []).cores == {"driver": 3.0}
     assert tenth_of(first, [], [], []).samples == 0
 
 

@@ -44,7 +44,7 @@ class BrokerLogic(StatefulBatchLogic):  # type: ignore[misc]  # its package is i
 
 
 class DeltaPart(StatelessSinkPartition):  # type: ignore[misc]  # the same
-    """Each list of rows becomes a commit."""
+    """What is handed over at a time becomes a commit."""
 
     def __init__(self, rows: DeltaRows) -> None:
         self._rows = rows
@@ -69,10 +69,16 @@ def flow_of(work: Work, clock: Clock) -> Dataflow:
     messages = op.input("read", flow, source)
     keyed = op.flat_map_batch("key", messages, _by_broker)
     rows = op.stateful_batch("items", keyed, lambda items: BrokerLogic(items, clock))
-    as_one = op.key_on("as one", op.key_rm("rows", rows), lambda _: "rows")
-    lists = op.collect("collect", as_one, timedelta(seconds=work.commit_seconds), MOST_ROWS)
-    op.output("write", op.key_rm("lists", lists), DeltaSink(work))
+    op.output("write", _gathered(work, op.key_rm("rows", rows)), DeltaSink(work))
     return flow
+
+
+def _gathered(work: Work, rows: Any) -> Any:
+    """Lists of rows. Live each is written as it comes: the timer of `collect` may be a second late."""
+    if work.is_live:
+        return op.map("alone", rows, lambda row: [row])
+    as_one = op.key_on("as one", rows, lambda _: "rows")
+    return op.key_rm("lists", op.collect("collect", as_one, timedelta(seconds=work.commit_seconds), MOST_ROWS))
 
 
 def _by_broker(messages: list[Any]) -> list[tuple[str, bytes]]:

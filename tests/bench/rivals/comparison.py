@@ -21,8 +21,8 @@ def notes(result: RivalsResult) -> list[str]:
     """What a figure of the table means, and why one is not there."""
     packages = {one.name: one.packages[0] for one in result.contenders if one.packages}
     told = [
-        f"Versions: {', '.join(packages.values())}. One process each; ours takes both cores. Rivals decode with "
-        "msgspec and check nothing else; they commit to Delta each second in the drain, each 0.2 s live.",
+        f"Versions: {', '.join(packages.values())}. One process each; ours takes both cores. Rivals decode by "
+        "msgspec, check nothing; they commit to Delta each second in the drain, each 0.2 s live; bytewax then at once.",
         "Flips: drain; live. Rows beside the plain loop's, column by column.",
     ]
     return told + [f"{one.name}: not measured: {one.absent}" for one in result.contenders if one.absent]
