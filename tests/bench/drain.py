@@ -55,8 +55,7 @@ class DrainResult:
 
 def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
     """Preload `events` and a batch of warm-up, then read and drain them in turns."""
-    with scratch(batch) as place, MemorySampler() as sampler:
-        sampler.leave_out(place.kafka.pid)
+    with scratch(batch) as place, MemorySampler(place.kafka.pid) as sampler:
         settings = place.settings_for("session")
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)

@@ -81,7 +81,7 @@ def measure_latency(
     and nobody does now.
     """
     recorder = Recorder()
-    with scratch(MAX_OFFSETS_PER_TRIGGER) as place, MemorySampler() as sampler:
+    with scratch(MAX_OFFSETS_PER_TRIGGER) as place, MemorySampler(place.kafka.pid) as sampler:
         more = {} if is_kept else {"maintain": {"beside_seconds": 0}}
         settings = place.settings_for("service", **more)
         if commits:
@@ -93,7 +93,7 @@ def measure_latency(
                 target=pace, args=(settings.kafka, warm_up_seconds + seconds), daemon=True
             )
             process.start()
-            sampler.leave_out(place.kafka.pid, process.pid or 0)
+            sampler.leave_out(process.pid or 0)
             try:
                 say(f"latency: warming up for {warm_up_seconds:.0f} s")
                 service.wait(threading.Event(), warm_up_seconds)

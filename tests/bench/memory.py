@@ -33,12 +33,12 @@ def memory_of(resident: Mapping[str, int]) -> Memory:
 
 
 class MemorySampler:
-    """A thread that looks at this process and its descendants. Leaving the context ends it."""
+    """A thread that looks at this process and its descendants, but for those left out. Leaving the context ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *left_out: int) -> None:
         self.peak = Memory(0, 0, 0, 0)
         self._most = 0
-        self._left_out: set[int] = set()
+        self._left_out = set(left_out)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 

@@ -15,7 +15,7 @@ from bytewax.run import cli_main
 
 from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
 from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import TOPIC, Clock, Work, mark_ready, read_work
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, Work, mark_ready, read_work
 from udfs.item import Item
 
 BATCH = 10_000
@@ -65,7 +65,9 @@ class DeltaSink(DynamicSink):  # type: ignore[misc]  # the same
 
 def flow_of(work: Work, clock: Clock) -> Dataflow:
     flow = Dataflow("fault_items")
-    source = KafkaSource([work.bootstrap_servers], [TOPIC], tail=work.is_live, batch_size=BATCH)
+    source = KafkaSource(
+        [work.bootstrap_servers], [TOPIC], tail=work.is_live, add_config=dict(CONSUMER), batch_size=BATCH
+    )
     messages = op.input("read", flow, source)
     keyed = op.flat_map_batch("key", messages, _by_broker)
     rows = op.stateful_batch("items", keyed, lambda items: BrokerLogic(items, clock))

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer
 
 from tests.bench.rivals.broker_items import apply_attempt, decode_attempt
 from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import TOPIC, Clock, Work, mark_ready, read_work
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, Work, mark_ready, read_work
 from udfs.item import Item
 
 BATCH = 10_000
@@ -24,6 +24,7 @@ def main() -> None:
             "group.id": work.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            **CONSUMER,
         }
     )
     consumer.subscribe([TOPIC])

@@ -9,7 +9,7 @@ from quixstreams.sinks.base import BaseSink
 
 from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
 from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import TOPIC, Clock, mark_ready, read_work
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, mark_ready, read_work
 from udfs.item import Item
 
 _values = attrgetter(*(field.name for field in fields(Item)))
@@ -51,6 +51,7 @@ def main() -> None:
         consumer_group=work.group,
         auto_offset_reset="earliest",
         commit_interval=work.commit_seconds,
+        consumer_extra_config=dict(CONSUMER),
         state_dir=work.folder / "state",
         on_message_processed=count,
         loglevel="WARNING",

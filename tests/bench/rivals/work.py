@@ -13,6 +13,9 @@ from typing import Any
 
 TOPIC = "rocketmq.send_latencies"
 
+CONSUMER = {"fetch.queue.backoff.ms": "20"}
+"""For librdkafka, by which the rivals read: its queue when full otherwise rests for a second, which halves a drain."""
+
 COMMITTED = "committed"
 """Touched at each commit."""
 
