@@ -65,9 +65,9 @@ def tenths_table(first: Tenth, last: Tenth, title: str) -> Table:
     table = Table("", "first tenth", "last tenth", "last / first", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, early, late in (("FaultItem", first.flips, last.flips), ("alert", first.alerts, last.alerts)):
-        _add(table, f"{name}, event to Delta row, p50", early.p50, late.p50, " ms")
-        _add(table, f"{name}, event to Delta row, p95", early.p95, late.p95, " ms")
+    for name, soon, then in (("FaultItem", first.flips, last.flips), ("alert", first.alerts, last.alerts)):
+        _add(table, f"{name}, event to Delta row, p50", soon.p50, then.p50, " ms")
+        _add(table, f"{name}, event to Delta row, p95", soon.p95, then.p95, " ms")
     table.add_section()
     _add(table, "CPU", sum(first.cores.values()), sum(last.cores.values()), " cores", 2)
     for name in _names(first.cores, last.cores):

@@ -169,12 +169,12 @@ def _measure_live(rival: Rival, pythons: dict[str, Path], warm_up_seconds: float
         ended = began + seconds
         flips_ms = latencies_of(read_flips(work), int(began * 1000), int(ended * 1000))
         say(f"rivals: {rival.name}: p50 {flips_ms.p50:,.0f} ms, p95 {flips_ms.p95:,.0f} ms")
-        agreement = None
+        agreement, is_done = None, False
         if LOOP.name in pythons:
             again = _work(place, LOOP, _count_sends(settings.kafka.bootstrap_servers), 0, "again")
             with _started(LOOP, pythons[LOOP.name], again) as process:
-                process.wait(PATIENCE_SECONDS)
-            agreement = compare(read_rows(work.table), read_rows(again.table))
+                is_done = process.wait(PATIENCE_SECONDS) == 0
+            agreement = compare(read_rows(work.table), read_rows(again.table)) if is_done else None
         return Live(flips_ms, watch.cpu_between(began, ended) / seconds, watch.peak_between(began, ended), agreement)
 
 
