@@ -91,4 +91,4 @@ def add_idle(table: Table, result: IdleResult) -> None:
     spread = f"{min(result.parts):.2f} to {max(result.parts):.2f}"
     table.add_row("idle, CPU", f"{result.cores:.2f} cores", spread, beside + told)
     table.add_row("idle, CPU by process", "", "", parts_of(result.cores_by_process, 2))
-    add_memory(table, "idle, at the end", result.memory)
+    add_memory(table, "idle", result.memory, "at the end")

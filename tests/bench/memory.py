@@ -61,13 +61,12 @@ class MemorySampler:
                 self._most, self.peak = whole, memory_of(resident)
 
 
-def add_memory(table: Table, name: str, memory: Memory) -> None:
-    """Rows of the bench's table: the peak, and what each process had of it."""
-    table.add_row(
-        f"memory, {name}", f"{memory.peak_mib:,} MiB", "at its peak", parts_of(memory.processes_mib), end_section=True
-    )
+def add_memory(table: Table, name: str, memory: Memory, when: str = "at its peak") -> None:
+    """A row of the bench's table: the whole, and what each process had of it."""
+    parts = parts_of(memory.processes_mib)
+    table.add_row(f"memory, {name}", f"{memory.peak_mib:,} MiB", when, parts, end_section=True)
 
 
 def parts_of(by_name: Mapping[str, float], digits: int = 0) -> str:
-    """Name and figure of each process, for a cell."""
-    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items())
+    """Name and figure of each process, for a cell; none of those that round to nothing."""
+    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items() if round(figure, digits))
