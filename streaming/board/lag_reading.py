@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from conf.location import Location
 from schemas.tables import Table
 from streaming.board.times import MINUTE, ms_of
 from streaming.history.freshness import LIVE_TABLES
@@ -55,7 +56,7 @@ def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
     return max((one for one in timely if one.at_ms >= newest_ms - lately_ms), key=lambda one: one.lag_ms, default=None)
 
 
-def _read_written(warehouse: Path, table: Table, version: int) -> Written | None:
+def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
     folder = table_path(warehouse, table.name)
     for number in range(version, max(version - MOST_COMMITS, -1), -1):
         commit = read_commit(folder, number)

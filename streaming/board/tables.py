@@ -3,8 +3,8 @@
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
+from conf.location import Location
 from streaming.history.store import History, WarehouseError
 
 LOOK_SECONDS = 1.0
@@ -23,7 +23,7 @@ class Seen:
 class Tables:
     """One warehouse. `look` may be called by several threads."""
 
-    def __init__(self, warehouse: Path) -> None:
+    def __init__(self, warehouse: Location) -> None:
         self.warehouse = warehouse
         self._lock = threading.Lock()
         self._history: History | None = None

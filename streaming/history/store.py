@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
+from conf.location import Location
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.history.found import records_of, unique_names
@@ -59,7 +59,7 @@ class History:
     """
 
     def __init__(
-        self, warehouse: Path, tables: Collection[Table] = tuple(TABLES.values()), seal: Seal | None = None
+        self, warehouse: Location, tables: Collection[Table] = tuple(TABLES.values()), seal: Seal | None = None
     ) -> None:
         """Raises WarehouseError when the folder holds none of the tables.
 

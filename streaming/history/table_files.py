@@ -1,13 +1,13 @@
 """One Delta table's files as its log names them, with the span of time that each covers."""
 
 from datetime import datetime
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import Table
 from streaming.history.found import values_of
 from streaming.history.moments import to_ms
@@ -28,7 +28,7 @@ class TableFiles:
     `readable` is the condition in SQL of rows that can be read, where some of `looked_at`'s cannot: `left_out` so far.
     """
 
-    def __init__(self, warehouse: Path, table: Table) -> None:
+    def __init__(self, warehouse: Location, table: Table) -> None:
         self.table = table
         self.version: int | None = None
         self.readable = ""

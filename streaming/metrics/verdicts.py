@@ -4,11 +4,11 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
 
+from conf.location import Location
 from schemas.contract import CODES
 from schemas.events import EVENTS
 from schemas.tables import TABLES
@@ -63,7 +63,7 @@ class Verdicts:
         self._ticks_ms: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def load(self, warehouse: Path, *, runs_queries: bool, tells_people: bool) -> None:
+    def load(self, warehouse: Location, *, runs_queries: bool, tells_people: bool) -> None:
         """What the tables say now.
 
         Only what this process hears the end of: alerts about the relay where it `tells_people`, all else where it
@@ -133,7 +133,7 @@ class Verdicts:
             self._exporter.drop(EVENT_TIME_GAP, cluster=clean(cluster))
 
 
-def _newest(warehouse: Path, table: str) -> list[dict[str, Any]]:
+def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
     """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
     if not (warehouse / table / "_delta_log").exists():
         return []

@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import structlog
 from deltalake import DeltaTable
 from pyarrow.dataset import FileSystemDataset
 from pyspark.sql import SparkSession
 
+from conf.location import Location
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
@@ -39,7 +39,7 @@ class NewFiles:
     What maintenance wrote anew, compacting the table or dropping old rows, is not new.
     """
 
-    def __init__(self, warehouse: Path | str, version: int) -> None:
+    def __init__(self, warehouse: Location, version: int) -> None:
         self._path = table_path(warehouse, ALERTS.name)
         self._table = DeltaTable(self._path)
         self.version = self._before = version

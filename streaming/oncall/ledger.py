@@ -6,13 +6,13 @@ Appends are one commit each. The relay is the only writer of alert_deliveries; t
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction
 
+from conf.location import Location
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.oncall.desk import MOST_SETTLED
 from streaming.oncall.duty import Acknowledgement
@@ -52,7 +52,7 @@ class History:
 class Ledger:
     """Opens, and where they are missing makes, the tables under a warehouse; unless it may not write."""
 
-    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+    def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self._may_write = may_write
         self._deliveries = _Log(warehouse, ALERT_DELIVERIES, may_write)
         self._alerts = _Log(warehouse, ALERTS, may_write)
@@ -121,7 +121,7 @@ class Ledger:
 class Words:
     """Silences and acknowledgements: appended by people, read again when their tables have changed."""
 
-    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+    def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self.unreadable: tuple[UnreadableSilence, ...] = ()
         self._silences = _Log(warehouse, SILENCES, may_write)
         self._acknowledgements = _Log(warehouse, ACKNOWLEDGEMENTS, may_write)
@@ -174,7 +174,7 @@ class Words:
 class _Log:
     """One append-only table; without the right to write it may be missing, and then it is empty."""
 
-    def __init__(self, warehouse: Path | str, contract: Table, may_write: bool) -> None:
+    def __init__(self, warehouse: Location, contract: Table, may_write: bool) -> None:
         self._contract = contract
         self._read_version: int | None = None
         self._table: DeltaTable | None
@@ -242,7 +242,7 @@ def _told_rows(rows: pa.Table) -> list[Row]:
     return list(each_of(rows.filter(pc.is_valid(rows["delivery_key"])).sort_by("batch_id")))
 
 
-def is_table(warehouse: Path | str, contract: Table) -> bool:
+def is_table(warehouse: Location, contract: Table) -> bool:
     """Whether the table is there."""
     return bool(DeltaTable.is_deltatable(table_path(warehouse, contract.name)))
 

@@ -30,7 +30,7 @@ def relay(
     seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
     format_: Annotated[str, typer.Option("--format", help="With --dry-run: table, json or csv.")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
