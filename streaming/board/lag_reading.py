@@ -7,7 +7,7 @@ next event. While nothing is written it does not grow: that is the age of the da
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from streaming.history.freshness import LIVE_TABLES
 from streaming.history.store import History
 from streaming.queries.delta_log import Commit, read_commit
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.table_store import read_file
 
 TIMELY = ("alerts", "assignments", "memberships")
 """Tables whose newest rows are of when they were judged."""
@@ -63,17 +64,17 @@ def _read_written(warehouse: Location, table: Table, version: int) -> Written | 
         if commit is None:
             return None
         if commit.appended:
-            newest_ms = _newest_event(Path(folder), table, commit)
+            newest_ms = _newest_event(folder, table, commit)
             return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
     return None
 
 
-def _newest_event(folder: Path, table: Table, commit: Commit) -> int | None:
+def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
     """By the footers of its files; None where one was compacted and vacuumed meanwhile, or says nothing."""
     newest = []
     for file in commit.appended:
         try:
-            footer = pq.read_metadata(folder / file)
+            footer = pq.read_metadata(BytesIO(read_file(folder, file)[0]))
         except (OSError, pa.ArrowInvalid):
             return None
         column = footer.schema.names.index(table.time)

@@ -17,9 +17,8 @@ from obstore.exceptions import BaseError
 from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.maintenance.files import MB, file_sizes
-from streaming.queries.delta_log import in_one_line
+from streaming.queries.delta_log import in_one_line, log_name
 from streaming.queries.warehouse import table_path
-from streaming.warehouse.appender import log_name
 from streaming.warehouse.table_store import store_of
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from conf.location import Location
 from schemas.contract import CODES
@@ -30,6 +32,7 @@ from streaming.metrics.verdict_names import FOLDED
 from streaming.oncall.own_alerts import CANARY_CLUSTER, OWN_KINDS
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_HEARD, RUN
+from streaming.queries.warehouse import table_path
 
 Row = Mapping[str, Any]
 
@@ -135,10 +138,10 @@ class Verdicts:
 
 def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
     """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
-    if not (warehouse / table / "_delta_log").exists():
-        return []
     try:
+        if not DeltaTable.is_deltatable(table_path(warehouse, table)):
+            return []
         return History(warehouse, [TABLES[table]]).rows(NEWEST[table])
-    except WarehouseError as error:
+    except (WarehouseError, DeltaError, OSError) as error:
         log.error("metrics begin without a table", table=table, error=str(error)[:300])
         return []

@@ -150,10 +150,12 @@ def docs(
 
 def _is_not_validated_yet(warehouse: Location) -> bool:
     """Whether there are tables of ours, and `quality` is none of them."""
+    from deltalake import DeltaTable
+
     from schemas.tables import QUALITY, TABLES
     from streaming.queries.warehouse import table_path
 
-    written = {name for name in TABLES if Path(table_path(warehouse, name)).exists()}
+    written = {name for name in TABLES if DeltaTable.is_deltatable(table_path(warehouse, name))}
     return bool(written) and QUALITY.name not in written
 
 

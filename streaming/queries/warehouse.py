@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import TableNotFoundError
 
-from conf.location import Location
+from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.private_folder import make_private
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
@@ -21,7 +21,7 @@ from streaming.queries.rows import Rows, arrow_schema, arrow_table
 def table_path(warehouse: Location, name: str) -> str:
     """Where a table's files are."""
     root = str(warehouse)
-    return f"{root.rstrip('/')}/{name}" if "://" in root else str(Path(root).expanduser().resolve() / name)
+    return f"{root.rstrip('/')}/{name}" if is_store(root) else str(Path(root).expanduser().resolve() / name)
 
 
 def create_tables(warehouse: Location) -> None:
@@ -41,7 +41,7 @@ def open_table(warehouse: Location, table: Table) -> DeltaTable:
             known.alter.add_columns(missing)
         return known
     except TableNotFoundError:
-        if "://" not in path:
+        if not is_store(path):
             make_private(Path(path).parent)
         return DeltaTable.create(
             path,

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 from obstore.exceptions import AlreadyExistsError
 
+from streaming.queries.delta_log import log_name
 from streaming.warehouse.append_contract import contract_of
 from streaming.warehouse.file_statistics import statistics_of
 from streaming.warehouse.table_store import store_of
@@ -133,11 +134,6 @@ class Appender:
         if any("metaData" in action or "protocol" in action for action in actions):
             self._look(DeltaTable(self._path))
         return False
-
-
-def log_name(version: int) -> str:
-    """Of a version's commit, from the table's root."""
-    return f"_delta_log/{version:020}.json"
 
 
 def _read(content: bytes) -> list[dict[str, Any]]:
