@@ -77,11 +77,13 @@ class TableFiles:
 
         copies = FileCopies(self._path)
         try:
-            return copies.fetch(self._uris)
+            here = copies.fetch(self._uris)
         except FileNotFoundError:  # vacuum took one since the log was read
             self._handle = DeltaTable(self._path)
             self.version, self._uris = int(self._handle.version()), self._handle.file_uris()
-            return copies.fetch(self._uris)
+            here = copies.fetch(self._uris)
+        copies.keep_only(here)
+        return here
 
     def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
         """Of the files that may have rows with times in [since, until]."""

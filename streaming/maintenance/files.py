@@ -5,7 +5,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import obstore
 from deltalake import DeltaTable
+
+from conf.location import is_store
+from streaming.warehouse.table_store import list_files, store_of
 
 MB = 1_000_000
 
@@ -74,9 +78,12 @@ def find_unused(handle: DeltaTable, hours: int) -> list[str]:
     return [file for file in unused if file in named or _OF_DELTA.fullmatch(file)]
 
 
-def delete_unused(folder: Path, files: list[str]) -> list[str]:
-    """Delete what find_unused found; those that were there."""
-    return [file for file in files if _delete(folder / file)]
+def delete_unused(table: str, files: list[str]) -> list[str]:
+    """Delete what find_unused found; those that were there, which a store does not tell."""
+    if is_store(table):
+        obstore.delete(store_of(table), files)
+        return files
+    return [file for file in files if _delete(Path(table) / file)]
 
 
 def _delete(path: Path) -> bool:
@@ -87,6 +94,9 @@ def _delete(path: Path) -> bool:
     return True
 
 
-def bytes_of(folder: Path, files: list[str]) -> int:
+def bytes_of(table: str, files: list[str]) -> int:
     """What they take on the disk; nothing for one that is gone."""
-    return sum(path.stat().st_size for file in files if (path := folder / file).is_file())
+    if is_store(table):
+        wanted = set(files)
+        return sum(found.size for found in list_files(table) if found.path in wanted) if wanted else 0
+    return sum(path.stat().st_size for file in files if (path := Path(table) / file).is_file())

@@ -31,9 +31,6 @@ from udfs.silence import Silence
 APP_ID = "balancewatch-relay"
 """Its Delta transaction version in alert_deliveries says until when, in ms, all was history to the first relay."""
 
-MOST_FILES = 200
-"""Of a table before it is compacted."""
-
 
 @dataclass(frozen=True)
 class History:
@@ -85,13 +82,6 @@ class Ledger:
     def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write alerts of our own to the alerts table."""
         self._alerts.append(rows, self._alerts.written)
-
-    def compact(self) -> bool:
-        """Whether the delivery log had so many files that they were made one. Vacuum removes the old ones.
-
-        The alerts table has other writers, and is left to maintenance.
-        """
-        return self._deliveries.compact()
 
     def _read_stories(self, incident_ids: pa.Array) -> dict[str, list[Transition]]:
         stories: dict[str, list[Transition]] = {}
@@ -221,16 +211,6 @@ class _Log:
     def written(self) -> int:
         """The newest version that our appends know of; -1 without the right to write."""
         return -1 if self._appender is None else self._appender.version
-
-    def compact(self) -> bool:
-        """Make many small files few, if there are more than MOST_FILES; whoever alone writes the table may."""
-        if self._table is None:
-            return False
-        self._table.update_incremental()
-        is_due = len(self._table.file_uris()) > MOST_FILES
-        if is_due:
-            self._table.optimize.compact()
-        return is_due
 
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)

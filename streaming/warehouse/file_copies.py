@@ -1,7 +1,7 @@
 """Data files of a store's table, copied to this machine for DuckDB, which is given no network and no credentials.
 
 A file of Delta never changes, so that each is fetched once. The copies are in the user's cache, for its owner alone;
-what a table no longer has goes at the next fetch.
+what a table no longer has goes as its log is read on.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import obstore
+from deltalake import DeltaTable
 from obstore.exceptions import BaseError
 
 from streaming.private_folder import make_private
@@ -33,7 +34,7 @@ class FileCopies:
         self._folder = copies_folder(table.rpartition("/")[0]) / table.rpartition("/")[2]
 
     def fetch(self, uris: Sequence[str]) -> list[str]:
-        """The copies of all files that the table has, in their order. Raises FileNotFoundError for one that is gone."""
+        """The copies, in the order of the files. Raises FileNotFoundError for one that is gone, or StoreError."""
         make_private(self._folder)
         names = [self._name(uri) for uri in uris]
         copies = {name: self._folder / f"{digest(name)}.parquet" for name in names}
@@ -46,8 +47,11 @@ class FileCopies:
                     list(fetchers.map(lambda one: _fetch(store, *one), missing))
                 except BaseError as error:
                     raise StoreError(f"{self._table}: a file cannot be fetched ({type(error).__name__})") from None
-        self._drop(there - {copy.name for copy in copies.values()})
         return [str(copies[name]) for name in names]
+
+    def keep_only(self, copies: Sequence[str]) -> None:
+        """These are all that the table has."""
+        self._drop(set(os.listdir(self._folder)) - {Path(copy).name for copy in copies})  # noqa: PTH208  # the same
 
     def _name(self, uri: str) -> str:
         return unquote(uri).removeprefix(self._table).lstrip("/")
@@ -61,6 +65,12 @@ class FileCopies:
                     path.unlink()
             except OSError:  # another has
                 continue
+
+
+def files_here(handle: DeltaTable, uris: Sequence[str]) -> list[str]:
+    """Paths on this machine of files that the table's handle names."""
+    table = str(handle.table_uri).rstrip("/")
+    return FileCopies(table).fetch(uris) if table.startswith("s3://") else [unquote(uri) for uri in uris]
 
 
 def _fetch(store: object, name: str, copy: Path) -> None:
