@@ -105,7 +105,7 @@ class Lease:
 
     def _write(self, words: dict[str, Any], over: _Seen | None) -> bool:
         """False where it is no longer as it was seen."""
-        mode: Any = "create" if over is None else {"e_tag": over.tag, "version": None}
+        mode: Any = "create" if over is None else {"e_tag": over.tag}
         try:
             done = obstore.put(self._store(), self._name, json.dumps(words).encode(), mode=mode)
         except _REFUSED:

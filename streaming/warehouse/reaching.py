@@ -25,7 +25,8 @@ _KINDS = (
         "the bucket {bucket} is not there at {endpoint}; make it, or look at AWS_ENDPOINT_URL and AWS_REGION",
     ),
     (
-        r"169\.254\.|metadata|[Mm]issing ?[Cc]redentials|CredentialsError|MissingSecretAccessKey|MissingAccessKeyId"
+        r"/latest/api/token|/latest/meta-data|169\.254\.170\.2|[Mm]issing ?[Cc]redentials"
+        r"|CredentialsError|MissingSecretAccessKey|MissingAccessKeyId"
         r"|Missing (Secret)?AccessKey",
         f"no credentials are found; set {_CREDENTIALS}",
     ),
@@ -56,7 +57,9 @@ def reach(warehouse: Location) -> None:
         return
     address = _address()
     if address and not re.match(r"https?://[^/]", address):
-        raise StoreUnreachableError(f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL is no http:// address")
+        raise StoreUnreachableError(
+            f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL is no http:// or https:// address"
+        )
     try:
         next(iter(obstore.list(impatient_store(warehouse, PATIENCE), chunk_size=1)), None)
     except (BaseError, OSError, ValueError) as error:
@@ -72,7 +75,7 @@ def why_not(warehouse: Location, error: BaseException) -> str:
 
 
 def _address() -> str:
-    return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def _endpoint() -> str:
