@@ -51,6 +51,7 @@ def story(told: Story) -> Story:
     return told
 
 
+@pytest.mark.xdist_group("s3")
 def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: str, tmp_path: Path) -> None:
     def no_spark() -> SparkSession:
         raise AssertionError("a bucket is read without it")
@@ -79,6 +80,7 @@ def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: st
         assert told(hook) == ["a firing", "b firing", "a resolved"]
 
 
+@pytest.mark.xdist_group("s3")
 def test_a_writer_that_has_no_jars_for_it_is_refused(bucket: str, tmp_path: Path) -> None:
     settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path}, queries={"delta_writer": "spark"})
     with pytest.raises(SettingsError, match=r"queries\.delta_writer = 'spark': Spark has no jars for paths\.warehouse"):
