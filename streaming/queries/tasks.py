@@ -16,15 +16,11 @@ EARLIER = ("fault_items", "assignments")
 
 
 def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
-    """State partitions and shards. Raises SettingsError where the checkpoint was begun with another number than set."""
-    asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
-    if asked and frozen and asked != frozen:
-        raise SettingsError(
-            f"queries.tasks = {asked}: the checkpoint {checkpoint} was begun with {frozen}, which cannot be changed; "
-            f"set it to 0 or {frozen}, or rewind (checkpoints/README.md)"
-        )
+    """State partitions and shards; Spark is told of them. A checkpoint's own number goes before the one that is set."""
     is_near = settings.spark.master.startswith("local")
-    tasks = asked or frozen or (1 if is_near else spark.sparkContext.defaultParallelism)
+    tasks = (
+        frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else spark.sparkContext.defaultParallelism)
+    )
     spark.conf.set(PARTITIONS, str(tasks))
     return tasks
 
@@ -36,6 +32,16 @@ def frozen_tasks(checkpoint: Path) -> int | None:
         return None if header is None else int(json.loads(header)["conf"][PARTITIONS])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
+    """Raises SettingsError where the checkpoint was begun with another number than is set."""
+    asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
+    if asked and frozen and asked != frozen:
+        raise SettingsError(
+            f"queries.tasks = {asked}: the checkpoint {checkpoint} was begun with {frozen}, which cannot be changed; "
+            f"set it to 0 or {frozen}, or rewind (checkpoints/README.md)"
+        )
 
 
 def refuse_earlier(settings: Settings, name: str) -> None:
