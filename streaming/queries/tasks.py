@@ -12,7 +12,7 @@ from streaming.checkpoint_offsets import read_header
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 EARLIER = ("fault_items", "assignments")
-"""The queries of 0.1, whose state this one does not read."""
+"""The two queries that there were before, whose state this one does not read."""
 
 
 def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
