@@ -44,11 +44,17 @@ def read_position(checkpoint: Path) -> Position | None:
 
 
 def read_header(checkpoint: Path) -> bytes | None:
-    """What Spark noted of the newest batch begun beside its offsets, a JSON object; None where none has."""
+    """What Spark noted of the newest batch begun beside its offsets, a JSON object; None where none has.
+
+    Raises OSError or ValueError for a checkpoint that cannot be read.
+    """
     batch_ids = _batch_ids(checkpoint)
     if not batch_ids:
         return None
-    return (checkpoint / "offsets" / str(batch_ids[-1])).read_bytes().split(b"\n")[1]
+    _, _, rest = (checkpoint / "offsets" / str(batch_ids[-1])).read_bytes().partition(b"\n")
+    if not rest:
+        raise ValueError(f"{checkpoint}: batch {batch_ids[-1]} has no header")
+    return rest.partition(b"\n")[0]
 
 
 def read_beginning(checkpoint: Path) -> Offsets:

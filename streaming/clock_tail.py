@@ -1,4 +1,4 @@
-"""The newest clock events as Kafka has them, ahead of the queries: who has spoken lately, whatever their backlog."""
+"""The newest clock events as Kafka has them, ahead of the query: who has spoken lately, whatever their backlog."""
 
 import time
 from typing import Any, NamedTuple

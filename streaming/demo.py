@@ -74,7 +74,7 @@ def run_demo(
     seconds: float | None,
     with_board: bool = True,
 ) -> None:
-    """Run until `stop` is set or `seconds` after the queries started. What an earlier demo left in `folder` is deleted
+    """Run until `stop` is set or `seconds` after the query started. What an earlier demo left in `folder` is deleted
     first, and what this one makes is left behind.
 
     Another demo that uses the folder, or a `run`, ends this one before anything else. Java and the jars are looked for,

@@ -1,4 +1,4 @@
-"""A decision that something is gone for good: what it would end, and the event that tells the queries."""
+"""A decision that something is gone for good: what it would end, and the event that tells the query."""
 
 import time
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[st
 
 
 def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
-    """Tell the queries. Raises PublishError when Kafka does not take it."""
+    """Tell the query. Raises PublishError when Kafka does not take it."""
     with Publisher(kafka) as publisher:
         publisher.publish(CLOCKS, forget_event(decision, effects.brokers, time.time_ns() // 1_000_000))
         publisher.flush()

@@ -29,7 +29,7 @@ from streaming.queries import balance
 from streaming.queries.rows import Rows
 from streaming.queries.running import OnRows, RunningQuery, start_query
 from streaming.queries.spark_writer import SparkWriter
-from streaming.queries.tasks import refuse_earlier, tasks_of
+from streaming.queries.tasks import refuse_earlier, refuse_other_tasks, tasks_of
 from streaming.queries.warehouse import DeltalakeWriter, Writer
 from streaming.rules_watch import RulesWatch
 from streaming.session import start_spark
@@ -69,7 +69,8 @@ class Service:
         made them. Once `stop` is set no Kafka is waited for any longer and no Spark started: StoppedError.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
-        lacks what a query wants next, SettingsError a receiver its secret, ServiceError when a disk is full.
+        lacks what a query wants next, SettingsError a receiver its secret or a checkpoint is of other settings or of
+        another release, ServiceError when a disk is full.
         """
         _refuse_spark_in_a_bucket(settings)
         self._settings, self._instruments = settings, instruments
@@ -91,6 +92,7 @@ class Service:
         stop = stop or threading.Event()
         for query in QUERIES:
             refuse_earlier(settings, query.NAME)
+            refuse_other_tasks(settings, checkpoint_of(query.NAME, settings))
         run_unless_stopped(lambda: _look_at_kafka(settings), stop)
         if stop.is_set():  # a JVM that is started now would not hear of it
             raise StoppedError("asked to end before Spark was started")

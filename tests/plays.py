@@ -42,7 +42,7 @@ class Play:
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
-        """Every alert row that the rules of both queries write."""
+        """Every alert row that the rules write."""
         return _alerts(self)
 
 

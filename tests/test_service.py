@@ -72,7 +72,7 @@ def test_changed_rules_reach_the_queries_and_whom_to_tell_the_relay(parts: dict[
 def test_instruments_are_told_of_rows_rules_and_parts_and_before_the_end_that_it_comes(
     parts: dict[str, MagicMock],
 ) -> None:
-    """They begin before the queries, whose first batch they must not miss."""
+    """They begin before the query, whose first batch they must not miss."""
     before = Settings.load()
     after = before.model_copy(update={"rules": before.rules.model_copy(update={"settle_ms": 12})})
     parts["RulesWatch"].return_value.look_now_and_then.side_effect = [after, None]

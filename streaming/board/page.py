@@ -34,7 +34,7 @@ class View:
     stale_ms: int = 120_000
     """Data older than this count as old (board.stale_seconds)."""
     newest_ms: int | None = None
-    """When the queries wrote last, at most `now_ms`; None where that is not known."""
+    """When the query wrote last, at most `now_ms`; None where that is not known."""
 
     @property
     def is_stale(self) -> bool:

@@ -59,7 +59,7 @@ def read_ages(history: History) -> list[TableAge]:
 
 
 def newest_ms(ages: list[TableAge], now_ms: int) -> int | None:
-    """When the queries wrote last, by the time of what they wrote; a row from the future counts as of now."""
+    """When the query wrote last, by the time of what they wrote; a row from the future counts as of now."""
     live = {table.name for table in LIVE_TABLES}
     known = [age.newest_ms for age in ages if age.name in live and age.newest_ms is not None]
     return min(max(known), now_ms) if known else None

@@ -1,4 +1,4 @@
-"""Whether the tables can tell of a moment: how long before it the queries wrote their newest row.
+"""Whether the tables can tell of a moment: how long before it the query wrote their newest row.
 
 Queries write a row where something changes, and the canary changes something in each of its turns. So a long time
 without any row means that nobody looked, and what changed meanwhile is not known.
@@ -11,7 +11,7 @@ from streaming.history.moments import tell, tell_span
 from streaming.history.store import History
 
 LIVE_TABLES = (ALERTS, ASSIGNMENTS, MEMBERSHIPS, FAULT_ITEMS, BROKER_HEALTH)
-"""Those that the queries write."""
+"""Those that the query writes."""
 
 
 @dataclass(frozen=True)

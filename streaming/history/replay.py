@@ -1,4 +1,4 @@
-"""Recorded events worked through by the queries' own code under other rules: the pages they would have sent."""
+"""Recorded events worked through by the query's own code under other rules: the pages they would have sent."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Spark's own word on each batch, by its listener bus: one call a batch, answered beside the queries.
+"""Spark's own word on each batch, by its listener bus: one call a batch, answered beside the query.
 
 pyspark's wrapper reads an event field by field, a call into the JVM each; this one takes it as one JSON text.
 """

@@ -1,4 +1,4 @@
-"""The relay beside the queries: a thread that never ends or slows them, and starts anew when it fails."""
+"""The relay beside the query: a thread that never ends or slows it, and starts anew when it fails."""
 
 import threading
 import time

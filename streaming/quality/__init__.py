@@ -1,1 +1,1 @@
-"""Whether the events are what they should be, on samples beside the queries; and what becomes of the refused ones."""
+"""Whether the events are what they should be, on samples beside the query; and what becomes of the refused ones."""

@@ -1,10 +1,10 @@
 """The suites as Spark's own columns: all expectations of a frame in one aggregate, one pass, one job.
 
 `Column` in, `Column` out; they say what Great Expectations says of the same rows (tests/quality/test_engines.py). For
-frames that are Spark's already, and for the queries' source (streaming/quality/observed.py). There they are off unless
+frames that are Spark's already, and for the query's source (streaming/quality/observed.py). There they are off unless
 asked for: six counts of raw columns cost 0.7 us an event, 8 % of what draining send latencies costs, and the fields of
 every hundredth event 2.3 us, 26 % (a million events, Spark 4.2.0). What the contracts say is on the hot path anyway:
-the queries decode by them, and what they refuse is counted in full, from the rows of `quarantine`.
+the query decodes by them, and what it refuses is counted in full, from the rows of `quarantine`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

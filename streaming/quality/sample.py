@@ -1,4 +1,4 @@
-"""A bounded sample of a topic, read from Kafka beside the queries: its newest messages up to given offsets."""
+"""A bounded sample of a topic, read from Kafka beside the query: its newest messages up to given offsets."""
 
 import math
 import time

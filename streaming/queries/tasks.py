@@ -16,19 +16,13 @@ PAUSE_SECONDS, COME_SECONDS = 3.0, 60.0
 """How long the executors of a cluster may be apart, and how long they are waited for in all."""
 
 EARLIER = ("fault_items", "assignments")
-"""The queries of 0.1, whose state this one does not read."""
+"""The two queries that there were before, whose state this one does not read."""
 
 
 def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
-    """State partitions and shards. Raises SettingsError where the checkpoint was begun with another number than set."""
-    asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
-    if asked and frozen and asked != frozen:
-        raise SettingsError(
-            f"queries.tasks = {asked}: the checkpoint {checkpoint} was begun with {frozen}, which cannot be changed; "
-            f"set it to 0 or {frozen}, or rewind (checkpoints/README.md)"
-        )
+    """State partitions and shards; Spark is told of them. A checkpoint's own number goes before the one that is set."""
     is_near = settings.spark.master.startswith("local[")
-    tasks = asked or frozen or (1 if is_near else _cores_of(spark))
+    tasks = frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else _cores_of(spark))
     spark.conf.set(PARTITIONS, str(tasks))
     return tasks
 
@@ -50,6 +44,16 @@ def frozen_tasks(checkpoint: Path) -> int | None:
         return None if header is None else int(json.loads(header)["conf"][PARTITIONS])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
+    """Raises SettingsError where the checkpoint was begun with another number than is set."""
+    asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
+    if asked and frozen and asked != frozen:
+        raise SettingsError(
+            f"queries.tasks = {asked}: the checkpoint {checkpoint} was begun with {frozen}, which cannot be changed; "
+            f"set it to 0 or {frozen}, or rewind (checkpoints/README.md)"
+        )
 
 
 def refuse_earlier(settings: Settings, name: str) -> None:

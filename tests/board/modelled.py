@@ -1,4 +1,4 @@
-"""A warehouse of modelled incidents, played by the queries' own code and written without Spark: what the board shows.
+"""A warehouse of modelled incidents, played by the query's own code and written without Spark: what the board shows.
 
 Each scenario is a cluster of its own, named after it, and all of them end at NOW_MS.
 """

@@ -1,4 +1,4 @@
-"""What a life can be asked, whether it is a process or the queries in a session that outlives them."""
+"""What a life can be asked, whether it is a process or the query in a session that outlives it."""
 
 from pathlib import Path
 from typing import Protocol

@@ -30,7 +30,7 @@ class ChaosError(RuntimeError):
 class Place:
     """`folder` holds all runs. `kafka` may be replaced by another process on the same port and data.
 
-    With `spark`, lives are the queries in that session; without it, processes of their own.
+    With `spark`, lives are the query in that session; without it, processes of their own.
     """
 
     kafka: EmbeddedKafka

@@ -1,6 +1,6 @@
 """A life in a Spark session that outlives it: a kill costs a second, not the start of a JVM.
 
-A kill cuts the queries off where they are. Their tasks are cancelled, no thread of theirs passes another point, and
+A kill cuts the query off where it is. Its tasks are cancelled, no thread of it passes another point, and
 nothing is drained or noted: what the next life finds on the disk is what SIGKILL would have left there, but for what
 the file system itself loses. That Python, the JVM and its workers die at one stroke is proven by the lives that are
 processes (tests.chaos.victim).
@@ -22,7 +22,7 @@ class KilledError(RuntimeError):
 
 
 class WarmLife:
-    """The queries of a run, and a thread in the place of their process."""
+    """The query of a run, and a thread in the place of their process."""
 
     start_seconds = 1.5
 

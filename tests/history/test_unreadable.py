@@ -114,7 +114,7 @@ OF_LOSS = {
 
 @pytest.mark.parametrize("name", ["incident_id", "labels", "changed_at", "evidence"])
 def test_run_starts_though_a_row_of_its_own_cannot_be_read(warehouse: Path, name: str) -> None:
-    """Losses and quality alerts that are open are read before the queries begin."""
+    """Losses and quality alerts that are open are read before the query begins."""
     for number, row in enumerate((OF_QUALITY, OF_LOSS)):
         blank(warehouse, ALERTS, {**ALERT, **row}, name)
         add(warehouse, ALERTS, {**ALERT, **row, "incident_id": f"good-{number}"})
