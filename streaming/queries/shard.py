@@ -284,8 +284,9 @@ class Shard:
         if group.is_forgotten():
             work.drop_group(cluster, name)
         else:
-            is_calm = outcome.is_calm and are_held(group, rules)  # by rules for rounds that are close together, too
-            due_ms = calm_until(group, rules) if is_calm else outcome.due_ms
+            is_calm = outcome.is_calm and not group.is_stale and are_held(group, rules)
+            due_ms = calm_until(group, rules) if is_calm else outcome.due_ms  # as if rounds were close together
+            due_ms = now_ms + 1 if outcome.is_calm and not is_calm else due_ms
             work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), is_calm)
 
     def _write(self) -> None:

@@ -54,9 +54,7 @@ class WorkingSet:
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which the next tick looks at."""
         self.dirty.setdefault(cluster, set()).add(name)
-        entry = self.cluster(cluster).groups.get(name)
-        if entry is not None:
-            entry.wake()
+        self.cluster(cluster).groups.setdefault(name, GroupEntry(0, [])).wake()
         return self.change(cluster, name, time_ms)
 
     def calm_group(self, cluster: str, name: str) -> GroupState | None:

@@ -11,7 +11,7 @@ from tests.every_look import EveryLook
 from tests.examples import examples
 from tests.plays import Play, each_play
 from tests.queries.drawn_log import DrawnLog
-from tests.queries.logs import Messages, Rows, comparable
+from tests.queries.logs import SECOND, START, Messages, Rows, comparable
 from tests.queries.test_forgetting import forget
 from tests.queries.test_small_logs import beat, clock, pull, route
 from tests.replay import cut, messages_of, replay
@@ -111,3 +111,13 @@ def test_a_forgotten_broker_takes_its_members_along_of_groups_that_have_no_queue
     events += [pull(second, queue) for second in range(0, 600, 10) for queue in range(8)]
     rows = rows_of([*events, forget(302, "broker", "broker-b")])
     assert [row["change"] for row in rows["memberships"] if row["broker_name"] == "broker-b"] == ["JOINED", "LEFT"]
+
+
+def test_a_group_that_a_client_left_without_a_word_is_planned_once_more_at_the_next_tick() -> None:
+    """Its plan is as old as that tick, which is what its holds count from."""
+    events = [route(0), *ticks(600), *alive("g", "A", range(0, 600, 30)), *alive("g", "B", range(0, 90, 30))]
+    events += [pull(second, queue) for second in range(0, 600, 10) for queue in range(8)]
+    whose = {"client_addr": "A:1", "client_id": "A"}
+    told = [(topic, {**event, **(whose if "queue_id" in event else {})}) for topic, event in events]
+    stalls = [one for one in told if "queue_id" not in one[1] or one[1]["event_time_ms"] < START + 300 * SECOND]
+    assert {row["change"] for row in rows_of(stalls)["memberships"]} == {"JOINED", "EXPIRED"}
