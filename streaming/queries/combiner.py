@@ -20,6 +20,7 @@ from streaming.queries.chunk import Chunk, Reject
 from streaming.queries.event_time import Lags, at_most
 from streaming.queries.send_runs import add_runs
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
+from streaming.queries.worker_heap import freeze_modules
 from udfs.attempts import Attempts, AttemptsBuilder
 from udfs.skew import Lag
 
@@ -72,6 +73,7 @@ decode_pack = msgspec.msgpack.Decoder(Pack).decode
 
 def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function for mapInArrow: messages in, one pack a key and Kafka partition out."""
+    freeze_modules()
     combiner = Combiner()
     for batch in batches:
         combiner.add(batch)

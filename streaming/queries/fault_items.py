@@ -26,6 +26,7 @@ from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
 from streaming.queries.shard_rows import alert_row, quarantine_row
 from streaming.queries.source import read_messages
+from streaming.queries.worker_heap import freeze_modules
 from streaming.rulebook import rulebook
 from udfs.broker_board import Board, Flip, Health
 from udfs.broker_findings import judge_fleet
@@ -66,6 +67,7 @@ class FaultItemsProcessor(StatefulProcessor):
         self._rules, self._limit = rules, limit
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        freeze_modules()
         self._state = handle.getValueState("board", T.StructType([T.StructField("json", T.StringType())]))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
