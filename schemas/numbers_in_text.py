@@ -78,8 +78,9 @@ def integers_of(array: pa.Array) -> Integers:
 
 def _starts(data: _Bytes) -> Integers:
     """Of all digits after a quote and a colon."""
-    keys = np.flatnonzero((data[:-3] == _QUOTE) & (data[1:-2] == _COLON))
-    starts = keys + 2
+    is_end = data[:-3] == _QUOTE
+    is_end &= data[1:-2] == _COLON
+    starts = np.flatnonzero(is_end) + 2
     starts += data[starts] == _SPACE
     return starts[data[starts] - _ZERO < 10]  # what is below "0" wraps around
 
