@@ -41,9 +41,10 @@ def run(
     """
     stop = stop_on_signals()
     from conf.settings import SettingsError
+    from streaming.batch_log import progress_logger
     from streaming.jvm_lines import JvmLines
     from streaming.metrics.instruments import run_instruments
-    from streaming.service import Service, progress_logger
+    from streaming.service import Service
 
     settings = load(
         kafka={"bootstrap_servers": bootstrap_servers},

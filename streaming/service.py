@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.location import is_store
 from conf.settings import Settings, SettingsError
-from schemas.tables import TABLES
 from streaming.clock_keeper import ClockKeeper
 from streaming.data_loss import DataLoss, checkpoint_of, refuse_losses
 from streaming.failure import full_disk, is_busy_machine, is_full_disk, reason
@@ -295,14 +293,3 @@ def _refuse_spark_in_a_bucket(settings: Settings) -> None:
 def _look_at_kafka(settings: Settings) -> None:
     create_topics(settings.kafka)
     refuse_losses([query.NAME for query in QUERIES], settings)
-
-
-def progress_logger() -> Callable[[str, int, Rows], None]:
-    """An `on_rows` that logs what each batch wrote."""
-
-    def report(name: str, batch_id: int, rows: Rows) -> None:
-        written = {table: len(of_table) for table, of_table in sorted(rows.items()) if of_table and table in TABLES}
-        if written:
-            log.info("batch", query=name, batch_id=batch_id, **written)
-
-    return report

@@ -10,12 +10,8 @@ from streaming.queries.chunk import Chunk, has_content, safe_time_ms
 from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows
 from streaming.queries.set_aside import (
-    as_after_a_gap,
     cluster_set_aside,
-    come_back,
     group_set_aside,
-    is_set_aside,
-    is_tried_again,
 )
 from streaming.queries.shard_clock import (
     CLOCK_HEARD,
@@ -41,9 +37,9 @@ from streaming.queries.shard_endings import (
 )
 from streaming.queries.shard_events import Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
-from streaming.queries.shard_rows import assignment_row, quarantine_row
+from streaming.queries.shard_look import look_at, stays_calm
+from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_values import GroupEntry
 from streaming.queries.source_times import SourceTimes
 from streaming.queries.timing import (
     clocked,
@@ -57,10 +53,7 @@ from streaming.queries.timing import (
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
-from udfs.calm import are_held
-from udfs.deadlines import calm_until
 from udfs.failed_rule import RULE_FAILED
-from udfs.group import tick
 from udfs.life import Look, Reason, end
 from udfs.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.skew_findings import step_skew
@@ -225,7 +218,7 @@ class Shard:
             if heard.is_for(group):
                 with group_set_aside(self._work, name, group, event, self._rules.of(name, group)):
                     if not self._stays_calm(name, group, heard):
-                        self._look_at(name, group, heard)
+                        look_at(self._work, name, group, heard, self._rules.of(name, group))
             elif group in dirty or not cluster.groups[group].is_calm:
                 self._work.dirty.setdefault(name, set()).add(group)  # its own source's next tick looks at it
 
@@ -252,42 +245,7 @@ class Shard:
         return heard.due | wake(work.cluster(cluster), heard.brokers, lambda topic: work.brokers_of(cluster, topic))
 
     def _stays_calm(self, cluster: str, name: str, heard: Heard) -> bool:
-        """Whether the group is calm, and only repetitions have come: none of its deadlines has passed since."""
-        entry = self._work.cluster(cluster).groups.get(name)
-        if entry is None or not entry.is_calm:
-            return False
-        group, rules = self._work.group(cluster, name, heard.now_ms), self._rules.of(cluster, name)
-        if calm_until(group, heard.rules_of(rules)) <= heard.now_ms:
-            return False
-        self._work.enter(cluster, name, calm_until(group, rules), is_calm=True)
-        return True
-
-    def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
-        work, now_ms, hearing = self._work, heard.now_ms, heard.hearing
-        group = work.change(cluster, name, now_ms)
-        topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
-        routes = {topic: route for topic in sorted(topics) if (route := work.route(cluster, topic))}
-        if is_set_aside(group):
-            if not is_tried_again(work, group, now_ms):
-                return
-            group.is_stale = True
-            brokers = {broker_name for route in routes.values() for broker_name in route.broker_names()}
-            hearing = as_after_a_gap(hearing, group, brokers, now_ms)
-        rules = self._rules.of(cluster, name)
-        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(rules))
-        work.put_changes(group, outcome.changes)
-        rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
-        work.put("assignments", rows)
-        work.put_alerts(outcome.transitions)
-        if is_set_aside(group):
-            work.put_alerts([come_back(group, now_ms)])
-        if group.is_forgotten():
-            work.drop_group(cluster, name)
-        else:
-            is_calm = outcome.is_calm and not group.is_stale and are_held(group, rules)
-            due_ms = calm_until(group, rules) if is_calm else outcome.due_ms  # as if rounds were close together
-            due_ms = now_ms + 1 if outcome.is_calm and not is_calm else due_ms
-            work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), is_calm)
+        return stays_calm(self._work, cluster, name, heard, self._rules.of(cluster, name))
 
     def _write(self) -> None:
         self._work.write()

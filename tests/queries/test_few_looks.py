@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS
-from streaming.queries import shard
+from streaming.queries import shard_look
 from tests.queries.drawn_log import BROKERS, DrawnLog
 from tests.queries.logs import SECOND, START
 from tests.replay import Stream
@@ -21,13 +21,13 @@ MINUTES = 10
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """Second → the looks at any group at its tick."""
-    sound, counted = shard.tick, Counter[int]()
+    sound, counted = shard_look.tick, Counter[int]()
 
     def tick(state: Any, routes: Any, now_ms: int, *arguments: Any) -> Any:
         counted[(now_ms - START) // SECOND] += 1
         return sound(state, routes, now_ms, *arguments)
 
-    monkeypatch.setattr(shard, "tick", tick)
+    monkeypatch.setattr(shard_look, "tick", tick)
     return counted
 
 

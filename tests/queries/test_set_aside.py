@@ -8,7 +8,7 @@ import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.history.stream import parcels_for
-from streaming.queries import shard
+from streaming.queries import shard, shard_look
 from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
@@ -38,7 +38,7 @@ def seconds_of(rows: Rows, kind: str) -> list[tuple[int, str, str | None]]:
 
 def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
     """From now on the look at such groups raises half-way, when it has changed the group already."""
-    sound = shard.tick
+    sound = shard_look.tick
 
     def tick(state: GroupState, *arguments: Any) -> Any:
         outcome = sound(state, *arguments)
@@ -46,7 +46,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
             raise KeyError(f"no owner in {state.consumer_group}")
         return outcome
 
-    monkeypatch.setattr(shard, "tick", tick)
+    monkeypatch.setattr(shard_look, "tick", tick)
 
 
 def has_nameless_member(state: GroupState) -> bool:
