@@ -34,7 +34,7 @@ class Rival:
             return Path(sys.executable)
         wanted = (*self.packages, *SHARED)
         label = hashlib.sha256(" ".join((sys.version, *wanted)).encode()).hexdigest()[:12]
-        folder = CACHE / f"{self.name}-{label}"
+        folder = CACHE / f"{self.name.replace(' ', '-')}-{label}"
         python = folder / "bin" / "python"
         if not (folder / ".ready").exists():
             shutil.rmtree(folder, ignore_errors=True)
