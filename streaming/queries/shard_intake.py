@@ -4,8 +4,10 @@ An event at which a rule raises is quarantined, and its group set aside (set_asi
 """
 
 import zlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ from udfs.life import Reason
 from udfs.repeat import repeat_heartbeat, repeat_pull
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
+from udfs.watch import GroupState
 
 SAID_AGAIN_MS = 600_000
 """A route that is said again so soon is said regularly."""
@@ -124,13 +127,13 @@ class Intake:
         work, heartbeat = self._work, event.event
         if heartbeat.broker_id:
             return  # the same client once more, at a slave
-        channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
         consumers = {
             consumer.consumer_group: consumer
             for consumer in heartbeat.consumers
             if shard_of(heartbeat.cluster, consumer.consumer_group, self._shards) == self._number
         }
         if heartbeat.leaving:
+            channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
             names = consumers.keys() or set(work.store.read_channel(channel))
             for name in sorted(names):
                 with self._aside(event, name):
@@ -147,10 +150,10 @@ class Intake:
         ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
+            repeat = partial(repeat_heartbeat, heartbeat=heartbeat, consumer=consumer)
+            if self._is_repeated(heartbeat.cluster, name, repeat):
+                continue
             with self._aside(event, name):
-                calm = work.calm_group(heartbeat.cluster, name)
-                if calm is not None and repeat_heartbeat(calm, heartbeat, consumer):
-                    continue
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
                 changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
                 work.put_changes(group, [change for change in changes if change])
@@ -161,10 +164,22 @@ class Intake:
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
+        rules = self._rules.of(pull.cluster, pull.consumer_group)
+        if self._is_repeated(pull.cluster, pull.consumer_group, partial(repeat_pull, pull=pull, rules=rules)):
+            return
         with self._aside(event, pull.consumer_group):
-            calm = work.calm_group(pull.cluster, pull.consumer_group)
-            if calm is None or not repeat_pull(calm, pull, self._rules.of(pull.cluster, pull.consumer_group)):
-                work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+            work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+
+    def _is_repeated(self, cluster: str, name: str, repeat: Callable[[GroupState], bool]) -> bool:
+        """Whether the event only repeated what is known of a calm group, whose facts it has moved then.
+
+        One at which that raises is told in full, and set aside where it raises again.
+        """
+        try:
+            calm = self._work.calm_group(cluster, name)
+            return calm is not None and repeat(calm)
+        except Exception:
+            return False
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
         cluster = event.event.cluster

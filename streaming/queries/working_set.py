@@ -1,6 +1,7 @@
 """What one batch of a shard has read of its state, changed, and concluded; written back when the batch is done."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from streaming.queries.rows import Rows
@@ -16,6 +17,7 @@ from udfs.route import Route
 from udfs.watch import GroupState
 
 
+@lru_cache(maxsize=65536)
 def key_of(*names: str) -> str:
     """One text for several names, whatever they hold."""
     return "|".join(f"{len(name)}:{name}" for name in names)
