@@ -127,13 +127,13 @@ class Intake:
         work, heartbeat = self._work, event.event
         if heartbeat.broker_id:
             return  # the same client once more, at a slave
-        channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
         consumers = {
             consumer.consumer_group: consumer
             for consumer in heartbeat.consumers
             if shard_of(heartbeat.cluster, consumer.consumer_group, self._shards) == self._number
         }
         if heartbeat.leaving:
+            channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
             names = consumers.keys() or set(work.groups_on(channel))
             for name in sorted(names):
                 with self._aside(event, name):

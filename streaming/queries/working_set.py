@@ -18,7 +18,7 @@ from udfs.route import Route
 from udfs.watch import GroupState
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=65536)
 def key_of(*names: str) -> str:
     """One text for several names, whatever they hold."""
     return "|".join(f"{len(name)}:{name}" for name in names)
