@@ -16,7 +16,7 @@ _HIDDEN = re.compile(r"secret|access_key|options|url|_env|oncall\.(receivers|rou
 MOST_SHOWN = 200
 """Characters of a value."""
 
-_WITHOUT_VALUE = ("missing", "model_type", "model_attributes_type")
+_WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
 _NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
 _PLAIN = re.compile(r"[\w.*\-]{1,100}", re.ASCII)
 

@@ -8,13 +8,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationError
 from pydantic_core import PydanticCustomError
 
 from conf.board import Board
 from conf.maintenance import Maintain
 from conf.metrics import Metrics
 from conf.oncall import Canary, OnCall
+from conf.paths import Paths
 from conf.quality import Quality
 from conf.refusal import sentences
 from conf.rules import Rules, read_rules_file
@@ -61,26 +62,6 @@ class Kafka(Section):
     replication_factor: Annotated[int, Field(ge=1, le=100)]
     retention_hours: Annotated[int, Field(ge=1, le=87_600)]
     options: dict[str, str] = Field(repr=False)  # may hold a password
-
-
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-
-
-def _is_no_address(value: object) -> object:
-    if not str(value):
-        raise PydanticCustomError("path", "is empty; give a folder")
-    if _ADDRESS.match(str(value)):
-        raise PydanticCustomError("path", "is an address; give a folder, on a cluster one that all its machines share")
-    return value
-
-
-Folder = Annotated[Path, BeforeValidator(_is_no_address)]
-
-
-class Paths(Section):
-    warehouse: Folder
-    checkpoints: Folder
-    jars: Folder
 
 
 class Spark(Section):

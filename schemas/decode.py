@@ -83,9 +83,9 @@ def _is_within(topic: str, event: Any, ingest_time_ms: int) -> bool:
     """Whether it keeps to the bounds that no single field has."""
     if event.event_time_ms > ingest_time_ms + _MAX_AHEAD_MS[topic]:
         return False
-    return all(
-        sum(getattr(one, name) for one in getattr(event, list_name)) <= most
-        for list_name, name, most in _TOTALS.get(topic, ())
+    totals = _TOTALS.get(topic)
+    return totals is None or all(
+        sum(getattr(one, name) for one in getattr(event, list_name)) <= most for list_name, name, most in totals
     )
 
 

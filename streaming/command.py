@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def load(*, has_log: bool = True, **flags: dict[str, Any]) -> "Settings":
-    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used.
+    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used, or with 1 where a
+    command that has a flag for the tables cannot reach them.
 
     Without `has_log` nothing is logged by us but, where JSON is asked for, the reason of a failure.
     """
@@ -30,11 +31,27 @@ def load(*, has_log: bool = True, **flags: dict[str, Any]) -> "Settings":
         settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
     except SettingsError as error:
         fail(str(error), code=2)
+    if "paths" in given:
+        _reach(settings)
     if has_log or settings.log.format == "json":
         from streaming.logs import set_up_logs
 
         set_up_logs(settings.log)
     return settings
+
+
+def _reach(settings: "Settings") -> None:
+    """What works with tables in a store learns at once whether it can. Leaves with 1 and a sentence where not."""
+    from conf.location import is_store
+
+    if not is_store(settings.paths.warehouse):
+        return
+    from streaming.warehouse.reaching import StoreUnreachableError, reach
+
+    try:
+        reach(settings.paths.warehouse)
+    except StoreUnreachableError as error:
+        fail(str(error))
 
 
 def fail(reason: str, code: int = 1) -> NoReturn:

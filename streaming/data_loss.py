@@ -16,6 +16,7 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
+from conf.location import Location
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.checkpoint_offsets import Position, put_back, read_position
@@ -221,7 +222,7 @@ def _row(name: str, position: Position, losses: Sequence[Loss], started_ms: int,
     }
 
 
-def _read_open(warehouse: Path) -> list[dict[str, Any]]:
+def _read_open(warehouse: Location) -> list[dict[str, Any]]:
     """Data losses that have not resolved, with times in epoch ms and the query's name."""
     return read_open(warehouse, KIND, _with_query)
 

@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+from conf.location import is_store
 from conf.settings import Settings
 from streaming.data_loss import losses_of, sentence
 from streaming.ingest.topics import KafkaUnreachableError
@@ -41,7 +42,8 @@ def reason(name: str, error: BaseException, settings: Settings) -> str:
 def full_disk(settings: Settings) -> str:
     """Which of our folders has no room left."""
     folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
-    full = [f"{key} = {path}" for key, path in folders.items() if _room(path) < ROOM_BYTES]
+    near = {key: Path(place) for key, place in folders.items() if not is_store(place)}
+    full = [f"{key} = {path}" for key, path in near.items() if _room(path) < ROOM_BYTES]
     named = " and ".join(full) or "a disk (spark.local.dir, or the temporary folder)"
     return f"no space left on the device of {named}; make room and start again, nothing is lost"
 

@@ -1,6 +1,5 @@
 """`balancewatch forget`: what is gone for good, by a person's decision."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +22,7 @@ def forget(
         typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]"),
     ] = None,
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """End what is open of a cluster, a broker or a consumer group that is gone for good: decommissioned or renamed.

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
 
+from conf.location import Location
 from conf.settings import Kafka
 from schemas.events import CLOCKS
 from schemas.tables import ALERTS, ASSIGNMENTS, BROKER_HEALTH, FAULT_ITEMS, MEMBERSHIPS
@@ -58,7 +58,7 @@ class Effects:
     groups: list[str]
 
 
-def read_effects(warehouse: Path, decision: Decision) -> Effects:
+def read_effects(warehouse: Location, decision: Decision) -> Effects:
     """What the decision ends, as the tables have it. Raises UnknownNameError or WarehouseError."""
     history = History(warehouse, TABLES)
     if not history.versions:

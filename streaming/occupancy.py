@@ -3,6 +3,7 @@ checkpoints, and on one in a demo's folder.
 
 The kernel lets go of a lock when the process is gone, however it died, so nothing is ever left to clear away. It holds
 on one host, and on NFS where its server keeps locks; elsewhere two hosts cannot see each other (README, "Running it").
+Beside tables in an object store it is a lease.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,7 @@ from typing import Literal
 
 import structlog
 
+from conf.location import Location, is_store
 from conf.settings import Settings
 from streaming.private_folder import make_checkpoints, make_private
 
@@ -42,28 +45,58 @@ class OccupiedError(RuntimeError):
     """Somebody else does this with the same folder. The message says who, where, and what to do."""
 
 
-def work_folders(settings: Settings) -> dict[str, Path]:
-    """Those that one works in alone, made as private as they may be."""
+def work_folders(settings: Settings) -> dict[str, Location]:
+    """Those that one works in alone, made as private as they may be; who reads a bucket its owner says."""
+    warehouse = settings.paths.warehouse
     return {
-        "paths.warehouse": make_private(settings.paths.warehouse.expanduser().resolve()),
+        "paths.warehouse": str(warehouse)
+        if is_store(warehouse)
+        else make_private(Path(warehouse).expanduser().resolve()),
         "paths.checkpoints": make_checkpoints(settings),
     }
 
 
 @contextlib.contextmanager
-def occupying(part: Part, command: str, folders: Mapping[str, Path]) -> Iterator[None]:
+def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iterator[None]:
     """Be the only `part` that works with these folders, by the setting that names each; `command` is what others read.
 
     Raises OccupiedError. A folder whose file system has no locks is worked with all the same, with a warning.
     """
     with contextlib.ExitStack() as held:
-        seen: set[Path] = set()
+        seen: set[Location] = set()
         for key, folder in folders.items():
-            place = folder.expanduser().resolve()
+            place = str(folder) if is_store(folder) else Path(folder).expanduser().resolve()
             if place not in seen:
                 seen.add(place)
-                held.enter_context(_lock(part, command, key, place))
+                held.enter_context(
+                    _lease(part, command, key, place) if isinstance(place, str) else _lock(part, command, key, place)
+                )
         yield
+
+
+@contextlib.contextmanager
+def _lease(part: Part, command: str, key: str, address: str) -> Iterator[None]:
+    """Where another takes it, for this process was suspended or cut off for long, the process is asked to end."""
+    from streaming.warehouse.lease import Lease, LeaseHeldError  # noqa: PLC0415  # a folder needs no store's client
+
+    lost: list[str] = []
+
+    def lose(holder: str) -> None:
+        lost.append(holder)
+        log.error("another has taken over meanwhile: this ends", key=key, holder=holder)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    lease = Lease(address, f"{part}.lock", command, lose)
+    try:
+        lease.take()
+    except LeaseHeldError as holder:
+        raise OccupiedError(f"{key} = {address!r}: {holder} is at it; {ADVICE[part]}") from None
+    try:
+        yield
+    finally:
+        lease.release()
+    if lost:
+        raise OccupiedError(f"{key} = {address!r}: {lost[0]} is at it, who took over while this was cut off")
 
 
 @contextlib.contextmanager

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import Row, read_files, read_rows
 from udfs.life import RESOLVED
 
 
-def read_open(warehouse: Path, kind: str, read: Callable[[Row], Row]) -> list[dict[str, Any]]:
+def read_open(warehouse: Location, kind: str, read: Callable[[Row], Row]) -> list[dict[str, Any]]:
     """The newest row of each incident of the kind that `read` can read and that has not resolved, times in epoch ms."""
     try:
         table = DeltaTable(table_path(warehouse, ALERTS.name))

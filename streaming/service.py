@@ -12,7 +12,8 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from conf.settings import Settings
+from conf.location import is_store
+from conf.settings import Settings, SettingsError
 from schemas.tables import TABLES
 from streaming.clock_keeper import ClockKeeper
 from streaming.data_loss import DataLoss, checkpoint_of, refuse_losses
@@ -71,6 +72,7 @@ class Service:
         lacks what a query wants next, SettingsError a receiver its secret or a checkpoint is of other settings or of
         another release, ServiceError when a disk is full.
         """
+        _refuse_spark_in_a_bucket(settings)
         self._settings, self._instruments = settings, instruments
         self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
         self._busy_starts: dict[str, int] = {query.NAME: 0 for query in QUERIES}
@@ -279,6 +281,15 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _refuse_spark_in_a_bucket(settings: Settings) -> None:
+    """Raises SettingsError."""
+    if is_store(settings.paths.warehouse) and settings.queries.delta_writer == "spark":
+        raise SettingsError(
+            "queries.delta_writer = 'spark': Spark has no jars for paths.warehouse = "
+            f"{str(settings.paths.warehouse)!r}; give 'deltalake', which needs none"
+        )
 
 
 def _look_at_kafka(settings: Settings) -> None:

@@ -1,7 +1,9 @@
 """The Spark session, with the settings a measurement showed to matter."""
 
+import atexit
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
+from streaming.code_archive import write_archive
 from streaming.jars import spark_jars
 from streaming.jvm_lines import JvmLines
 from streaming.private_folder import make_private
@@ -84,10 +87,19 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     with _output_to(jvm_log):
         launch_jvm(conf)
         spark: SparkSession = builder.getOrCreate()
+    if not settings.spark.master.startswith("local"):
+        _hand_out_code(spark)
     keep_from_sigterm(spark._jvm)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
     return spark
+
+
+def _hand_out_code(spark: SparkSession) -> None:
+    """To the executors, which fetch it from this process as they fetch the jars."""
+    archive = write_archive()
+    spark.sparkContext.addPyFile(str(archive))
+    atexit.register(shutil.rmtree, archive.parent, ignore_errors=True)
 
 
 def _choose_python(master: str) -> None:

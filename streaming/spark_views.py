@@ -4,13 +4,13 @@
 knows Delta. Views: see schemas.views; `<table>_at(moment)` is a table function here. They read and never write.
 """
 
-from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from conf.location import Location
 from conf.settings import Settings
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS, newest_sql
@@ -21,7 +21,7 @@ from udfs.sql import register
 BACKTICK = "`"
 
 
-def open_session(warehouse: Path | str | None = None, **sections: dict[str, Any]) -> SparkSession:
+def open_session(warehouse: Location | None = None, **sections: dict[str, Any]) -> SparkSession:
     """A session of this process with the views and functions in it. `sections` are settings, as flags give them.
 
     Raises SettingsError, or JarsError when the jars cannot be had.
@@ -34,7 +34,7 @@ def open_session(warehouse: Path | str | None = None, **sections: dict[str, Any]
     return spark
 
 
-def create_views(spark: SparkSession, warehouse: Path | str) -> None:
+def create_views(spark: SparkSession, warehouse: Location) -> None:
     """Make every view and function in this session, over the tables in a folder or under a URL that Spark can read.
 
     A view shows what is committed when it is asked. A table that nobody has written yet is an empty view: once `run`

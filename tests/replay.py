@@ -10,7 +10,7 @@ from streaming.history import stream
 from streaming.history.stream import Enveloper, Event, parcels_for
 from streaming.queries.chunk import Chunk
 from streaming.queries.planned import Planned
-from streaming.queries.shard import TOPICS
+from streaming.queries.shard import TOPICS, Shard
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
@@ -40,10 +40,12 @@ def replay(
     rules: Rules | None = None,
     plans: Iterable[Planned] = (),
     is_kept: bool = True,
+    engine: type[Shard] = Shard,
 ) -> dict[str, list[dict[str, Any]]]:
     """All rows the shards put out, by table, in the order of the batches; `plans` are what Spark told of each.
 
-    Unless `is_kept`, every batch is another worker's, which knows nothing but the store.
+    Unless `is_kept`, every batch is another worker's, which knows nothing but the store. `engine` is the shard under
+    test, or the one that looks at everything (every_look.py).
     """
     rulebook = Rulebook(rules or Rules())
     stores, states = [DictShardStore() for _ in range(SHARDS)], StateCache()
@@ -54,7 +56,7 @@ def replay(
         for number, store in enumerate(stores):
             with (states if is_kept else StateCache()).state_of(number, store) as state:
                 parcels = parcels_for(batch, number, SHARDS)
-                given = work_through(number, SHARDS, state, rulebook, parcels, limit, planned)
+                given = work_through(number, SHARDS, state, rulebook, parcels, limit, planned, engine)
             for table, of_table in given.items():
                 rows.setdefault(table, []).extend(of_table)
     return rows
@@ -68,8 +70,9 @@ def chunks_for(batch: Sequence[dict[str, Any]], number: int = 0, shards: int = 1
 class Stream(stream.Stream):
     """The query at work on a run that is too long to keep: feed it slices, take the rows."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: Rules | None = None, engine: type[Shard] = Shard) -> None:
         super().__init__(Rulebook(rules or Rules()))
+        self.shard = engine
         self._enveloper = Enveloper()
 
     @property

@@ -17,7 +17,6 @@ from streaming.history.alerts import Filter, read_alerts
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.service import Service
 from tests.conftest import settings_for
-from tests.spark_cluster import spark_cluster
 from tests.twins_log import SECONDS, Story, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
@@ -105,14 +104,3 @@ def test_simulate_publishes_a_scenario_and_alerts_prints_what_became_of_it(
     views = duplicate["evidence"]["views"]
     assert {len(addrs) for addrs in views.values()} == {2}
     assert all(addr in duplicate["summary"] for addr in views[min(views)])
-
-
-@pytest.mark.proof
-def test_a_spark_cluster_gives_the_same_incidents(loaded_kafka: EmbeddedKafka, tmp_path: Path, told: Story) -> None:
-    """A standalone master and worker, so that state, workers and files are in other processes than the driver."""
-    settings = settings_for(loaded_kafka, tmp_path)
-    with spark_cluster(tmp_path) as master:
-        memory = json.dumps({"spark.executor.memory": "1g"})
-        balancewatch(settings, "run", "--available-now", SPARK__MASTER=master, SPARK__OPTIONS=memory)
-    assert list((tmp_path / "work").glob("app-*/0")), "no executor ran at the worker"
-    assert story_in(settings) == told

@@ -11,6 +11,7 @@ from streaming.ingest.publisher import Publisher
 from streaming.ingest.simulator import Simulation, parse_scenario
 from streaming.ingest.simulator.play import play
 from streaming.ingest.simulator.scenario import SCENARIOS
+from streaming.queries.warehouse import table_path
 
 SECONDS = 500
 START_MS = 1_750_000_000_000
@@ -42,7 +43,7 @@ def story(alerts: list[dict[str, Any]]) -> Story:
 
 def story_in(settings: Settings) -> Story:
     """The same of the `alerts` table."""
-    rows = DeltaTable(str(settings.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(table_path(settings.paths.warehouse, "alerts")).to_pyarrow_table().to_pylist()
     for row in rows:
         row["changed_at"] = round(row["changed_at"].timestamp() * 1000)
     return story(rows)

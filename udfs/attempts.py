@@ -7,9 +7,10 @@ moments, and who had sent by then, is known from the steps however a log was cut
 """
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from udfs.fault import FaultRules, compute_not_available_duration, rules_of
-from udfs.version import parse_client_version
+from udfs.version import ClientVersion, parse_client_version
 
 MOMENT_MS = 5_000
 """The fleet is judged at the multiples of this, in event time."""
@@ -71,49 +72,60 @@ def next_moment_ms(time_ms: int) -> int:
     return -(-time_ms // MOMENT_MS) * MOMENT_MS
 
 
-class AttemptsBuilder:
-    """Collects attempts as they come. `quick_below_ms` is the lowest latency that shuts a broker out; from `lag_due_ms`
-    on, by Kafka's clock, is to be noted how late they come.
-    """
+@lru_cache(maxsize=1024)
+def _quick_below_ms(version: ClientVersion) -> int:
+    """The lowest latency that shuts a broker out."""
+    table = rules_of(version).latency_table
+    durations = zip(table.latency_max_ms, table.not_available_duration_ms, strict=True)
+    return min(latency_ms for latency_ms, duration_ms in durations if duration_ms)
 
-    __slots__ = ("_rules", "_version", "attempts", "lag_due_ms", "last_quick", "quick_below_ms")
+
+class AttemptsBuilder:
+    """Collects attempts as they come."""
+
+    __slots__ = ("_last_quick", "_quick_below_ms", "_rules", "_version", "attempts")
 
     def __init__(self, client_id: str, client_version: str) -> None:
         self._version = parse_client_version(client_version)
         self._rules: FaultRules = rules_of(self._version)
-        table = self._rules.latency_table
-        self.quick_below_ms = min(
-            latency
-            for latency, duration in zip(table.latency_max_ms, table.not_available_duration_ms, strict=True)
-            if duration
-        )
+        self._quick_below_ms = _quick_below_ms(self._version)
         self.attempts = Attempts(client_id, client_version)
-        self.last_quick: Step | None = None
-        self.lag_due_ms = 0
+        self._last_quick: Step | None = None
+
+    def quick_below(self, isolation: bool, reachable: bool) -> int:
+        """An attempt that ended so is quick below this latency; 0 where none is."""
+        if isolation or (self._rules.needs_reachable and not reachable):
+            return 0
+        return self._quick_below_ms
 
     def add(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         """One attempt. Out of order ones only lengthen a quick run."""
-        is_reachable = reachable or not self._rules.needs_reachable
-        if latency_ms < self.quick_below_ms and not isolation and is_reachable:
+        if latency_ms < self.quick_below(isolation, reachable):
             self._add_quick(time_ms, latency_ms)
         else:
-            self._add_slow(time_ms, latency_ms, isolation, is_reachable)
+            self._add_slow(time_ms, latency_ms, isolation, reachable or not self._rules.needs_reachable)
+
+    def go_on(self, time_ms: int, latency_ms: int) -> None:
+        """The last of quick attempts that followed the one just added, in order and QUIET_MS apart at most."""
+        last = self._last_quick
+        if last is not None and time_ms >= last.to_ms:
+            last.to_ms, last.latency_ms = time_ms, latency_ms
 
     def _add_quick(self, time_ms: int, latency_ms: int) -> None:
-        last = self.last_quick
+        last = self._last_quick
         if last is None or time_ms - last.to_ms >= QUIET_MS:
             last = Step(False, time_ms, time_ms, latency_ms, latency_ms, False, True, 0, 0)
-            self.last_quick = last
+            self._last_quick = last
             self.attempts.steps.append(last)
-        elif time_ms >= last.to_ms:
-            last.to_ms, last.latency_ms = time_ms, latency_ms
+        else:
+            self.go_on(time_ms, latency_ms)
 
     def _add_slow(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         counted_ms = self._rules.latency_table.isolation_latency_ms if isolation else latency_ms
         duration_ms = compute_not_available_duration(counted_ms, self._version)
         start_ms = time_ms + duration_ms if duration_ms or not self._rules.only_extends else 0
         steps = self.attempts.steps
-        last = steps[-1] if steps and self.last_quick is None else None
+        last = steps[-1] if steps and self._last_quick is None else None
         if (
             last is not None
             and last.reachable
@@ -127,4 +139,4 @@ class AttemptsBuilder:
             last.start_ms = max(last.start_ms, start_ms) if self._rules.only_extends else start_ms
             return
         steps.append(Step(True, time_ms, time_ms, latency_ms, latency_ms, isolation, reachable, start_ms, start_ms))
-        self.last_quick = None
+        self._last_quick = None

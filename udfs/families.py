@@ -50,10 +50,13 @@ def family_of(consumer_group: str) -> str | None:
 
 @dataclass
 class Family:
-    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any."""
+    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any. Before `full_until_ms`
+    it has no room for another.
+    """
 
     since_ms: int
     heard_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
+    full_until_ms: int = 0
 
 
 @dataclass
@@ -62,21 +65,26 @@ class Families:
 
     by_name: dict[str, Family] = field(default_factory=dict)
 
-    def note(self, consumer_group: str, time_ms: int) -> None:
-        """A heartbeat of a group that has a family."""
+    def note(self, consumer_group: str, time_ms: int) -> bool:
+        """A heartbeat of a group that has a family. Whether it is its first, or older than the first that was known."""
         name = family_of(consumer_group)
         if name is None or (name not in self.by_name and len(self.by_name) >= MOST_FAMILIES):
-            return
+            return False
         family = self.by_name.setdefault(name, Family(time_ms))
+        is_first = time_ms < family.since_ms
         family.since_ms = min(family.since_ms, time_ms)
         if consumer_group in family.heard_ms:
             first_ms, newest_ms = family.heard_ms[consumer_group]
             family.heard_ms[consumer_group] = min(first_ms, time_ms), max(newest_ms, time_ms)
-            return
+            return is_first or time_ms < first_ms
         if len(family.heard_ms) >= MOST_SIBLINGS:
+            if time_ms < family.full_until_ms:
+                return True
             family.heard_ms = {one: ms for one, ms in family.heard_ms.items() if ms[1] + BIRTH_MS > time_ms}
+            family.full_until_ms = min((ms[1] for ms in family.heard_ms.values()), default=0) + BIRTH_MS
         if len(family.heard_ms) < MOST_SIBLINGS:
             family.heard_ms[consumer_group] = time_ms, time_ms
+        return True
 
     def has_birth(self, consumer_group: str, left_ms: int) -> bool:
         """Whether another of its family was born about when the group was left by its last member."""

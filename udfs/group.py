@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 
 from udfs.absent import expire_absent
 from udfs.alert import Finding, Transition, brokers_of
+from udfs.calm import is_calm
+from udfs.deadlines import calm_until, next_look_ms
 from udfs.diagnosis import GROUP_OFFLINE, ORDER_LOCK
 from udfs.findings import FINDERS
-from udfs.findings.brokers import ORDER_AT_RISK, REMEMBERED_MS, SLAVE_READ
+from udfs.findings.brokers import ORDER_AT_RISK, SLAVE_READ
 from udfs.hearing import Hearing
-from udfs.life import Look, Reason, end, is_waiting, step
+from udfs.life import Look, Reason, end, step
 from udfs.membership import Change, late_clients
 from udfs.not_asked import NotAsked
 from udfs.ownership import UNKNOWN, OwnershipRow
 from udfs.queue_verdicts import Moment
 from udfs.replan import close_queues, replan
 from udfs.route import Route
-from udfs.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
+from udfs.rules import Rules
 from udfs.scene import Scene
 from udfs.sight import Sight
 from udfs.verdict import idle_topics, judge_topic
@@ -29,15 +31,13 @@ from udfs.watch import GroupState
 
 __all__ = ["Outcome", "close_queues", "end_all", "tick"]
 
-UNHEARD_LOOK_MS = 30_000
-"""How soon to look again at members that a broker's silence keeps from expiring."""
-
 
 @dataclass(frozen=True)
 class Outcome:
     """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never.
 
-    `completeness` is the share of its brokers and clients that was heard, 0 to 1.
+    `completeness` is the share of its brokers and clients that was heard, 0 to 1. `is_calm`: repetitions need no look,
+    and `due_ms` is its nearest deadline (calm.py, deadlines.py).
     """
 
     changes: list[Change]
@@ -45,6 +45,7 @@ class Outcome:
     transitions: list[Transition]
     due_ms: int | None
     completeness: float = 1.0
+    is_calm: bool = False
 
 
 NEED_A_MASTER = (SLAVE_READ, ORDER_AT_RISK)
@@ -66,7 +67,8 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
     if hearing.unheard and state.heard_from_ms <= (late_ms := now_ms - rules.heartbeat_late_ms):
         changes += expire_absent(state.membership, routes, hearing, now_ms, late_ms)
     closed = replan(state, routes, now_ms, rules) if changes or state.is_stale else []
-    state.is_replaced = _has_left(state, routes) and (state.is_replaced or _is_replaced(state, hearing))
+    has_left = _has_left(state, routes)
+    state.is_replaced = has_left and (state.is_replaced or _is_replaced(state, hearing))
     late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.heard_from_ms)
     members = [member for _, member in state.membership.members()]
     unjudged = tuple(member for member in members if not member.is_judged)
@@ -87,7 +89,10 @@ def tick(state: GroupState, routes: Mapping[str, Route], now_ms: int, hearing: H
         if findings and hearing.explains_anything():
             findings = {key: _explained(finding, hearing) for key, finding in findings.items()}
         transitions += step(state.incidents, state.windows, kind, findings, sight.look, rules)
-    due_ms = now_ms + 1 if is_waiting(state.incidents, rules) else _due_ms(state, now_ms, rules)
+    until_ms = calm_until(state, rules) if is_calm(scene, has_left=has_left) else now_ms
+    if until_ms > now_ms:
+        return Outcome(changes, ownership, transitions, until_ms, sight.completeness, is_calm=True)
+    due_ms = next_look_ms(state, hearing, now_ms, rules)
     return Outcome(changes, ownership, transitions, due_ms, sight.completeness)
 
 
@@ -149,37 +154,3 @@ def _explained(finding: Finding, hearing: Hearing) -> Finding:
     brokers = brokers_of(finding) or set(finding.under)
     needs_master = finding.kind in NEED_A_MASTER or finding.cause == ORDER_LOCK
     return replace(finding, suppressed_by=hearing.explains(brokers, needs_master=needs_master))
-
-
-def _due_ms(state: GroupState, now_ms: int, rules: Rules) -> int | None:
-    """The nearest moment at which a threshold passes with nothing new arriving."""
-    moments: set[int] = set()
-    for _, member in state.membership.members():
-        moments.update(
-            (
-                member.last_heartbeat_ms + rules.heartbeat_late_ms,
-                member.last_heartbeat_ms + rules.channel_expired_ms,
-            )
-        )
-    starts = {
-        start
-        for watched in state.topics.values()
-        for watch in watched.queues.values()
-        for start in (watch.last_pull_ms or 0, watch.share_since_ms, watch.since_ms, watched.watched_since_ms)
-    }
-    starts |= {
-        puller.last_pull_ms
-        for watched in state.topics.values()
-        for watch in watched.queues.values()
-        for puller in watch.pullers.values()
-    }
-    starts.add(state.changed_ms)
-    holds = (rules.pull_silence_ms, rules.settle_ms, PULL_MAX_IDLE_MS, PULL_MAX_IDLE_MS + rules.settle_ms)
-    moments.update(start + hold for start in starts for hold in holds)
-    moments.update(watched.route_changed_ms + REMEMBERED_MS for watched in state.topics.values())
-    if state.membership.is_empty() and state.topics:
-        moments.add(state.changed_ms + FORGET_GROUP_MS)
-    future = [moment for moment in moments if moment > now_ms]
-    if not future:
-        return now_ms + UNHEARD_LOOK_MS if not state.membership.is_empty() else None
-    return min(future)

@@ -104,6 +104,8 @@ def observed_pullers(watch: QueueWatch, now_ms: int, pull_silence_ms: int) -> li
 
 def observed_owners(pullers: Sequence[Puller]) -> list[str]:
     """ClientIds; the address is added where several channels carry one, and stands alone where no id is known."""
+    if len(pullers) == 1:
+        return [pullers[0].client_id or pullers[0].client_addr or "unknown"]
     ids = [puller.client_id for puller in pullers]
     return sorted(
         {

@@ -58,8 +58,10 @@ def refresh_pullers(state: GroupState, name: str, watch: QueueWatch, moment: Mom
         watch.last_client_id = newest.client_id or watch.last_client_id
     watch.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
     for puller in pullers:
-        if puller.client_id and puller.client_id not in state.seen_pulling:
-            bisect.insort(state.seen_pulling, puller.client_id)
+        if puller.client_id:
+            place = bisect.bisect_left(state.seen_pulling, puller.client_id)
+            if state.seen_pulling[place : place + 1] != [puller.client_id]:
+                state.seen_pulling.insert(place, puller.client_id)
     return pullers
 
 
@@ -101,7 +103,7 @@ def _judge_queue(
             return Judged(watch.verdict, watch.reason)  # a lost round says nothing new
         return Judged(UNKNOWN, moment.not_asked.why_unheard(broker_name))
     since_ms = max(since_ms, heard_since_ms or 0, state.first_pull_ms.get(broker_name, 0))
-    untold = _why_untold(state, watched, watch, broker_name, moment)
+    untold = None if pullers else _why_untold(state, watched, watch, broker_name, moment)
     verdict = judge(
         watch,
         _still_listed(state.membership, name, pullers),

@@ -59,8 +59,15 @@ class Route:
         return {data.broker_name: data.read_queue_nums for data in self.queues}
 
     def has_queue(self, broker_name: str, queue_id: int) -> bool:
-        """Whether the queue number can exist: write-only and read-only queues count, static topics' ids do not."""
-        return self.has_queue_mapping or any(
-            data.broker_name == broker_name and queue_id < max(data.read_queue_nums, data.write_queue_nums)
-            for data in self.queues
-        )
+        """Whether the queue number can exist."""
+        return self.has_queue_mapping or queue_id < self.most_queues().get(broker_name, 0)
+
+    def most_queues(self) -> dict[str, int]:
+        """Broker → how many queue numbers can exist there: write-only and read-only ones count. None of a static topic,
+        whose clients hold other numbers.
+        """
+        most: dict[str, int] = {}
+        for data in () if self.has_queue_mapping else self.queues:
+            count = max(data.read_queue_nums, data.write_queue_nums)
+            most[data.broker_name] = max(count, most.get(data.broker_name, 0))
+        return most

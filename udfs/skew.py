@@ -114,7 +114,9 @@ class Skew:
         if ordered_ms or self.base_ms is None:
             return ordered_ms // 1000 * 1000
         lag = self._lag(f"{source} {machine}")
-        behind_ms = 0 if lag is None else lag - self.base_ms
+        if lag is None:
+            return 0
+        behind_ms = lag - self.base_ms
         least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 

@@ -14,6 +14,7 @@ from dash.development.base_component import Component
 from plotly.io.json import to_json_plotly
 
 from conf.board import Board as BoardSettings
+from conf.location import Location
 from streaming.board import elements as el
 from streaming.board.asked import AskedError, read_asked
 from streaming.board.frame import INDEX, META, frame
@@ -40,7 +41,7 @@ class Board:
     """The pages over one warehouse. `render` is the callback, and may run in several threads."""
 
     def __init__(
-        self, settings: BoardSettings, warehouse: Path, clock_ms: Callable[[], int], pages: tuple[Page, ...] = PAGES
+        self, settings: BoardSettings, warehouse: Location, clock_ms: Callable[[], int], pages: tuple[Page, ...] = PAGES
     ) -> None:
         self._settings = settings
         self._clock_ms = clock_ms

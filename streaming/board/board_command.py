@@ -2,7 +2,6 @@
 
 import threading
 import webbrowser
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +22,7 @@ def board(
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Serve the board: what fires, why, and what can be seen; until Ctrl-C or SIGTERM. Prints its URL.

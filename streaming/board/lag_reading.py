@@ -7,17 +7,19 @@ next event. While nothing is written it does not grow: that is the age of the da
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from conf.location import Location
 from schemas.tables import Table
 from streaming.board.times import MINUTE, ms_of
 from streaming.history.freshness import LIVE_TABLES
 from streaming.history.store import History
 from streaming.queries.delta_log import Commit, read_commit
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.table_store import read_file
 
 TIMELY = ("alerts", "assignments", "memberships")
 """Tables whose newest rows are of when they were judged."""
@@ -55,24 +57,24 @@ def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
     return max((one for one in timely if one.at_ms >= newest_ms - lately_ms), key=lambda one: one.lag_ms, default=None)
 
 
-def _read_written(warehouse: Path, table: Table, version: int) -> Written | None:
+def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
     folder = table_path(warehouse, table.name)
     for number in range(version, max(version - MOST_COMMITS, -1), -1):
         commit = read_commit(folder, number)
         if commit is None:
             return None
         if commit.appended:
-            newest_ms = _newest_event(Path(folder), table, commit)
+            newest_ms = _newest_event(folder, table, commit)
             return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
     return None
 
 
-def _newest_event(folder: Path, table: Table, commit: Commit) -> int | None:
+def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
     """By the footers of its files; None where one was compacted and vacuumed meanwhile, or says nothing."""
     newest = []
     for file in commit.appended:
         try:
-            footer = pq.read_metadata(folder / file)
+            footer = pq.read_metadata(BytesIO(read_file(folder, file)[0]))
         except (OSError, pa.ArrowInvalid):
             return None
         column = footer.schema.names.index(table.time)

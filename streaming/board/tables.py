@@ -1,13 +1,15 @@
-"""The warehouse as the board follows it: opened when it appears, refreshed at most once a second for all viewers."""
+"""The warehouse as the board follows it: opened when it appears, refreshed now and then for all viewers."""
 
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
+from conf.location import Location, is_store
 from streaming.history.store import History, WarehouseError
 
 LOOK_SECONDS = 1.0
+STORE_LOOK_SECONDS = 5.0
+"""Of a bucket, whose every look is a call a table that somebody pays for."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,9 @@ class Seen:
 class Tables:
     """One warehouse. `look` may be called by several threads."""
 
-    def __init__(self, warehouse: Path) -> None:
+    def __init__(self, warehouse: Location) -> None:
         self.warehouse = warehouse
+        self._look_seconds = STORE_LOOK_SECONDS if is_store(warehouse) else LOOK_SECONDS
         self._lock = threading.Lock()
         self._history: History | None = None
         self._looked: float | None = None
@@ -32,10 +35,10 @@ class Tables:
         self._seen = Seen(None, "", "")
 
     def look(self, *, at_once: bool = False) -> Seen:
-        """The newest state; within a second of the last look, that look's, unless `at_once`."""
+        """The newest state; within LOOK_SECONDS of the last look, that look's, unless `at_once`."""
         with self._lock:
             now = time.monotonic()
-            if at_once or self._looked is None or now - self._looked >= LOOK_SECONDS:
+            if at_once or self._looked is None or now - self._looked >= self._look_seconds:
                 self._seen = self._look()
                 self._looked = time.monotonic()
             return self._seen

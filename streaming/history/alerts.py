@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.history.moments import iso
 from streaming.history.store import History
@@ -26,7 +26,7 @@ class Filter:
     topic: str | None = None
 
 
-def read_alerts(warehouse: Path, asked: Filter, *, current: bool = False) -> list[dict[str, Any]]:
+def read_alerts(warehouse: Location, asked: Filter, *, current: bool = False) -> list[dict[str, Any]]:
     """Rows of the alerts table by changed_at; with `current` the newest of each incident.
 
     The canary's are left out unless its cluster is asked for.

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import typer
 
+from conf.location import Location
 from streaming.command import fail, load
 from streaming.history.moments import parse_moment, tell_both
 
@@ -49,7 +49,9 @@ def _limit(which: str) -> Any:
 
 Limit = Annotated[int | None, _limit("newest")]
 FirstLimit = Annotated[int | None, _limit("first")]
-Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
+Warehouse = Annotated[
+    str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
+]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Asked:
     Rows older than `stale_ms` do not tell what is so now (board.stale_seconds).
     """
 
-    warehouse: Path
+    warehouse: Location
     since_ms: int | None = None
     until_ms: int | None = None
     at_ms: int | None = None
@@ -89,7 +91,7 @@ def ask(
     format_: str = "table",
     formats: Sequence[Format] = FORMATS,
     limit: int | None = None,
-    warehouse: Path | None = None,
+    warehouse: Location | None = None,
 ) -> Asked:
     """The options as they were given. `states` are the values that `state`, one or several with commas, may have.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.location import Location
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check(
     rules: Annotated[Path | None, typer.Option("--rules", help="A rules file [rules.file]")] = None,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Check the settings; or say what an alert would do: when it fires and ends, whom it reaches, what keeps it quiet.
@@ -194,7 +195,7 @@ def _world(settings: "Settings") -> tuple["World", list[dict[str, Any]]]:
     return world, rows
 
 
-def _silences(warehouse: Path) -> list[Any]:
+def _silences(warehouse: Location) -> list[Any]:
     from deltalake import DeltaTable
 
     from schemas.tables import ACKNOWLEDGEMENTS, SILENCES

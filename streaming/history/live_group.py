@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import ASSIGNMENTS, MEMBERSHIPS, Table
 from streaming.history.alerts import WarehouseError
 from streaming.history.whatif import WhatIfError
@@ -34,7 +34,7 @@ class LiveGroup:
 
 
 def read_group(
-    warehouse: Path, consumer_group: str, topic: str, cluster: str | None, default_strategy: str
+    warehouse: Location, consumer_group: str, topic: str, cluster: str | None, default_strategy: str
 ) -> LiveGroup:
     """The queues of the newest `assignments` rows, the members of the newest `memberships` rows.
 
@@ -72,7 +72,7 @@ def read_group(
     return LiveGroup(group, broker_name, tuple(_notes(queues, memberships, broker_name, bool(told), group)))
 
 
-def _read(warehouse: Path, table: Table, condition: ds.Expression | None = None) -> list[Row]:
+def _read(warehouse: Location, table: Table, condition: ds.Expression | None = None) -> list[Row]:
     """The newest row of each key."""
     try:
         rows = DeltaTable(table_path(warehouse, table.name)).to_pyarrow_dataset().to_table(filter=condition)

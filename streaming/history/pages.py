@@ -5,7 +5,6 @@ An incident pages once, by its first FIRING row that nothing suppresses and that
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
@@ -91,7 +91,7 @@ class Pages:
         return sorted(paged, key=lambda page: (page.paged_ms, page.incident_id))
 
 
-def read_pages(warehouse: Path, to_ms_: int, cluster: str | None, consumer_group: str | None) -> list[Page]:
+def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_group: str | None) -> list[Page]:
     """What was really told until then, by alerts and the delivery log. Raises WarehouseError without alerts.
 
     Where the log says that nobody was told (a silence, the limit, no route), nobody was.
@@ -123,7 +123,7 @@ def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**whole(ALERTS)(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
-def _read_untold(warehouse: Path) -> set[str]:
+def _read_untold(warehouse: Location) -> set[str]:
     """Incidents that the delivery log knows, and that were due to nobody."""
     try:
         table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))

@@ -39,7 +39,7 @@ def replay(
         str | None, typer.Option("--bootstrap-servers", help="Kafka brokers [kafka.bootstrap_servers]")
     ] = None,
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Work through recorded events again, under changed rules: which pages would have been sent, and which were.

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, cast
 
+from conf.location import is_store
+from schemas.tables import TABLES
 from streaming.history.asked import is_terminal
 from streaming.history.limits import too_long, too_much
 from streaming.history.sql_request import FILES_GONE, Request
@@ -46,8 +48,9 @@ def print_apart(request: Request) -> str:
     However this ends, so does the process.
     """
     for _ in range(LOOKS):
+        asked = _with_copies(request) if is_store(request.warehouse) else request
         with _worker() as process:
-            words, code = _talk(process, request)
+            words, code = _talk(process, asked)
         if code != FILES_GONE:
             break
     if code == FILES_GONE:
@@ -60,6 +63,24 @@ def print_apart(request: Request) -> str:
     if "error" in said:
         raise WarehouseError(said["error"])
     return said.get("note", "")
+
+
+def _with_copies(request: Request) -> Request:
+    """What the store has is fetched here: whoever computes the answer has neither its credentials nor a network."""
+    from streaming.history.table_files import TableFiles, UnreadableTableError  # noqa: PLC0415  # a store's alone
+    from streaming.warehouse.copies_folder import copies_folder  # noqa: PLC0415  # the same
+
+    tables = {name: TableFiles(request.warehouse, table) for name, table in TABLES.items()}
+    try:
+        for table in tables.values():
+            table.look()
+    except UnreadableTableError as error:
+        raise WarehouseError(str(error)) from None
+    there = {name: table.paths() for name, table in tables.items() if table.version is not None}
+    if not there:
+        missing = "none of our tables is there; has `run` written it?"
+        raise WarehouseError(f"paths.warehouse = {request.warehouse!r}: {missing}")
+    return replace(request, warehouse=str(copies_folder(request.warehouse)), files=there)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What the process that answers somebody's own SQL is given, and how it ends: see sql_worker."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FILES_GONE = 75
@@ -8,10 +9,14 @@ FILES_GONE = 75
 
 @dataclass(frozen=True)
 class Request:
-    """See asked.Asked; `seconds` are from when the tables are open."""
+    """See asked.Asked; `seconds` are from when the tables are open.
+
+    `files` are those of each table, where the process may not look for them: copies of what a store has.
+    """
 
     sql: str
     warehouse: str
     format: str
     limit: int | None
     seconds: float
+    files: Mapping[str, Sequence[str]] | None = None

@@ -64,7 +64,7 @@ def _answer(request: Request) -> str:
     """Print it; what there is to note."""
     sys.setrecursionlimit(DEEPEST)
     try:
-        history = History(Path(request.warehouse), seal=hold_files)
+        history = History(Path(request.warehouse), seal=hold_files, given=request.files)
         hold_memory(MEMORY_BYTES)
         end_after(request.seconds)
         found = first_rows(history.stream(request.sql), request.limit)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from conf.location import Location, is_store
 from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.history.found import records_of, unique_names
@@ -23,10 +24,11 @@ from streaming.history.limits import MEMORY_LIMIT
 from streaming.history.odd_types import with_text
 from streaming.history.question import MOST_CHARACTERS, check_question
 from streaming.history.reading import Timer, in_words
-from streaming.history.table_files import TableFiles, UnreadableTableError
+from streaming.history.table_files import GivenFiles, TableFiles, UnreadableTableError
 from streaming.history.unreadable import leave_out_unreadable
 from streaming.history.view_sql import newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.history.warehouse_error import FilesGoneError, WarehouseError
+from streaming.warehouse.copies_folder import copies_folder
 
 __all__ = ["History", "WarehouseError"]
 
@@ -59,15 +61,21 @@ class History:
     """
 
     def __init__(
-        self, warehouse: Path, tables: Collection[Table] = tuple(TABLES.values()), seal: Seal | None = None
+        self,
+        warehouse: Location,
+        tables: Collection[Table] = tuple(TABLES.values()),
+        seal: Seal | None = None,
+        given: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Raises WarehouseError when the folder holds none of the tables.
+        """Raises WarehouseError when none of the tables is there. `given` are their files, where they are known.
 
         `seal` is called with the paths of all files before DuckDB has any thread; with it DuckDB opens these alone, so
         that `refresh` is not to be called, and FilesGoneError is raised when one of them is taken away.
         """
-        self.warehouse = warehouse.expanduser().resolve()
-        self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
+        self.warehouse: Location = str(warehouse) if is_store(warehouse) else Path(warehouse).expanduser().resolve()
+        """Where the tables are; `_folder`, where their files are on this machine."""
+        self._folder = copies_folder(str(warehouse)) if is_store(warehouse) else Path(self.warehouse)
+        self._files = _files_of(self.warehouse, tables, given)
         self._lock = threading.RLock()
         self._is_sealed = seal is not None
         changed = self._read_logs(again=False)
@@ -90,10 +98,8 @@ class History:
                 engine.execute(f"SET async_threads = {MOST_THREADS}")
         for setting in _SETTINGS:
             engine.execute(setting)
-        setting, allowed = "allowed_directories", [str(self.warehouse)]
-        if seal is not None and no_pattern(str(self.warehouse)) == str(
-            self.warehouse
-        ):  # a pattern is looked for in folders
+        setting, allowed = "allowed_directories", [str(self._folder)]
+        if seal is not None and no_pattern(allowed[0]) == allowed[0]:  # a pattern is looked for in folders
             setting, allowed = "allowed_paths", list(paths)
         engine.execute(f"SET {setting} = ?", [[*allowed, *map(no_pattern, allowed)]])
         engine.execute("SET enable_external_access = false")
@@ -256,6 +262,14 @@ class History:
         except duckdb.Error:
             self._engine.execute("ROLLBACK")
             raise
+
+
+def _files_of(
+    warehouse: Location, tables: Collection[Table], given: Mapping[str, Sequence[str]] | None
+) -> dict[str, TableFiles]:
+    if given is None:
+        return {table.name: TableFiles(warehouse, table) for table in tables}
+    return {table.name: GivenFiles(warehouse, table, given[table.name]) for table in tables if table.name in given}
 
 
 def _views() -> Iterator[str]:

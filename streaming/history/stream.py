@@ -13,6 +13,7 @@ from schemas.events import CLOCKS
 from streaming.queries.packer import pack
 from streaming.queries.parcel import Parcel
 from streaming.queries.rows import Rows
+from streaming.queries.shard import Shard
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
@@ -30,6 +31,8 @@ class Stream:
     `rulebook` may be changed between two calls, as the service does when the files of the rules change.
     """
 
+    shard: type[Shard] = Shard
+
     def __init__(self, rulebook: Rulebook) -> None:
         self.rulebook = rulebook
         self._store, self._states = DictShardStore(), StateCache()
@@ -37,7 +40,7 @@ class Stream:
     def work_through(self, messages: Sequence[Message]) -> Rows:
         """Rows by table. A tick among them takes all that was handed over before it as complete."""
         with self._states.state_of(0, self._store) as state:
-            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1))
+            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1), engine=self.shard)
 
 
 AHEAD_MS = 60_000

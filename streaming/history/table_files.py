@@ -1,18 +1,23 @@
-"""One Delta table's files as its log names them, with the span of time that each covers."""
+"""One Delta table's files as its log names them, with the span of time that each covers.
 
+Those of an object store are copied to this machine first.
+"""
+
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from conf.location import Location, is_store
 from schemas.tables import Table
 from streaming.history.found import values_of
 from streaming.history.moments import to_ms
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.copies_folder import StoreError
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""
@@ -28,7 +33,7 @@ class TableFiles:
     `readable` is the condition in SQL of rows that can be read, where some of `looked_at`'s cannot: `left_out` so far.
     """
 
-    def __init__(self, warehouse: Path, table: Table) -> None:
+    def __init__(self, warehouse: Location, table: Table) -> None:
         self.table = table
         self.version: int | None = None
         self.readable = ""
@@ -36,6 +41,7 @@ class TableFiles:
         self.looked_at: set[str] = set()
         self._path = table_path(warehouse, table.name)
         self._handle: DeltaTable | None = None
+        self._uris: list[str] = []
         self._paths: list[str] = []
         self._spans: list[Span] | None = None
 
@@ -50,17 +56,34 @@ class TableFiles:
             self.version = int(self._handle.version())
             if self.version != before or again:
                 self._spans = None
-                self._paths = [unquote(uri) for uri in self._handle.file_uris()]
+                self._uris = self._handle.file_uris()
+                self._paths = self._here()
         except TableNotFoundError:
-            self._handle, self.version, self._paths, self._spans = None, None, [], None
-        except (DeltaError, OSError) as error:
-            self._handle = None  # a log that was cleaned up, or written anew, is read from its beginning
+            self._handle, self.version, self._uris, self._paths, self._spans = None, None, [], [], None
+        except (DeltaError, OSError, StoreError) as error:
+            # A log that was cleaned up, or written anew, is read from its beginning.
+            self._handle, self.version = None, before
             raise UnreadableTableError(f"table {self.table.name} cannot be read: {in_one_line(error)}") from None
         return self.version != before or again
 
     def paths(self) -> list[str]:
-        """Of all files."""
+        """Of all files, on this machine."""
         return self._paths
+
+    def _here(self) -> list[str]:
+        if not is_store(self._path):
+            return [unquote(uri) for uri in self._uris]
+        from streaming.warehouse.file_copies import FileCopies  # noqa: PLC0415  # a folder needs no store's client
+
+        copies = FileCopies(self._path)
+        try:
+            here = copies.fetch(self._uris)
+        except FileNotFoundError:  # vacuum took one since the log was read
+            self._handle = DeltaTable(self._path)
+            self.version, self._uris = int(self._handle.version()), self._handle.file_uris()
+            here = copies.fetch(self._uris)
+        copies.keep_only(here)
+        return here
 
     def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
         """Of the files that may have rows with times in [since, until]."""
@@ -83,7 +106,22 @@ class TableFiles:
             if set(columns) <= set(batch.schema.names):
                 rows = zip(*(values_of(batch.column(name)) for name in columns), strict=True)
                 spans |= {_name_of(path): (_ms(first), _ms(last)) for path, first, last in rows}
-        return [spans.get(_name_of(path), (None, None)) for path in self._paths]
+        return [spans.get(_name_of(path), (None, None)) for path in self._uris]
+
+
+class GivenFiles(TableFiles):
+    """Files that somebody else has found, on this machine: a process that may not look for them is given them."""
+
+    def __init__(self, warehouse: Location, table: Table, paths: Sequence[str]) -> None:
+        super().__init__(warehouse, table)
+        self._paths = list(paths)
+
+    def look(self, *, again: bool = False) -> bool:
+        before, self.version = self.version, 0
+        return before is None or again
+
+    def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
+        return self._paths
 
 
 def _ms(time: datetime | None) -> int | None:

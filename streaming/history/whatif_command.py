@@ -41,7 +41,7 @@ def whatif(
     seconds: Annotated[int, typer.Option(help="For how long it sends.", min=1)] = 60,
     format_: Annotated[str, typer.Option("--format", help="table, json (everything) or csv (queues).")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Try a change on paper: who takes which queue before and after, what starves, moves or doubles, and why.

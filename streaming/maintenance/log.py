@@ -4,59 +4,106 @@ What a checkpoint keeps: the files, the schema, and the newest transaction of ea
 """
 
 import json
+import re
 import time
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
+import obstore
 from deltalake import DeltaTable
 
 from streaming.queries.delta_log import LOG
+from streaming.warehouse.table_store import Found, list_folder, read_file, store_of
 
 CHECKPOINT_AFTER = 20
 """Commits since the last checkpoint that are worth a new one."""
 
 LOG_RETENTION_HOURS = 30 * 24
-"""Delta's own delta.logRetentionDuration: how far back a version can be asked for."""
+"""Delta's own delta.logRetentionDuration: no commit that a checkpoint has stays longer, whatever hangs on it."""
+
+_NUMBERED = re.compile(rf"{LOG}/(\d{{20}})\.[^/]+")
+_CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
+_COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
 
 class EmptyCommitError(RuntimeError):
     """A commit of a table's log was lost. The message names its file."""
 
 
-def shorten_log(handle: DeltaTable, table: Path, *, dry_run: bool) -> int:
-    """Make a checkpoint where one is due, and delete the commits before it that are past Delta's retention.
+def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_hours: int, *, dry_run: bool) -> int:
+    """Make a checkpoint where one is due, and delete the files before it that are past a retention.
 
-    The number of files that are deleted; with `dry_run`, at the most would be.
+    `before` is the log as it was a moment ago. The number of its files that are deleted; with `dry_run`, at the most
+    would be. See `drop_expired` for `keep_hours`.
     """
     handle.update_incremental()
-    is_due = int(handle.version()) - _checkpointed(table) >= CHECKPOINT_AFTER
-    before = _log_files(table)
+    is_due = int(handle.version()) - _checkpointed(table, before) >= CHECKPOINT_AFTER
+    past = time.time() - LOG_RETENTION_HOURS * 3600
     if dry_run:
-        past = time.time() - LOG_RETENTION_HOURS * 3600
-        upto = int(handle.version()) if is_due else _checkpointed(table)
-        return sum(path.stat().st_mtime < past and int(path.name[:20]) < upto for path in before)
+        upto = int(handle.version()) if is_due else _checkpointed(table, before)
+        over = {found.path for found in before if found.at < past and _version(found) < upto}
+        return len(over | {found.path for found in _expired(before, keep_hours)})
     if is_due:
         handle.create_checkpoint()
-    handle.cleanup_metadata()
-    return len(before) - len([path for path in before if path.is_file()])
+    is_past = any(found.at < past for found in before)
+    if is_past:
+        handle.cleanup_metadata()
+    if not is_due and not is_past and not _expired(before, keep_hours):
+        return 0
+    drop_expired(table, keep_hours)
+    left = {found.path for found in log_files(table)}
+    return sum(found.path not in left for found in before)
 
 
-def _checkpointed(table: Path) -> int:
-    """The version of the newest checkpoint; -1 without one."""
+def drop_expired(table: str, keep_hours: int) -> None:
+    """Delete the log before the newest checkpoint from which each version of the last `keep_hours` can still be read.
+
+    Who follows the log commit by commit, and is not further behind than that, misses none.
+    """
+    expired = [found.path for found in _expired(log_files(table), keep_hours)]
+    if expired:
+        obstore.delete(store_of(table), expired)
+
+
+def _expired(numbered: Sequence[Found], keep_hours: int) -> list[Found]:
+    past = time.time() - keep_hours * 3600
+    old = [_version(found) for found in numbered if found.at < past and _COMMIT.fullmatch(found.path)]
+    newest_old = max(old, default=-1)
+    if newest_old < 0:
+        return []
+    checkpoints = [_version(found) for found in numbered if _CHECKPOINT.fullmatch(found.path)]
+    base = max((version for version in checkpoints if version <= newest_old), default=-1)
+    return [found for found in numbered if _version(found) < base]
+
+
+def last_checkpoint(table: str) -> tuple[int, int]:
+    """The version of the newest checkpoint, as the log hints, and how many actions it has; (-1, 0) without."""
     try:
-        return int(json.loads((table / LOG / "_last_checkpoint").read_text())["version"])
-    except (FileNotFoundError, ValueError, LookupError, TypeError):  # it is a hint: a power cut may have emptied it
-        return max((int(path.name[:20]) for path in _log_files(table) if ".checkpoint." in path.name), default=-1)
+        hint = json.loads(read_file(table, f"{LOG}/_last_checkpoint")[0])
+        return int(hint["version"]), int(hint["size"])
+    except (FileNotFoundError, ValueError, LookupError, TypeError):  # a power cut may have emptied it
+        return -1, 0
 
 
-def refuse_empty_commits(table: Path) -> None:
+def _checkpointed(table: str, files: Iterable[Found]) -> int:
+    """The version of the newest checkpoint; -1 without one."""
+    hinted, _ = last_checkpoint(table)
+    return hinted if hinted >= 0 else max((_version(one) for one in files if ".checkpoint." in one.path), default=-1)
+
+
+def refuse_empty_commits(table: str, files: Iterable[Found]) -> None:
     """Raise EmptyCommitError for a commit whose file is empty: the table opens without it, and its rows look unused."""
-    empty = [path for path in _log_files(table) if path.suffix == ".json" and path.stat().st_size == 0]
+    empty = [found.path for found in files if found.size == 0 and _COMMIT.fullmatch(found.path)]
     if empty:
         raise EmptyCommitError(
-            f"{sorted(empty)[0]} is empty, as a power cut leaves a file, and the table misses the rows of that commit: "
+            f"{table}/{empty[0]} is empty, as a power cut leaves a file, and the table misses the rows of that commit: "
             "nothing is done to it; put the file back from a backup, or delete it where it is the newest of the log"
         )
 
 
-def _log_files(table: Path) -> list[Path]:
-    return [path for path in (table / LOG).iterdir() if path.name[:20].isdigit()]
+def log_files(table: str) -> list[Found]:
+    """Of commits and checkpoints, by their versions."""
+    return [one for one in list_folder(table, LOG) if _NUMBERED.fullmatch(one.path)]
+
+
+def _version(found: Found) -> int:
+    return int(found.path.rpartition("/")[2][:20])

@@ -38,7 +38,7 @@ def maintain(
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")

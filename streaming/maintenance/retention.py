@@ -9,7 +9,6 @@ relay that found an incident without its deliveries would tell it again.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 
 from schemas.tables import ALERTS, QUARANTINE, Table
 from streaming.history.view_sql import files_as_rows
+from streaming.warehouse.file_copies import files_here
 
 MEMORY_LIMIT = "1GB"
 MOST_ATTEMPTS = 5
@@ -107,7 +107,7 @@ def find_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
             f"CREATE VIEW old AS SELECT * FROM {files_as_rows(files)} WHERE {table.time} < {_moment(cutoff_ms)}"
         )
         kept_sql = KEPT[table.name](table)
-        if subjects is not None and (of_subjects := [unquote(uri) for uri in subjects.file_uris()]):
+        if subjects is not None and (of_subjects := files_here(subjects, subjects.file_uris())):
             engine.execute(f"CREATE VIEW rows_of_subjects AS SELECT * FROM {files_as_rows(of_subjects)}")
             engine.execute(f"CREATE VIEW kept_subjects AS {_kept_subjects(SUBJECTS[table.name], gone_ms)}")
         elif subjects is not None:
@@ -150,7 +150,7 @@ def _old_files(handle: DeltaTable, table: Table, cutoff_ms: int) -> list[str]:
     oldest = adds[f"min.{table.time}"].to_pylist() if known else [None] * adds.num_rows
     cutoff = datetime.fromtimestamp(cutoff_ms / 1000, UTC)
     old = {path for path, at in zip(adds["path"].to_pylist(), oldest, strict=True) if at is None or at < cutoff}
-    return [unquote(uri) for uri in handle.file_uris() if uri.rpartition("/")[2] in old]
+    return files_here(handle, [uri for uri in handle.file_uris() if uri.rpartition("/")[2] in old])
 
 
 def _as_columns_of(handle: DeltaTable, rows: pa.Table) -> pa.Table:

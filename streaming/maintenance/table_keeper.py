@@ -6,6 +6,7 @@ taken together is marked as no change of data.
 """
 
 import threading
+import time
 from collections.abc import Sequence
 
 import obstore
@@ -15,11 +16,12 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
 
 from conf.settings import Settings
-from schemas.tables import TABLES
+from schemas.tables import ALERTS, TABLES
 from streaming.maintenance.files import MB, file_sizes
-from streaming.queries.delta_log import in_one_line
+from streaming.maintenance.log import drop_expired, last_checkpoint
+from streaming.maintenance.readers import RELAY, ReaderError, read_reader
+from streaming.queries.delta_log import in_one_line, log_name
 from streaming.queries.warehouse import table_path
-from streaming.warehouse.appender import log_name
 from streaming.warehouse.table_store import store_of
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
@@ -28,8 +30,14 @@ TIERS = ((1 * MB, 64), (16 * MB, 16))
 CHECKPOINT_COMMITS = 100
 """After so many a new reader would have as many files of the log to read."""
 
+ACTIONS_A_COMMIT = 50
+"""A checkpoint holds each file that was taken together in the last week: writing one is spread over so many commits."""
+
 LOOK_COMMITS = 16
 """Fewer new ones are not worth opening a table."""
+
+SHORTEN_SECONDS = 3_600.0
+"""Between two looks for commits that are too old."""
 
 MOST_RETRIES = 100
 """Of a compaction's commit, each because a batch was appended in the meantime."""
@@ -52,7 +60,7 @@ class TableKeeper:
 
     def __init__(self, settings: Settings) -> None:
         self._every_seconds = settings.maintain.beside_seconds
-        self._tables = [_KeptTable(table_path(settings.paths.warehouse, name), name) for name in TABLES]
+        self._tables = [_KeptTable(settings, name) for name in TABLES]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="table-keeper", daemon=True)
 
@@ -82,10 +90,10 @@ class TableKeeper:
 class _KeptTable:
     """One table. It is opened only when its log has grown, which one look for a file tells."""
 
-    def __init__(self, path: str, name: str) -> None:
-        self._path, self._name = path, name
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings, self._path, self._name = settings, table_path(settings.paths.warehouse, name), name
+        self._shortened_at: float | None = None
         self._seen = -LOOK_COMMITS
-        self._checkpointed = -1
         self._told = ""
 
     def keep(self) -> None:
@@ -117,9 +125,26 @@ class _KeptTable:
             if not compact_files(handle, size):
                 break
         self._seen = int(handle.version())
-        if self._seen - self._checkpointed >= CHECKPOINT_COMMITS:
+        checkpointed, actions = last_checkpoint(self._path)
+        if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
             handle.create_checkpoint()
-            self._checkpointed = self._seen
+        if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
+            self._shorten_log(handle)
+            self._shortened_at = time.monotonic()
+
+    def _shorten_log(self, handle: DeltaTable) -> None:
+        """Without what readers may still want of it; what nobody wants any more grows by 86,400 files a day."""
+        keep_hours = self._settings.maintain.reader_hours
+        if self._name == ALERTS.name:
+            checkpoint = self._settings.paths.checkpoints.expanduser() / RELAY
+            try:
+                reader = read_reader(checkpoint, self._path, handle)
+            except ReaderError:  # `maintain` says so
+                return
+            since_ms = None if reader is None else reader.unread_since_ms
+            if since_ms is not None and time.time() * 1000 - since_ms >= keep_hours * 3_600_000:
+                return
+        drop_expired(self._path, keep_hours)
 
 
 def compact_files(handle: DeltaTable, size: int) -> int:

@@ -6,7 +6,6 @@ Rows about an incident or a message go after what they are about.
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -23,11 +22,12 @@ from streaming.maintenance.files import (
     find_unused,
     take_stock,
 )
-from streaming.maintenance.log import LOG_RETENTION_HOURS, refuse_empty_commits, shorten_log
+from streaming.maintenance.log import log_files, refuse_empty_commits, shorten_log
 from streaming.maintenance.readers import RELAY, Reader, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.table_store import Found
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 STEPS = ("retention", "compaction", "vacuum", "log")
@@ -109,13 +109,15 @@ class _Upkeep:
 
     def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
-        self._folder = Path(table_path(settings.paths.warehouse, table.name))
+        self._path = table_path(settings.paths.warehouse, table.name)
         self._keep_days = self._days(table)
+        self._log: list[Found] = []
         self.report = Report(table.name, plan.dry_run, keep_days=self._keep_days)
 
     def work(self) -> None:
-        refuse_empty_commits(self._folder)
-        handle = DeltaTable(str(self._folder))
+        self._log = log_files(self._path)
+        refuse_empty_commits(self._path, self._log)
+        handle = DeltaTable(self._path)
         stock = take_stock(handle)
         self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
         if self._plan.does_retention and self._keep_days:
@@ -123,7 +125,8 @@ class _Upkeep:
             self._drop_old(handle)
         if self._plan.does_compaction:
             self._on_step(self._table.name, STEPS[1])
-            self._compact(handle, stock if self._plan.dry_run else take_stock(handle))
+            has_changed = self.report.rows_dropped and not self._plan.dry_run
+            self._compact(handle, take_stock(handle) if has_changed else stock)
         if self._plan.does_vacuum:
             reader = self._reader(handle)
             self._on_step(self._table.name, STEPS[2])
@@ -134,7 +137,7 @@ class _Upkeep:
     def _reader(self, handle: DeltaTable) -> Reader | None:
         """Who reads it as a stream: of the alerts the relay."""
         checkpoint = self._settings.paths.checkpoints.expanduser() / RELAY
-        return read_reader(checkpoint, self._folder, handle) if self._table is ALERTS else None
+        return read_reader(checkpoint, self._path, handle) if self._table is ALERTS else None
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
@@ -143,7 +146,7 @@ class _Upkeep:
             path = table_path(self._settings.paths.warehouse, subject.table.name)
             if not DeltaTable.is_deltatable(path):
                 return
-            refuse_empty_commits(Path(path))
+            refuse_empty_commits(path, log_files(path))
             subjects = DeltaTable(path)
         if self._plan.dry_run:
             # A run that is not dry would have dropped old subjects before it came here.
@@ -181,13 +184,16 @@ class _Upkeep:
                 hours = behind
                 self.report.note = f"the relay has yet to read version {reader.version}: files of {hours} h are left"
         self.report.vacuum_hours = hours
-        unused = find_unused(handle, hours)
-        self.report.bytes_deleted = bytes_of(self._folder, unused)
+        unused = find_unused(handle, self._path, hours)
+        self.report.bytes_deleted = bytes_of(self._path, unused)
         if unused and not self._plan.dry_run:
-            unused = delete_unused(self._folder, unused)
+            unused = delete_unused(self._path, unused)
         self.report.files_deleted = len(unused)
 
     def _shorten_log(self, handle: DeltaTable, reader: Reader | None) -> None:
         unread_since_ms = reader.unread_since_ms if reader is not None else None
-        if unread_since_ms is None or self._now_ms - unread_since_ms < LOG_RETENTION_HOURS * HOUR_MS:
-            self.report.log_files_deleted = shorten_log(handle, self._folder, dry_run=self._plan.dry_run)
+        keep_hours = self._settings.maintain.reader_hours
+        if unread_since_ms is None or self._now_ms - unread_since_ms < keep_hours * HOUR_MS:
+            self.report.log_files_deleted = shorten_log(
+                handle, self._path, self._log, keep_hours, dry_run=self._plan.dry_run
+            )

@@ -3,9 +3,9 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from conf.location import Location
 from streaming.history.alerts import WarehouseError
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.verdict_names import (
@@ -33,7 +33,7 @@ class Deliveries:
         self._canary_at: float | None = None
         self._due: set[str] = set()
 
-    def load(self, warehouse: Path) -> None:
+    def load(self, warehouse: Location) -> None:
         """When the newest canary arrived, before this process began; where none has, one is waited for from now on."""
         try:
             known = read_canaries(warehouse, 1)

@@ -20,12 +20,14 @@ class QuerySigns:
 class Signs:
     """`jvm_age_seconds` since the JVM answered, None before it is there. `queries` has each that is expected, by name.
 
-    A query that is not there yet is None. `parts` says of each thread whether it lives.
+    A query that is not there yet is None. Without `has_jvm` none is waited for. `parts` says of each
+    thread whether it lives.
     """
 
     jvm_age_seconds: float | None = None
     queries: Mapping[str, QuerySigns | None] = field(default_factory=dict)
     parts: Mapping[str, bool] = field(default_factory=dict)
+    has_jvm: bool = True
 
 
 def reasons_not_alive(signs: Signs, hung_seconds: float) -> Iterator[str]:
@@ -42,7 +44,7 @@ def reasons_not_alive(signs: Signs, hung_seconds: float) -> Iterator[str]:
 
 def reasons_not_ready(signs: Signs, late_seconds: float) -> Iterator[str]:
     """Why what it says may be old, or incomplete. With the lower limit it has all reasons of the other."""
-    if signs.jvm_age_seconds is None:
+    if signs.jvm_age_seconds is None and signs.has_jvm:
         yield "Spark is starting"
     for name, query in signs.queries.items():
         if query is None:

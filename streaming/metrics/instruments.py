@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import structlog
 from pyspark.sql import SparkSession
 
+from conf.location import is_store
 from conf.settings import Settings
 from streaming.logs import count_lines
 from streaming.metrics.deliveries import Deliveries
@@ -49,11 +50,16 @@ class Instruments:
         """Where it is served."""
         return self._server.port
 
-    def begin(self, spark: SparkSession, *, runs_queries: bool, tells_people: bool) -> None:
-        """Spark is there, its queries are not yet: listen to it, and take in what the tables say."""
+    def begin(self, spark: SparkSession | None, *, runs_queries: bool, tells_people: bool) -> None:
+        """Spark is there, its queries are not yet: listen to it, and take in what the tables say.
+
+        Without a Spark of its own a process is there once the tables are taken in.
+        """
         warehouse = self._settings.paths.warehouse
-        self._guard(lambda: listen(spark, self.vitals))
-        self._guard(lambda: self.vitals.ask_jvm(spark))
+        if spark is not None:
+            self._guard(lambda: listen(spark, self.vitals))
+            self._guard(lambda: self.vitals.ask_jvm(spark))
+        self.vitals.has_jvm = spark is not None
         self._guard(lambda: self.verdicts.load(warehouse, runs_queries=runs_queries, tells_people=tells_people))
         if tells_people:
             self._guard(lambda: self.deliveries.load(warehouse))
@@ -98,4 +104,5 @@ def run_instruments(settings: Settings, *, is_lasting: bool) -> AbstractContextM
 
 def relay_instruments(settings: Settings) -> AbstractContextManager[Instruments | None]:
     """Those of `relay`, where the settings have them. Raises SettingsError."""
-    return Instruments(settings, [alert_stream.NAME], key="relay_port") if settings.metrics.enabled else nullcontext()
+    streams = [] if is_store(settings.paths.warehouse) else [alert_stream.NAME]
+    return Instruments(settings, streams, key="relay_port") if settings.metrics.enabled else nullcontext()

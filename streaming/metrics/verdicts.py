@@ -4,11 +4,13 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from conf.location import Location
 from schemas.contract import CODES
 from schemas.events import EVENTS
 from schemas.tables import TABLES
@@ -30,6 +32,7 @@ from streaming.metrics.verdict_names import FOLDED
 from streaming.oncall.own_alerts import CANARY_CLUSTER, OWN_KINDS
 from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_HEARD, RUN
+from streaming.queries.warehouse import table_path
 
 Row = Mapping[str, Any]
 
@@ -63,7 +66,7 @@ class Verdicts:
         self._ticks_ms: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def load(self, warehouse: Path, *, runs_queries: bool, tells_people: bool) -> None:
+    def load(self, warehouse: Location, *, runs_queries: bool, tells_people: bool) -> None:
         """What the tables say now.
 
         Only what this process hears the end of: alerts about the relay where it `tells_people`, all else where it
@@ -133,12 +136,12 @@ class Verdicts:
             self._exporter.drop(EVENT_TIME_GAP, cluster=clean(cluster))
 
 
-def _newest(warehouse: Path, table: str) -> list[dict[str, Any]]:
+def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
     """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
-    if not (warehouse / table / "_delta_log").exists():
-        return []
     try:
+        if not DeltaTable.is_deltatable(table_path(warehouse, table)):
+            return []
         return History(warehouse, [TABLES[table]]).rows(NEWEST[table])
-    except WarehouseError as error:
+    except (WarehouseError, DeltaError, OSError) as error:
         log.error("metrics begin without a table", table=table, error=str(error)[:300])
         return []

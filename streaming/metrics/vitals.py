@@ -42,6 +42,8 @@ class Vitals:
         self._rests = Rests()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._jvm_at: float | None = None
+        self.has_jvm = True
+        """Whether one is to answer."""
         self._stop = threading.Event()
         self._asking: threading.Thread | None = None
 
@@ -95,6 +97,7 @@ class Vitals:
             None if self._jvm_at is None else self._jvm_age(),
             {name: self._signs_of(self._queries.get(name)) for name in self._expected},
             {part: is_alive() for part, is_alive in self._parts.items()},
+            self.has_jvm,
         )
 
     def stop(self) -> None:

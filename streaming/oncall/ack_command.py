@@ -1,6 +1,5 @@
 """`balancewatch ack`: somebody is at an incident."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ def ack(
     owner: Annotated[str, typer.Option(help="Who is at it.")],
     note: Annotated[str, typer.Option(help="What they say.")],
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Say that somebody is at an incident. PagerDuty is told within seconds and stops escalating.

@@ -1,16 +1,19 @@
-"""New rows of the alerts table for a relay: Spark's stream brings them, and while it is away Delta itself is read."""
+"""New rows of the alerts table for a relay: Spark's stream brings them, and while it is away Delta itself is read.
+
+In an object store, for which our Spark has no jars, they are always read so.
+"""
 
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import structlog
 from deltalake import DeltaTable
 from pyarrow.dataset import FileSystemDataset
 from pyspark.sql import SparkSession
 
+from conf.location import Location, is_store
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
@@ -30,7 +33,7 @@ MOST_FAILURES = 5
 
 
 class AlertLogError(RuntimeError):
-    """What is new cannot be told: the log was cleaned away meanwhile, which takes 30 days."""
+    """What is new cannot be told: the log was cleaned away meanwhile, which takes maintain.reader_hours."""
 
 
 class NewFiles:
@@ -39,7 +42,7 @@ class NewFiles:
     What maintenance wrote anew, compacting the table or dropping old rows, is not new.
     """
 
-    def __init__(self, warehouse: Path | str, version: int) -> None:
+    def __init__(self, warehouse: Location, version: int) -> None:
         self._path = table_path(warehouse, ALERTS.name)
         self._table = DeltaTable(self._path)
         self.version = self._before = version
@@ -68,16 +71,27 @@ class NewFiles:
     def _appended(self, version: int) -> tuple[str, ...]:
         commit = read_commit(self._path, version)
         if commit is None:
-            raise AlertLogError(f"version {version} of the alerts table is no longer in its log; start the relay anew")
+            raise AlertLogError(f"version {version} of the alerts table is no longer in its log")
         return commit.appended
 
 
 class AlertFeed:
     """`start` and `stop` it. A stream that ends or cannot be built is built again, ever less often."""
 
-    def __init__(self, spark: Callable[[], SparkSession], settings: Settings, version: int, observe: Observe) -> None:
-        """`version` is of the alerts table, as the relay has read it. `observe` is called from another thread."""
-        self._spark, self._settings, self._observe = spark, settings, observe
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        settings: Settings,
+        version: int,
+        observe: Observe,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`version` is of the alerts table, as the relay has read it. `observe` is called from another thread.
+
+        `on_lost` is called when the log no longer says what is new since then: the relay is to begin from the tables.
+        """
+        self._spark, self._settings, self._observe, self._on_lost = spark, settings, observe, on_lost
+        self._has_stream = not is_store(settings.paths.warehouse)
         self._new = NewFiles(settings.paths.warehouse, version)
         self._reading = threading.Lock()
         self._stop = threading.Event()
@@ -111,6 +125,9 @@ class AlertFeed:
 
     def _feed(self) -> None:
         while not self._stop.is_set():
+            if not self._has_stream:
+                self._bridge(PAUSE_MOST_SECONDS)
+                continue
             try:
                 self._follow_stream()
             except Exception as error:
@@ -159,6 +176,9 @@ class AlertFeed:
         try:
             with self._reading:
                 self._new.read_to(self._observe)
+        except AlertLogError as error:
+            log.warning("the relay begins anew, from the tables", reason=str(error))
+            self._on_lost()
         except Exception as error:
             log.error("the alerts table cannot be read", error=str(error)[:300])
 

@@ -1,7 +1,6 @@
 """`balancewatch canary`: how long the modelled twins took from injection to delivery, and whether they still come."""
 
 import time
-from pathlib import Path
 from statistics import quantiles
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ def canary(
     last: Annotated[int, typer.Option(help="How many of the newest to show.", min=1, max=10_000)] = 20,
     format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
 ) -> None:
     """Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import ALERT_DELIVERIES
 from streaming.history.alerts import WarehouseError, iso
 from streaming.oncall.own_alerts import CANARY
@@ -42,7 +42,7 @@ class Arrival:
         }
 
 
-def read_canaries(warehouse: Path, last: int) -> list[Arrival]:
+def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     """The `last` that arrived, oldest first. Raises WarehouseError when there is no delivery log."""
     try:
         table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))

@@ -6,13 +6,13 @@ Appends are one commit each. The relay is the only writer of alert_deliveries; t
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction
 
+from conf.location import Location
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.oncall.desk import MOST_SETTLED
 from streaming.oncall.duty import Acknowledgement
@@ -30,9 +30,6 @@ from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
 """Its Delta transaction version in alert_deliveries says until when, in ms, all was history to the first relay."""
-
-MOST_FILES = 200
-"""Of a table before it is compacted."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class History:
 class Ledger:
     """Opens, and where they are missing makes, the tables under a warehouse; unless it may not write."""
 
-    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+    def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self._may_write = may_write
         self._deliveries = _Log(warehouse, ALERT_DELIVERIES, may_write)
         self._alerts = _Log(warehouse, ALERTS, may_write)
@@ -86,13 +83,6 @@ class Ledger:
         """Write alerts of our own to the alerts table."""
         self._alerts.append(rows, self._alerts.written)
 
-    def compact(self) -> bool:
-        """Whether the delivery log had so many files that they were made one. Vacuum removes the old ones.
-
-        The alerts table has other writers, and is left to maintenance.
-        """
-        return self._deliveries.compact()
-
     def _read_stories(self, incident_ids: pa.Array) -> dict[str, list[Transition]]:
         stories: dict[str, list[Transition]] = {}
         if len(incident_ids):
@@ -121,7 +111,7 @@ class Ledger:
 class Words:
     """Silences and acknowledgements: appended by people, read again when their tables have changed."""
 
-    def __init__(self, warehouse: Path | str, *, may_write: bool = True) -> None:
+    def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self.unreadable: tuple[UnreadableSilence, ...] = ()
         self._silences = _Log(warehouse, SILENCES, may_write)
         self._acknowledgements = _Log(warehouse, ACKNOWLEDGEMENTS, may_write)
@@ -174,7 +164,7 @@ class Words:
 class _Log:
     """One append-only table; without the right to write it may be missing, and then it is empty."""
 
-    def __init__(self, warehouse: Path | str, contract: Table, may_write: bool) -> None:
+    def __init__(self, warehouse: Location, contract: Table, may_write: bool) -> None:
         self._contract = contract
         self._read_version: int | None = None
         self._table: DeltaTable | None
@@ -222,16 +212,6 @@ class _Log:
         """The newest version that our appends know of; -1 without the right to write."""
         return -1 if self._appender is None else self._appender.version
 
-    def compact(self) -> bool:
-        """Make many small files few, if there are more than MOST_FILES; whoever alone writes the table may."""
-        if self._table is None:
-            return False
-        self._table.update_incremental()
-        is_due = len(self._table.file_uris()) > MOST_FILES
-        if is_due:
-            self._table.optimize.compact()
-        return is_due
-
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)
         return None if known is None else int(known)
@@ -242,7 +222,7 @@ def _told_rows(rows: pa.Table) -> list[Row]:
     return list(each_of(rows.filter(pc.is_valid(rows["delivery_key"])).sort_by("batch_id")))
 
 
-def is_table(warehouse: Path | str, contract: Table) -> bool:
+def is_table(warehouse: Location, contract: Table) -> bool:
     """Whether the table is there."""
     return bool(DeltaTable.is_deltatable(table_path(warehouse, contract.name)))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError as StoreCallError
 
 from conf.oncall import OnCall
 from streaming.oncall.duty import Duty
@@ -33,7 +34,6 @@ from udfs.routing import pick_watchdog_receivers
 log = structlog.get_logger()
 
 LEAST_WAIT_SECONDS = 0.005
-COMPACT_MS = 3_600_000
 OWED_MS = 1_000
 """Between two counts of what is due."""
 
@@ -78,7 +78,7 @@ class Relay:
         self._unwritten_alerts: list[dict[str, Any]] = []
         self._receivers = receivers
         self._workers: dict[str, Worker] = {}
-        self._read_at_ms = self._compacts_at_ms = now.pace_ms
+        self._read_at_ms = now.pace_ms
         self.version = self._restore()
 
     def observe(self, transitions: Iterable[Transition]) -> None:
@@ -119,7 +119,6 @@ class Relay:
         self._write()
         self._send(now)
         self._tell_owed(now.pace_ms)
-        self._compact(now.pace_ms)
         self._take(self._wait_seconds(now.pace_ms) if wait_seconds is None else wait_seconds)
 
     def is_busy(self) -> bool:
@@ -188,7 +187,7 @@ class Relay:
             if self._unwritten:
                 self._ledger.append(self._unwritten)
                 self._unwritten = []
-        except (DeltaError, OSError) as error:
+        except (DeltaError, StoreCallError, OSError) as error:
             log.error("the delivery log cannot be written; people are told all the same", error=str(error)[:300])
 
     def _send(self, now: Now) -> None:
@@ -203,16 +202,6 @@ class Relay:
         if pace_ms >= self._told_owed_ms + OWED_MS:
             self._told_owed_ms = pace_ms
             self._ears.owes({name: sum(1 for _ in box.owed()) for name, box in self.desk.outboxes.items()})
-
-    def _compact(self, pace_ms: int) -> None:
-        if pace_ms < self._compacts_at_ms:
-            return
-        self._compacts_at_ms = pace_ms + COMPACT_MS
-        try:
-            if self._ledger.compact():
-                log.info("the delivery log is compacted")
-        except Exception as error:
-            log.warning("the delivery log cannot be compacted", error=str(error)[:300])
 
     def _take(self, wait_seconds: float) -> None:
         """Wait for the first news, then take all there is."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.location import is_store
 from streaming.command import fail, guard, load
 from streaming.stopping import stop_on_signals
 
@@ -19,7 +20,7 @@ ONCE_SECONDS = 120.0
 WAIT_SECONDS = 0.5
 
 SMALL = {"master": "local[1]", "driver_memory": "512m"}
-"""Its Spark only reads one table."""
+"""Its Spark only reads one table; in an object store it needs none."""
 
 
 def relay(
@@ -30,7 +31,7 @@ def relay(
     seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
     format_: Annotated[str, typer.Option("--format", help="With --dry-run: table, json or csv.")] = "table",
     warehouse: Annotated[
-        Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")
+        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
     ] = None,
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
@@ -81,18 +82,20 @@ def _run(settings: "Settings", seconds: float | None, stop: threading.Event) -> 
         if stop.is_set():  # a JVM that is started now would not hear of it
             return
         thread = RelayThread(settings, lambda: sessions[0], expects_canary=True, ears=ears)
-        small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
-        sessions.append(start_spark(small, JvmLines(stop)))
+        if not is_store(settings.paths.warehouse):
+            small = settings.model_copy(update={"spark": settings.spark.model_copy(update=SMALL)})
+            sessions.append(start_spark(small, JvmLines(stop)))
         if instruments is not None:
-            instruments.begin(sessions[0], runs_queries=False, tells_people=True)
+            instruments.begin(sessions[0] if sessions else None, runs_queries=False, tells_people=True)
             instruments.vitals.watch("relay", thread.is_alive)
         thread.start()
         lost = _wait(thread, settings, stop, seconds)
         if instruments is not None:
             instruments.vitals.stop()
         thread.stop()
-        with suppress(Exception):  # it may be gone already
-            sessions[0].stop()
+        for session in sessions:
+            with suppress(Exception):  # it may be gone already
+                session.stop()
     if lost is not None:
         raise RelayLostError(f"{lost}; start the relay again, it goes on from the tables")
 

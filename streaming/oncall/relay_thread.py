@@ -115,7 +115,7 @@ class RelayThread:
             lost_after_ms=overdue_ms if self._expects_canary else None,
             ears=self._ears,
         )
-        self._feed = feed = AlertFeed(self._spark, settings, relay.version, relay.observe)
+        self._feed = feed = AlertFeed(self._spark, settings, relay.version, relay.observe, on_lost=end.set)
         feed.start()
         try:
             relay.run(end)

@@ -2,11 +2,11 @@
 
 import secrets
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.location import Location
 from streaming.command import fail, load
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ silence = typer.Typer(
     rich_markup_mode=None,
 )
 
-Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="Folder of the Delta tables [paths.warehouse]")]
+Warehouse = Annotated[
+    str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
+]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
 
 
@@ -121,13 +123,13 @@ def end(
     say(f"silence {silence_id} of {found.owner} is over")
 
 
-def _silences(warehouse: Path) -> "list[Silence]":
+def _silences(warehouse: Location) -> "list[Silence]":
     from streaming.oncall.ledger import Words
 
     return Words(warehouse, may_write=False).read_silences() or []
 
 
-def _covered(warehouse: Path, made: "Silence") -> list[dict[str, Any]]:
+def _covered(warehouse: Location, made: "Silence") -> list[dict[str, Any]]:
     """Incidents that fire now and that it would keep quiet; none where there is no alerts table yet."""
     from streaming.history.alerts import Filter, WarehouseError, read_alerts
     from udfs.pattern import is_match

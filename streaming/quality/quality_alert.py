@@ -8,9 +8,9 @@ of that. So many in a row (`alert_validations`) open it and end it. One alert a 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from conf.location import Location
 from conf.quality import Quality
 from schemas.expectations import Severity
 from schemas.tables import ALERTS
@@ -152,7 +152,7 @@ def _told(row: Mapping[str, Any]) -> Iterable[str]:
     return (f"{one['suite']} {one['expectation']}" for one in json.loads(row["evidence"]).get("failed", ()))
 
 
-def read_open(warehouse: Path) -> list[dict[str, Any]]:
+def read_open(warehouse: Location) -> list[dict[str, Any]]:
     """The newest row of each open one that can be read, times in epoch ms."""
     return open_alerts.read_open(warehouse, KIND, _of_topic)
 

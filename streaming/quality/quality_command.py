@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.location import Location
 from streaming.command import fail, guard, load, needs_kafka
 from streaming.history.asked import FormatName, Topic, Warehouse, ask
 from streaming.output import say
@@ -147,12 +148,14 @@ def docs(
     say(str(index.resolve()))
 
 
-def _is_not_validated_yet(warehouse: Path) -> bool:
+def _is_not_validated_yet(warehouse: Location) -> bool:
     """Whether there are tables of ours, and `quality` is none of them."""
+    from deltalake import DeltaTable
+
     from schemas.tables import QUALITY, TABLES
     from streaming.queries.warehouse import table_path
 
-    written = {name for name in TABLES if Path(table_path(warehouse, name)).exists()}
+    written = {name for name in TABLES if DeltaTable.is_deltatable(table_path(warehouse, name))}
     return bool(written) and QUALITY.name not in written
 
 

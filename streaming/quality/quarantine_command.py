@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conf.location import Location
 from streaming.command import fail, guard, load, needs_kafka
 from streaming.history.asked import At, FormatName, Limit, Since, Topic, Until, Warehouse, ask
 from streaming.quality.wanted import OPEN, STATES, Wanted
@@ -234,7 +235,7 @@ def find(
     guard(find_one, settings, row, _owner(None))
 
 
-def _one(warehouse: Path, topic: str, partition: int, offset: int) -> Any:
+def _one(warehouse: Location, topic: str, partition: int, offset: int) -> Any:
     """The newest message of that place. Leaves with 1 when there is none."""
     from streaming.history.warehouse_error import WarehouseError
     from streaming.quality.quarantined import open_quarantine, read_quarantined

@@ -10,6 +10,7 @@ import click
 from kafka.errors import KafkaError
 from rich.progress import track
 
+from conf.location import Location
 from conf.settings import Settings
 from schemas.contract import MAX_BYTES
 from streaming.command import fail
@@ -44,7 +45,7 @@ class Change:
     edit: bool = False
 
 
-def repair_all(warehouse: Path, wanted: Wanted, change: Change, owner: str, *, dry_run: bool) -> int:
+def repair_all(warehouse: Location, wanted: Wanted, change: Change, owner: str, *, dry_run: bool) -> int:
     """How many were repaired, or would be."""
     rows = _read(warehouse, wanted, (WAITING, REPAIRED))
     values: dict[Place, bytes] = {}
@@ -208,7 +209,7 @@ def find_one(settings: Settings, row: Row, owner: str) -> None:
     say(f"{place} was published as {place.topic}-{landed[0]}@{landed[1]}: it is REPLAYED")
 
 
-def _read(warehouse: Path, wanted: Wanted, states: Sequence[str]) -> list[Row]:
+def _read(warehouse: Location, wanted: Wanted, states: Sequence[str]) -> list[Row]:
     """Leaves with 1 when there is none, or too many."""
     try:
         wanted = Wanted(**{**wanted.__dict__, "states": tuple(states)})

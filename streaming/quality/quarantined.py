@@ -1,9 +1,9 @@
 """Quarantined messages as people ask for them: by place, topic, reason and time, each with how it stands."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from conf.location import Location
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.found import Found
 from streaming.history.store import History
@@ -50,7 +50,7 @@ ORDER BY ingest_time, topic, "partition", "offset" LIMIT $most
 """
 
 
-def open_quarantine(warehouse: Path) -> History:
+def open_quarantine(warehouse: Location) -> History:
     """Raises WarehouseError."""
     return History(warehouse, [QUARANTINE, REPAIRS])
 

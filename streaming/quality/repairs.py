@@ -9,12 +9,12 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
+from conf.location import Location
 from schemas.tables import REPAIRS
 from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
 from streaming.queries.rows import arrow_table
@@ -55,7 +55,7 @@ class BusyError(RuntimeError):
 class Repairs:
     """One warehouse's `repairs`; the table is made with the first step."""
 
-    def __init__(self, warehouse: Path) -> None:
+    def __init__(self, warehouse: Location) -> None:
         self._warehouse = warehouse
 
     def standings(self) -> dict[Place, Standing]:

@@ -24,6 +24,7 @@ from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
+from streaming.queries.worker_memory import without_pauses
 from streaming.rulebook import rulebook
 from udfs.rulebook import Rulebook
 
@@ -57,9 +58,10 @@ def make_pack(keys: list[int]) -> Any:
     """The function for mapInArrow: messages in, parcels for every shard out."""
 
     def pack_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for parcels in pack(batches, len(keys)):
-            packed = pa.array([encode_parcel(parcel) for parcel in parcels], pa.binary())
-            yield pa.RecordBatch.from_arrays([pa.array(keys, pa.int32()), packed], names=PACKED.names)
+        with without_pauses():
+            for parcels in pack(batches, len(keys)):
+                packed = pa.array([encode_parcel(parcel) for parcel in parcels], pa.binary())
+                yield pa.RecordBatch.from_arrays([pa.array(keys, pa.int32()), packed], names=PACKED.names)
 
     return pack_batches
 
@@ -74,10 +76,11 @@ class BalanceProcessor(StatefulProcessor):
         self._store = SparkShardStore(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
-        parcels = [decode_parcel(row.parcel) for row in rows]
         number = self._keys.index(key[0])
-        with _states.state_of(number, self._store) as state:
+        with without_pauses(), _states.state_of(number, self._store) as state:
+            parcels = [decode_parcel(row.parcel) for row in rows]
             found = work_through(number, len(self._keys), state, self._rules, parcels, self._limit, told_plan())
+            del parcels
         yield from pack_rows(found)
 
     def close(self) -> None:

@@ -7,25 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from schemas.contract import MAX_BYTES, max_ahead_ms
-from schemas.decode import LISTED_DECODERS, decode
-from schemas.events import CLOCKS, EVENTS, SEND_LATENCIES
+from schemas.events import CLOCKS, SEND_LATENCIES
+from schemas.numbers_in_text import integers_of
+from schemas.send_columns import read_sends
 from streaming.queries.chunk import Chunk, Reject
-from streaming.queries.event_time import SLACK_MS, Lags, at_most, not_after
+from streaming.queries.event_time import Lags, at_most
+from streaming.queries.send_runs import add_runs
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
-from udfs.attempts import QUIET_MS, Attempts, AttemptsBuilder
+from udfs.attempts import Attempts, AttemptsBuilder
 from udfs.skew import Lag
 
 Key = tuple[str, str | None]
 """(cluster, broker_name); (cluster, None) is the cluster itself."""
-
-MAX_AHEAD_MS = max_ahead_ms(EVENTS[SEND_LATENCIES])
-
-LAG_EVERY_MS = 1_000
-"""So often is noted how late a producer's attempts come, by Kafka's clock."""
 
 
 class Pack(msgspec.Struct, array_like=True, gc=False):
@@ -71,66 +67,21 @@ class Combiner:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in send latencies of one partition or of several."""
-        longest = pc.max(pc.binary_length(batch.column("value"))).as_py()
-        if (longest or 0) <= MAX_BYTES:
-            self._add_send_latencies(batch)
-        else:
-            for index in range(batch.num_rows):
-                self._add_one(batch, index)
-
-    def _add_send_latencies(self, batch: pa.RecordBatch) -> None:
-        """The hot path: a million times a million. Anything but a good event takes `_add_one`."""
-        partitions, offsets = batch.column("partition"), batch.column("offset")
-        for partition in pc.unique(partitions).to_pylist():
-            span = pc.min_max(offsets.filter(pc.equal(partitions, partition))).as_py()
-            self._note_read((SEND_LATENCIES, partition), span["min"], span["max"])
-        read, builders = LISTED_DECODERS[SEND_LATENCIES].decode, self._builders
-        latest_ms = pc.min(batch.column("ingest_time_ms")).as_py() + MAX_AHEAD_MS
-        ingested = batch.column("ingest_time_ms").to_pylist()
-        for index, value in enumerate(batch.column("value").to_pylist()):
-            try:
-                event = read(value)
-            except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
-                self._add_one(batch, index)
-                continue
-            time_ms, ingest_time_ms = event.event_time_ms, ingested[index]
-            if time_ms > latest_ms:
-                self._add_one(batch, index)
-                continue
-            key = (event.cluster, event.broker_name, event.client_id, event.client_version)
-            builder = builders.get(key)
-            if builder is None:
-                builder = builders[key] = AttemptsBuilder(event.client_id, event.client_version)
-            if ingest_time_ms >= builder.lag_due_ms:
-                self._note_lag(builder, event, ingest_time_ms)
-            if time_ms > ingest_time_ms + SLACK_MS:
-                time_ms = ingest_time_ms
-            quick, latency_ms = builder.last_quick, event.latency_ms
-            if (
-                quick is not None
-                and latency_ms < builder.quick_below_ms
-                and event.isolation is False
-                and event.reachable is not False
-                and 0 <= time_ms - quick.to_ms < QUIET_MS
-            ):
-                quick.to_ms, quick.latency_ms = time_ms, latency_ms
-            else:
-                builder.add(time_ms, latency_ms, event.isolation, event.reachable is not False)
-
-    def _add_one(self, batch: pa.RecordBatch, index: int) -> None:
-        partition, offset, ingest_time_ms, value = (
-            batch.column(name)[index].as_py() for name in ("partition", "offset", "ingest_time_ms", "value")
-        )
-        self._note_read((SEND_LATENCIES, partition), offset, offset)
-        event, reasons = decode(SEND_LATENCIES, value, ingest_time_ms)
-        if reasons:
-            self.rejects.append((SEND_LATENCIES, partition, Reject(offset, ingest_time_ms, value, reasons)))
+        if not len(batch):
             return
-        key = (event.cluster, event.broker_name, event.client_id, event.client_version)
-        builder = self._builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
-        self._note_lag(builder, event, ingest_time_ms)
-        time_ms = not_after(event.event_time_ms, ingest_time_ms)
-        builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+        self._note_all_read(batch)
+        self._add_sends(batch)
+
+    def _add_sends(self, batch: pa.RecordBatch) -> None:
+        """The hot path: a million times a million."""
+        ingest_time_ms = integers_of(batch.column("ingest_time_ms"))
+        sends = read_sends(batch.column("value"), ingest_time_ms)
+        add_runs(sends, ingest_time_ms, self._builders, self._lags)
+        for row, reasons in sends.bad:
+            partition, offset, ingested_ms, value = (
+                batch.column(name)[row].as_py() for name in ("partition", "offset", "ingest_time_ms", "value")
+            )
+            self.rejects.append((SEND_LATENCIES, partition, Reject(offset, ingested_ms, value, reasons)))
 
     def note_clock(self, partition: int, offset: int, ingest_time_ms: int, event: Any) -> None:
         """A clock event, or None for a bad one."""
@@ -146,11 +97,6 @@ class Combiner:
             place = (event.cluster, broker_name)
             self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
 
-    def _note_lag(self, builder: AttemptsBuilder, event: Any, ingest_time_ms: int) -> None:
-        builder.lag_due_ms = ingest_time_ms + LAG_EVERY_MS
-        lag_ms = ingest_time_ms - event.event_time_ms
-        self._lags.note_send(event.cluster, event.broker_name, event.client_id, lag_ms, ingest_time_ms)
-
     def _note_forgotten(self, event: Any) -> None:
         """A cluster's end reaches its brokers too, as far as the event names them."""
         for one in event.forgotten or ():
@@ -160,6 +106,17 @@ class Combiner:
             brokers = [one.name] if one.kind == BROKER else event.brokers_asked
             for broker_name in (*brokers, None):
                 self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)
+
+    def _note_all_read(self, batch: pa.RecordBatch) -> None:
+        """By stretches of one topic and partition, which a batch has few of."""
+        topics = batch.column("topic").dictionary_encode()
+        names, partitions = topics.dictionary.to_pylist(), integers_of(batch.column("partition"))
+        topic, offsets = integers_of(topics.indices), integers_of(batch.column("offset"))
+        is_other = (np.diff(topic) != 0) | (np.diff(partitions) != 0)
+        first = np.flatnonzero(np.append(True, is_other))
+        least, most = (end.reduceat(offsets, first).tolist() for end in (np.minimum, np.maximum))
+        for start, least_offset, most_offset in zip(first.tolist(), least, most, strict=True):
+            self._note_read((names[topic[start]], int(partitions[start])), least_offset, most_offset)
 
     def _note_read(self, place: tuple[str, int], first: int, last: int) -> None:
         known = self._read.get(place, (first, last))

@@ -6,8 +6,9 @@ Compaction writes rows anew that were there before. The log says so (dataChange 
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
+
+from conf.location import Location
 
 LOG = "_delta_log"
 
@@ -35,14 +36,21 @@ def in_one_line(error: BaseException) -> str:
     return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace|\s*Preview of invalid data:", str(error))[0].split())[:300]
 
 
-def read_commit(table: Path | str, version: int) -> Commit | None:
+def log_name(version: int) -> str:
+    """Of a version's commit, from the table's root."""
+    return f"{LOG}/{version:020}.json"
+
+
+def read_commit(table: Location, version: int) -> Commit | None:
     """None where the log does not have it: it is yet to come, or was cleaned away."""
-    path = Path(table) / LOG / f"{version:020}.json"
+    from streaming.warehouse.table_store import read_file  # noqa: PLC0415  # most questions read no commit
+
     try:
-        lines = path.read_bytes().splitlines()  # of bytes: a text's lines end at U+2028 too, which a name may hold
-        at_ms = path.stat().st_mtime_ns // 1_000_000
+        content, at = read_file(table, log_name(version))
     except FileNotFoundError:
         return None
+    lines = content.splitlines()  # of bytes: a text's lines end at U+2028 too, which a name may hold
+    at_ms = round(at.timestamp() * 1000)
     new_files: list[str] = []
     removes_rows = False
     for line in lines:

@@ -26,6 +26,7 @@ from streaming.queries.shard_clock import (
     clocks_wanted,
     hear,
     silent_ms_of,
+    wake,
 )
 from streaming.queries.shard_endings import (
     BROKER,
@@ -54,7 +55,10 @@ from streaming.queries.timing import (
     waiting_until,
 )
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
+from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
+from udfs.calm import are_held
+from udfs.deadlines import calm_until
 from udfs.failed_rule import RULE_FAILED
 from udfs.group import tick
 from udfs.life import Look, Reason, end
@@ -69,9 +73,11 @@ TOPICS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
 class Shard:
     """One batch of one shard. `rows` holds what it concluded."""
 
+    working_set: type[WorkingSet] = WorkingSet
+
     def __init__(self, number: int, shards: int, state: ShardState, rules: Rulebook) -> None:
         self._number, self._shards, self._state, self._rules = number, shards, state, rules
-        self._work = WorkingSet(state)
+        self._work = self.working_set(state)
         self._agenda = self._work.agenda
         if self._agenda.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
             self._agenda.rules = rules.fingerprint
@@ -96,7 +102,7 @@ class Shard:
             silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._agenda.forgotten_ms.items()}
             silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
-        messages = [chunk for chunk in chunks if has_content(chunk) or self._has_news(chunk)]
+        messages = [chunk for chunk in chunks if has_content(chunk) or shows_pulls(self._work, chunk)]
         agenda, is_once = self._agenda, planned is not None and planned.is_once
         newest_ms = note_arrivals(agenda, chunks)
         self._forgotten = ForgottenClusters(agenda, chunks)
@@ -135,7 +141,7 @@ class Shard:
 
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
-        self._learn_who_tells(chunks)
+        learn_who_tells(self._work, chunks)
         self._times.learn(chunks, self._forgotten.is_silent)
         self._tell_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
@@ -170,23 +176,6 @@ class Shard:
             else:
                 self._intake.apply(event)
         return [event for event in events if event.time_ms > horizon.get(event.event.cluster, -1)]
-
-    def _has_news(self, chunk: Chunk) -> bool:
-        """Whether it is the first that shows the pulls of some broker."""
-        clusters = self._agenda.clusters
-        return any(
-            cluster not in clusters or broker not in clusters[cluster].pulled_ms
-            for (cluster, broker), time_ms in chunk.pulled_ms.items()
-            if time_ms > self._agenda.forgotten_ms.get(cluster, 0)
-        )
-
-    def _learn_who_tells(self, chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            for (cluster, broker_name), time_ms in chunk.pulled_ms.items():
-                if time_ms <= self._agenda.forgotten_ms.get(cluster, 0):
-                    continue
-                pulled_ms = self._work.cluster(cluster).pulled_ms
-                pulled_ms[broker_name] = min(pulled_ms.get(broker_name, time_ms), time_ms)
 
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""
@@ -231,13 +220,14 @@ class Shard:
             self._work.put_alerts(heard.transitions)
             self._work.put_alerts([] if failed is None else [end(failed, Reason.RECOVERED, Look(heard.now_ms))])
         cluster.watch.incidents.pop(RULE_FAILED, None)
-        dirty = self._work.dirty.pop(name, set())
-        for group in sorted(heard.due | dirty):
+        dirty = self._work.take_dirty(name)
+        for group in sorted(self._due(name, heard) | dirty):
             if heard.is_for(group):
                 with group_set_aside(self._work, name, group, event, self._rules.of(name, group)):
-                    self._look_at(name, group, heard)
-            elif group in dirty:
-                self._work.dirty.setdefault(name, set()).add(group)
+                    if not self._stays_calm(name, group, heard):
+                        self._look_at(name, group, heard)
+            elif group in dirty or not cluster.groups[group].is_calm:
+                self._work.dirty.setdefault(name, set()).add(group)  # its own source's next tick looks at it
 
     def _forget(self, decision: Event) -> None:
         clock = decision.event
@@ -256,6 +246,22 @@ class Shard:
             self._agenda.clusters.pop(name, None)
             self._heard[name] = decision
 
+    def _due(self, cluster: str, heard: Heard) -> set[str]:
+        """The groups whose time has come, or that something of the cluster concerns."""
+        work = self._work
+        return heard.due | wake(work.cluster(cluster), heard.brokers, lambda topic: work.brokers_of(cluster, topic))
+
+    def _stays_calm(self, cluster: str, name: str, heard: Heard) -> bool:
+        """Whether the group is calm, and only repetitions have come: none of its deadlines has passed since."""
+        entry = self._work.cluster(cluster).groups.get(name)
+        if entry is None or not entry.is_calm:
+            return False
+        group, rules = self._work.group(cluster, name, heard.now_ms), self._rules.of(cluster, name)
+        if calm_until(group, heard.rules_of(rules)) <= heard.now_ms:
+            return False
+        self._work.enter(cluster, name, calm_until(group, rules), is_calm=True)
+        return True
+
     def _look_at(self, cluster: str, name: str, heard: Heard) -> None:
         work, now_ms, hearing = self._work, heard.now_ms, heard.hearing
         group = work.change(cluster, name, now_ms)
@@ -267,7 +273,8 @@ class Shard:
             group.is_stale = True
             brokers = {broker_name for route in routes.values() for broker_name in route.broker_names()}
             hearing = as_after_a_gap(hearing, group, brokers, now_ms)
-        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(self._rules.of(cluster, name)))
+        rules = self._rules.of(cluster, name)
+        outcome = tick(group, routes, now_ms, hearing, heard.rules_of(rules))
         work.put_changes(group, outcome.changes)
         rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
         work.put("assignments", rows)
@@ -277,7 +284,9 @@ class Shard:
         if group.is_forgotten():
             work.drop_group(cluster, name)
         else:
-            work.cluster(cluster).groups[name] = GroupEntry(outcome.due_ms, sorted(topics))
+            is_calm = outcome.is_calm and are_held(group, rules)  # by rules for rounds that are close together, too
+            due_ms = calm_until(group, rules) if is_calm else outcome.due_ms
+            work.cluster(cluster).groups[name] = GroupEntry(due_ms, sorted(topics), is_calm)
 
     def _write(self) -> None:
         self._work.write()

@@ -1,7 +1,8 @@
 """What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
@@ -30,8 +31,9 @@ MOST_INTERVAL_MS = 3_600_000
 
 
 class Heard(NamedTuple):
-    """One tick's meaning. `due` are the groups to look at, whatever else concerns them; `rules_of` gives a group's
-    rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
+    """One tick's meaning. `due` are the groups to look at, calm ones only where a deadline has come; `rules_of` gives a
+    group's rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
+    `brokers` are heard otherwise than at the tick before, None for all.
     """
 
     hearing: Hearing
@@ -41,6 +43,7 @@ class Heard(NamedTuple):
     usual_gap_ms: int
     now_ms: int
     speaks_for: frozenset[str] | None = None
+    brokers: frozenset[str] | None = frozenset()
 
     def rules_of(self, rules: Rules) -> Rules:
         return scaled(rules, self.interval_ms, self.usual_gap_ms)
@@ -70,18 +73,24 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
     entry.heard_since_ms = {
         name: now_ms if name in resumed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
     } | {name: entry.heard_since_ms[name] for name in sorted(overview.missed & entry.heard_since_ms.keys())}
-    due = {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
-    above = Above(sorted(overview.unheard), overview.explained, overview.masterless, overview.cluster_id)
+    answered = frozenset() if overview.tick.is_own else heard  # `run` asks nobody
+    above = Above(
+        sorted(overview.unheard),
+        overview.explained,
+        overview.masterless,
+        overview.cluster_id,
+        sorted(overview.missed),
+        sorted(overview.silent),
+        sorted(answered),
+    )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
-    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
-    due |= {group for _, group, _, _ in changed if group in entry.groups}
-    if gap_ms or above != entry.above or any(group is None for _, group, _, _ in changed):
-        due = set(entry.groups)
+    due, brokers = _due_otherwise(entry, above, unasked, is_gap=bool(gap_ms))
+    due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
     hearing = Hearing(
         overview.unheard,
         {name: since for name, since in entry.heard_since_ms.items() if since},
-        frozenset() if overview.tick.is_own else heard,  # `run` asks nobody
+        answered,
         entry.pulled_ms,
         overview.silent,
         gap_ms,
@@ -101,6 +110,54 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         entry.watch.rounds.usual_gap_ms(now_ms),
         now_ms,
         _speaks_for(entry, tick),
+        brokers,
+    )
+
+
+def _due_otherwise(
+    entry: ClusterEntry, above: Above, unasked: tuple[Unasked, ...], *, is_gap: bool
+) -> tuple[set[str], frozenset[str] | None]:
+    """The groups to look at because the cluster is heard otherwise than at the tick before; and the brokers that are,
+    by which calm groups are concerned (`wake`), and by nothing else. Any other is concerned by everything.
+    """
+    changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
+    due = {group for _, group, _, _ in changed if group in entry.groups}
+    for name in {group for _, group, client_id, _ in changed if client_id is None} & due:
+        entry.groups[name].wake()
+    brokers = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
+    if is_gap or above != entry.above or any(group is None for _, group, _, _ in changed):
+        due |= {name for name, group in entry.groups.items() if not group.is_calm}
+    if is_gap or None in brokers or _explains_otherwise(above, entry.above):
+        return due, None
+    return due, frozenset(brokers | _brokers_changed(above, entry.above))
+
+
+def wake(entry: ClusterEntry, brokers: frozenset[str] | None, brokers_of: Callable[[str], set[str]]) -> set[str]:
+    """The calm groups that these brokers concern (None: all brokers), calm no more. `brokers_of` a topic's route."""
+    if brokers is None:
+        names = {name for name, one in entry.groups.items() if one.is_calm}
+    elif brokers:
+        concerned = cache(lambda topic: not brokers.isdisjoint(brokers_of(topic)))
+        names = {name for name, one in entry.groups.items() if one.is_calm and any(map(concerned, one.topics))}
+    else:
+        return set()
+    for name in names:
+        entry.groups[name].wake()
+    return names
+
+
+def _brokers_changed(after: Above, before: Above) -> set[str]:
+    """Those that are heard otherwise than before."""
+    pairs = ((after.unheard, before.unheard), (after.silent, before.silent), (after.answered, before.answered))
+    return {broker for one, other in pairs for broker in set(one) ^ set(other)}
+
+
+def _explains_otherwise(after: Above, before: Above) -> bool:
+    """Whether other incidents stand above groups than before."""
+    return (after.explained, after.masterless, after.cluster_id) != (
+        before.explained,
+        before.masterless,
+        before.cluster_id,
     )
 
 

@@ -119,13 +119,14 @@ def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, 
             work.set_route(cluster, route.topic, replace(route, queues=queues) if queues else None)
     for name in sorted(entry.groups):
         group = work.change(cluster, name, now_ms)
-        members = group.membership.views.get(broker_name, {}).values()
-        work.put_changes(group, [Change(broker_name, member, LEFT, now_ms) for member in list(members)])
+        members = list(group.membership.views.get(broker_name, {}).values())
+        work.put_changes(group, [Change(broker_name, member, LEFT, now_ms) for member in members])
         group.membership.views.pop(broker_name, None)
         about = [key for key, one in sorted(group.incidents.items()) if brokers_of(one) == {broker_name}]
         work.put_alerts(_ended(group.incidents.pop(key), words, now_ms) for key in about)
-        if work.concerns(group, broker_name):
-            group.is_stale = True
+        is_concerned = work.concerns(group, broker_name)
+        group.is_stale |= is_concerned
+        if is_concerned or members:
             work.touch(cluster, name, now_ms)
 
 

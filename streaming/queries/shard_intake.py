@@ -4,8 +4,10 @@ An event at which a rule raises is quarantined, and its group set aside (set_asi
 """
 
 import zlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +19,10 @@ from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.cluster_watch import QueueChange
 from udfs.life import Reason
+from udfs.repeat import repeat_heartbeat, repeat_pull
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
+from udfs.watch import GroupState
 
 SAID_AGAIN_MS = 600_000
 """A route that is said again so soon is said regularly."""
@@ -66,7 +70,8 @@ class Intake:
         if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
             del cluster.watch.forgotten_ms[voice.broker_name]
         for name in voice.groups:
-            cluster.families.note(name, voice.event_time_ms)
+            if cluster.families.note(name, voice.event_time_ms):
+                self._work.note_birth(voice.cluster, name)
         if voice.is_leaving:
             voices.leave(voice.broker_name, voice.client_id)
         else:
@@ -145,6 +150,10 @@ class Intake:
         ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
+            if self._repeats(
+                heartbeat.cluster, name, partial(repeat_heartbeat, heartbeat=heartbeat, consumer=consumer)
+            ):
+                continue
             with self._aside(event, name):
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
                 changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
@@ -152,13 +161,25 @@ class Intake:
 
     def _observe(self, event: Event) -> None:
         work, pull = self._work, event.event
-        route = work.route(pull.cluster, pull.topic)
-        if route and pull.broker_name in route.broker_names() and not route.has_queue(pull.broker_name, pull.queue_id):
+        if not work.has_queue(pull.cluster, pull.topic, pull.broker_name, pull.queue_id):
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
-        with self._aside(event, pull.consumer_group):
-            work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+        rules = self._rules.of(pull.cluster, pull.consumer_group)
+        if not self._repeats(pull.cluster, pull.consumer_group, partial(repeat_pull, pull=pull, rules=rules)):
+            with self._aside(event, pull.consumer_group):
+                work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+
+    def _repeats(self, cluster: str, name: str, repeat: Callable[[GroupState], bool]) -> bool:
+        """Whether the group is calm, and the event only repeats what is known. What raises here is told in full."""
+        try:
+            calm = self._work.calm_group(cluster, name)
+            if calm is None or not repeat(calm):
+                return False
+        except Exception:  # the same raises again, and is set aside
+            return False
+        self._work.move(cluster, name)
+        return True
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
         cluster = event.event.cluster

@@ -9,19 +9,32 @@ from udfs.hearing import Unasked
 
 
 class GroupEntry(msgspec.Struct, array_like=True):
-    """When to look at a group again (None: only when something arrives), and which topics' routes concern it."""
+    """When to look at a group again (None: only when something arrives), and which topics' routes concern it.
+
+    `is_calm`: what only repeats what is known needs no look, and at `due_ms` only its deadlines need to be asked
+    (udfs.calm).
+    """
 
     due_ms: int | None
     topics: list[str]
+    is_calm: bool = False
+
+    def wake(self) -> None:
+        """If it is calm: the next tick looks at it in full."""
+        if self.is_calm:
+            self.is_calm, self.due_ms = False, 0
 
 
 class Above(msgspec.Struct):
-    """Which brokers are not heard, and which incidents stand above groups (Hearing)."""
+    """Which brokers are heard and how (Hearing), and which incidents stand above groups."""
 
     unheard: list[str]
     explained: dict[str, str]
     masterless: dict[str, str]
     cluster_id: str | None
+    missed: list[str] = []
+    silent: list[str] = []
+    answered: list[str] = []
 
 
 class Timing(msgspec.Struct):

@@ -6,6 +6,7 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from conf.location import Location
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.private_folder import make_private
 from streaming.queries.warehouse import table_path
@@ -14,7 +15,7 @@ from streaming.queries.warehouse import table_path
 class SparkWriter:
     """Appends through Spark, for stores that only Hadoop's clients reach: 0.5 s a table."""
 
-    def __init__(self, warehouse: Path | str, spark: SparkSession) -> None:
+    def __init__(self, warehouse: Location, spark: SparkSession) -> None:
         self._warehouse, self._spark = warehouse, spark
         if (spark.sparkContext.master or "").startswith(
             "local"

@@ -1,6 +1,7 @@
 """How many tasks a batch is: one on one machine, as many as a cluster has cores; a checkpoint keeps its number."""
 
 import json
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -11,18 +12,29 @@ from streaming.checkpoint_offsets import read_header
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
+PAUSE_SECONDS, COME_SECONDS = 3.0, 60.0
+"""How long the executors of a cluster may be apart, and how long they are waited for in all."""
+
 EARLIER = ("fault_items", "assignments")
 """The two queries that there were before, whose state this one does not read."""
 
 
 def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
     """State partitions and shards; Spark is told of them. A checkpoint's own number goes before the one that is set."""
-    is_near = settings.spark.master.startswith("local")
-    tasks = (
-        frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else spark.sparkContext.defaultParallelism)
-    )
+    is_near = settings.spark.master.startswith("local[")
+    tasks = frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else _cores_of(spark))
     spark.conf.set(PARTITIONS, str(tasks))
     return tasks
+
+
+def _cores_of(spark: SparkSession) -> int:
+    """Of all executors. They come one after the other: those count that have come when for a while no other did."""
+    spark.range(1).count()  # waits for the first
+    cores, deadline = 0, time.monotonic() + COME_SECONDS
+    while cores < (now := spark.sparkContext.defaultParallelism) and time.monotonic() < deadline:
+        cores = now
+        time.sleep(PAUSE_SECONDS)
+    return max(cores, 1)
 
 
 def frozen_tasks(checkpoint: Path) -> int | None:

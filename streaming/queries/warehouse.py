@@ -12,24 +12,25 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import TableNotFoundError
 
+from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.private_folder import make_private
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
 
 
-def table_path(warehouse: Path | str, name: str) -> str:
+def table_path(warehouse: Location, name: str) -> str:
     """Where a table's files are."""
     root = str(warehouse)
-    return f"{root.rstrip('/')}/{name}" if "://" in root else str(Path(root).expanduser().resolve() / name)
+    return f"{root.rstrip('/')}/{name}" if is_store(root) else str(Path(root).expanduser().resolve() / name)
 
 
-def create_tables(warehouse: Path | str) -> None:
+def create_tables(warehouse: Location) -> None:
     """Make the tables that are missing, with comments and properties, in the plain protocol (1, 2)."""
     for table in TABLES.values():
         open_table(warehouse, table)
 
 
-def open_table(warehouse: Path | str, table: Table) -> DeltaTable:
+def open_table(warehouse: Location, table: Table) -> DeltaTable:
     """The table, made if it is not there; columns that this release has and it lacks are added, null in old rows."""
     path = table_path(warehouse, table.name)
     try:
@@ -40,7 +41,7 @@ def open_table(warehouse: Path | str, table: Table) -> DeltaTable:
             known.alter.add_columns(missing)
         return known
     except TableNotFoundError:
-        if "://" not in path:
+        if not is_store(path):
             make_private(Path(path).parent)
         return DeltaTable.create(
             path,
@@ -62,7 +63,7 @@ class Writer(Protocol):
 class DeltalakeWriter:
     """Appends from the driver without the JVM: one file, one commit, about a millisecond, however old the table is."""
 
-    def __init__(self, warehouse: Path | str) -> None:
+    def __init__(self, warehouse: Location) -> None:
         """Makes the tables that are missing. Raises AppendRefusedError for one that an append would break."""
         from streaming.warehouse.appender import Appender  # noqa: PLC0415  # numpy by pyarrow.parquet: questions need none
 

@@ -20,6 +20,7 @@ def work_through(
     parcels: Iterable[Parcel],
     limit: int = 0,
     planned: Planned | None = None,
+    engine: type[Shard] = Shard,
 ) -> Rows:
     """The rows that a batch gives, by table; the state is written. `limit` is maxOffsetsPerTrigger, 0 for none."""
     parcels = list(parcels)
@@ -27,7 +28,7 @@ def work_through(
         planned = _plan_seen(parcels, limit)
     sends = Sends(state, rules, limit, planned)
     sends.process(one for parcel in parcels for one in parcel.sends)
-    shard = Shard(number, shards, state, rules)
+    shard = engine(number, shards, state, rules)
     shard.process([chunk for parcel in parcels for chunk in parcel.chunks], limit, planned)
     rows = shard.rows
     for table, of_table in sends.rows.items():

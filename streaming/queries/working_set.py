@@ -1,6 +1,7 @@
 """What one batch of a shard has read of its state, changed, and concluded; written back when the batch is done."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from streaming.queries.rows import Rows
@@ -9,6 +10,7 @@ from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_values import ClusterEntry, GroupEntry
 from udfs.alert import Transition, with_words
 from udfs.failed_rule import RULE_FAILED
+from udfs.families import family_of
 from udfs.group import close_queues, end_all
 from udfs.life import Reason
 from udfs.membership import CHANGED, JOINED, Change
@@ -16,6 +18,7 @@ from udfs.route import Route
 from udfs.watch import GroupState
 
 
+@lru_cache(maxsize=1 << 17)
 def key_of(*names: str) -> str:
     """One text for several names, whatever they hold."""
     return "|".join(f"{len(name)}:{name}" for name in names)
@@ -29,7 +32,10 @@ class WorkingSet:
         self.state = state
         self.agenda = state.agenda
         self.dirty: dict[str, set[str]] = {}
+        self._births: dict[str, set[str]] = {}
+        self._queues: dict[str, dict[str, int] | None] = {}
         self._changed: set[tuple[str, str]] = set()
+        self._moved: set[tuple[str, str]] = set()
         self._entered: set[tuple[str, str]] = set()
         self._new: set[str] = set()
 
@@ -40,12 +46,40 @@ class WorkingSet:
         self.put("alerts", (alert_row(transition) for transition in transitions))
 
     def cluster(self, name: str) -> ClusterEntry:
-        return self.agenda.clusters.setdefault(name, ClusterEntry())
+        entry = self.agenda.clusters.get(name)
+        if entry is None:
+            entry = self.agenda.clusters[name] = ClusterEntry()
+        return entry
 
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which the next tick looks at."""
         self.dirty.setdefault(cluster, set()).add(name)
+        entry = self.cluster(cluster).groups.get(name)
+        if entry is not None:
+            entry.wake()
         return self.change(cluster, name, time_ms)
+
+    def calm_group(self, cluster: str, name: str) -> GroupState | None:
+        """The group, if it is calm: then what only repeats what is known may move its facts (udfs.repeat)."""
+        of_cluster = self.agenda.clusters.get(cluster)
+        entry = of_cluster.groups.get(name) if of_cluster is not None else None
+        return self.group(cluster, name, 0) if entry is not None and entry.is_calm else None
+
+    def move(self, cluster: str, name: str) -> None:
+        """A calm group's facts were moved, and nothing else of it."""
+        self._moved.add((cluster, name))
+
+    def note_birth(self, cluster: str, consumer_group: str) -> None:
+        """It is new, or older than was known: those of its family that nobody is a member of may be replaced."""
+        self._births.setdefault(cluster, set()).add(family_of(consumer_group) or "")
+
+    def take_dirty(self, cluster: str) -> set[str]:
+        """The groups to look at because something happened to them, or near them, since the last tick."""
+        dirty, births = self.dirty.pop(cluster, set()), self._births.pop(cluster, set())
+        if births:
+            groups = self.cluster(cluster).groups.items()
+            dirty |= {name for name, entry in groups if not entry.is_calm and family_of(name) in births}
+        return dirty
 
     def change(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """The group, which is written at the end of the batch."""
@@ -62,10 +96,12 @@ class WorkingSet:
             self._new.add(key)
         return group
 
-    def enter(self, cluster: str, name: str, due_ms: int | None, topics: Iterable[str] = ()) -> None:
+    def enter(
+        self, cluster: str, name: str, due_ms: int | None, topics: Iterable[str] = (), *, is_calm: bool = False
+    ) -> None:
         """When to look at the group again, and which topics concern it beside those that are known to."""
         entry = self.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
-        entry.due_ms = due_ms
+        entry.due_ms, entry.is_calm = due_ms, is_calm
         if topics:
             entry.topics = sorted({*entry.topics, *topics})
         self._entered.add((cluster, name))
@@ -78,8 +114,24 @@ class WorkingSet:
     def route(self, cluster: str, topic: str) -> Route | None:
         return self.state.routes.get(key_of(cluster, topic))
 
+    def brokers_of(self, cluster: str, topic: str) -> set[str]:
+        """Those that the topic's route names."""
+        route = self.route(cluster, topic)
+        return route.broker_names() if route is not None else set()
+
+    def has_queue(self, cluster: str, topic: str, broker_name: str, queue_id: int) -> bool:
+        """False for one that the topic's route, which names its broker, has not (Route.has_queue)."""
+        key = key_of(cluster, topic)
+        if key not in self._queues:
+            route = self.route(cluster, topic)
+            self._queues[key] = None if route is None else route.most_queues()
+        of_brokers = self._queues[key]
+        return of_brokers is None or queue_id < of_brokers.get(broker_name, queue_id + 1)
+
     def set_route(self, cluster: str, topic: str, route: Route | None) -> None:
-        self.state.routes.put(key_of(cluster, topic), route)
+        key = key_of(cluster, topic)
+        self._queues.pop(key, None)
+        self.state.routes.put(key, route)
 
     def routes_of(self, cluster: str) -> list[Route]:
         """All that are known of the cluster."""
@@ -134,8 +186,8 @@ class WorkingSet:
                 self.rows[table] = kept
 
     def write(self) -> None:
-        for cluster, names in self.dirty.items():  # touched after the last tick that moved time: the next one looks
-            for name in sorted(names):
+        for cluster in sorted(self.dirty.keys() | self._births.keys()):
+            for name in sorted(self.take_dirty(cluster)):  # since the last tick that moved time: the next one looks
                 group = self.state.groups.get(key_of(cluster, name))
                 if group is None or RULE_FAILED not in group.incidents or group.is_stale:
                     self.enter(cluster, name, 0)
@@ -143,6 +195,11 @@ class WorkingSet:
             key = key_of(cluster, name)
             self.state.groups.put(key, self.state.groups.get(key))
             self._new.discard(key)
+        for cluster, name in sorted(self._moved - self._changed):
+            key = key_of(cluster, name)
+            group = self.state.groups.get(key)
+            if group is not None:
+                self.state.groups.move(key, group)
         for cluster, name in sorted(self._changed | self._entered):
             known = self.agenda.clusters.get(cluster)
             entry = known.groups.get(name) if known is not None else None

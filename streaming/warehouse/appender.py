@@ -17,8 +17,9 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 
+from streaming.queries.delta_log import log_name
 from streaming.warehouse.append_contract import contract_of
 from streaming.warehouse.file_statistics import statistics_of
 from streaming.warehouse.table_store import store_of
@@ -110,6 +111,10 @@ class Appender:
                 if self._take_in(commit_id):
                     break  # ours: its answer was lost, and it was sent again
                 lost += 1
+            except BaseError:
+                if not self._is_there(commit_id):
+                    raise
+                break
             if lost % FAR_BEHIND == 0:
                 self._look(DeltaTable(self._path))
             if transaction is not None and self._is_in(transaction):
@@ -120,6 +125,13 @@ class Appender:
         if transaction is not None:
             self._done[transaction.app_id] = transaction.version
         return True
+
+    def _is_there(self, commit_id: str) -> bool:
+        """Whether the next commit is the one that is being written, of which a store said nothing clear."""
+        try:
+            return self._take_in(commit_id)
+        except FileNotFoundError:
+            return False
 
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""
@@ -133,11 +145,6 @@ class Appender:
         if any("metaData" in action or "protocol" in action for action in actions):
             self._look(DeltaTable(self._path))
         return False
-
-
-def log_name(version: int) -> str:
-    """Of a version's commit, from the table's root."""
-    return f"_delta_log/{version:020}.json"
 
 
 def _read(content: bytes) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A batch of the assignments query that touches every group, and one that touches one in a hundred."""
+"""A batch that touches every group of a large fleet, one that touches one in a hundred, and one very large group."""
 
 import threading
 import time
@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
+from rich.table import Table
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
 from streaming.ingest.publisher import Publisher
 from streaming.ingest.topics import create_topics
-from streaming.queries import assignments
 from streaming.queries.rows import Rows
-from streaming.queries.running import start_query
-from streaming.queries.warehouse import DeltalakeWriter
+from streaming.service import Service
 from streaming.session import start_spark
-from tests.bench.events import BROKERS, CLIENTS, CLUSTER, QUEUES, heartbeats, pulls, routes, write_messages
+from tests.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Shape, heartbeats, pulls, routes, write_messages
 from tests.bench.figures import Spread, phases_of, spread_of, state_of
-from tests.bench.memory import Memory, MemorySampler
+from tests.bench.memory import Memory, MemorySampler, add_memory
 from tests.bench.pacer import clock
 from tests.bench.scratch import SPARK_LOG, say, scratch
 
@@ -41,96 +40,122 @@ class Touched:
 
 @dataclass(frozen=True)
 class AssignmentsResult:
-    """`first` makes the state of all groups, `all` and `few` change it."""
+    """`first` makes the state of all groups, `all` and `few` change it; `large_first` and `large` are of one group."""
 
     first: Touched
     all: Touched
     few: Touched
+    large_first: Touched
+    large: Touched
     memory: Memory
 
 
 class Gate:
-    """An `on_rows` that holds the query at the end of a batch while it is shut, so that all that is written
+    """An `on_rows` that holds every query at the end of a batch while it is shut, so that all that is written
     meanwhile is one batch."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
-        self._held = threading.Event()
+        self._open.set()
+        self._lock = threading.Lock()
+        self._held: set[str] = set()
 
     def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
-        self._held.set()
+        with self._lock:
+            self._held.add(name)
         self._open.wait(PATIENCE_SECONDS)
 
     def shut(self) -> None:
-        self._held.clear()
-        self._open.clear()
+        with self._lock:
+            self._held.clear()
+            self._open.clear()
 
     def open(self) -> None:
         self._open.set()
 
-    def wait_until_held(self) -> None:
-        if not self._held.wait(PATIENCE_SECONDS):
-            raise TimeoutError(f"the assignments query ended no batch in {PATIENCE_SECONDS} s")
+    def wait_until_held(self, names: set[str]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not names <= self._held:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{', '.join(sorted(names - self._held))} ended no batch in {PATIENCE_SECONDS} s")
+            time.sleep(0.01)
 
 
 def measure_assignments(groups: int, repetitions: int) -> AssignmentsResult:
-    """Make `groups` groups of 16 queues and 5 clients, then touch them all, and 1 %, several times."""
-    with scratch(0) as place, MemorySampler() as sampler:
-        sampler.leave_out(place.kafka.pid)
-        settings = place.settings_for("assignments")
-        create_topics(settings.kafka)
-        spark = start_spark(settings, SPARK_LOG)
-        gate = Gate()
-        try:
-            running = start_query(
-                assignments.NAME,
-                assignments.start_dataframe(spark, settings),
-                settings,
-                DeltalakeWriter(settings.paths.warehouse),
-                on_rows=gate,
-            )
-            plan = [groups, *([groups] * repetitions), *([max(1, groups // 100)] * repetitions)]
-            start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
-            for number, touched in enumerate(plan):
-                _touch(spark, settings, gate, touched, start_ms + number * STEP_MS)
-                running.query.processAllAvailable()
-                say(f"assignments {number + 1}/{len(plan)}: {touched:,} groups")
-            batches = [progress for progress in running.query.recentProgress if progress.numInputRows > 1]
-            running.stop()
-        finally:
-            gate.open()
-            spark.stop()
-    if len(batches) != len(plan):
-        raise RuntimeError(f"{len(plan)} batches were due, {len(batches)} came")
+    """Make `groups` groups of 16 queues and 5 clients, touch them all, and 1 %, several times; then a large one."""
+    few = max(1, groups // 100)
+    with MemorySampler() as sampler:
+        batches = _measure(sampler, SMALL, [groups, *([groups] * repetitions), *([few] * repetitions)])
+        of_large = _measure(sampler, LARGE, [1] * (repetitions + 1))
     return AssignmentsResult(
         _touched(groups, batches[:1]),
         _touched(groups, batches[1 : repetitions + 1]),
-        _touched(plan[-1], batches[repetitions + 1 :]),
+        _touched(few, batches[repetitions + 1 :]),
+        _touched(1, of_large[:1]),
+        _touched(1, of_large[1:]),
         sampler.peak,
     )
 
 
-def _touch(spark: SparkSession, settings: Settings, gate: Gate, groups: int, at_ms: int) -> None:
-    """Hold the query with a clock event of another cluster, write a whole batch, and let go."""
+def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]:
+    """A batch a step of the plan, which says how many groups it touches."""
+    gate = Gate()
+    with scratch(0) as place:
+        sampler.leave_out(place.kafka.pid)
+        settings = place.settings_for("assignments", quality={"every_batches": 0})
+        create_topics(settings.kafka)
+        spark = start_spark(settings, SPARK_LOG)
+        try:
+            with Service(settings, on_rows=gate, spark=spark) as service:
+                start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
+                batches = []
+                for number, groups in enumerate(plan):
+                    _touch(service, gate, spark, settings, shape, groups, start_ms + number * STEP_MS)
+                    service.wait_until_idle(PATIENCE_SECONDS)
+                    batches.append(_newest_batch(service, groups * (shape.queues + shape.clients)))
+                    seconds = batches[-1].durationMs["triggerExecution"] / 1000
+                    what = f"{groups:,} groups of {shape.queues:,} queues and {shape.clients} clients"
+                    say(f"assignments {number + 1}/{len(plan)}: {what}: {seconds:.2f} s")
+                gate.open()
+        finally:
+            gate.open()
+            spark.stop()
+    return batches
+
+
+def _touch(
+    service: Service, gate: Gate, spark: SparkSession, settings: Settings, shape: Shape, groups: int, at_ms: int
+) -> None:
+    """Hold the queries with a clock event of another cluster, write a whole batch, and let go."""
     with Publisher(settings.kafka) as publisher:
         gate.shut()
         publisher.publish(CLOCKS, clock("nobody", (), at_ms))
         publisher.flush()
-        gate.wait_until_held()
-        write_messages(
-            routes(spark, at_ms).union(heartbeats(spark, groups, at_ms)).union(pulls(spark, groups, at_ms)),
-            settings.kafka,
+        gate.wait_until_held({query.name for query in service.queries})
+        messages = (
+            routes(spark, at_ms, shape)
+            .union(heartbeats(spark, groups, at_ms, shape))
+            .union(pulls(spark, groups, at_ms, shape))
         )
+        write_messages(messages, settings.kafka)
         publisher.publish(CLOCKS, clock(CLUSTER, BROKERS, at_ms + 1))
         publisher.flush()
         gate.open()
 
 
+def _newest_batch(service: Service, rows: int) -> Any:
+    """The newest that read so many rows at the least, of whichever query did."""
+    found = [one for query in service.queries for one in query.recentProgress if one.numInputRows >= rows]
+    if not found:
+        raise RuntimeError(f"no batch had {rows:,} rows: they were not read in one")
+    return max(found, key=lambda progress: progress.timestamp)
+
+
 def _touched(groups: int, batches: Sequence[Any]) -> Touched:
+    if len({progress.batchId for progress in batches}) < len(batches):
+        raise RuntimeError("a batch was counted twice: one of the steps was not read in one")
     seconds = [progress.durationMs["triggerExecution"] / 1000 for progress in batches]
     rows = [progress.numInputRows for progress in batches]
-    if max(rows) < groups * (QUEUES + CLIENTS):
-        raise RuntimeError(f"a batch of {groups} groups had {max(rows)} rows")
     return Touched(
         groups,
         rows[-1],
@@ -139,3 +164,23 @@ def _touched(groups: int, batches: Sequence[Any]) -> Touched:
         phases_of(batches),
         state_of(batches),
     )
+
+
+def add_assignments(table: Table, result: AssignmentsResult) -> None:
+    """Rows of the bench's table."""
+    rows: tuple[tuple[str, Touched], ...] = (
+        ("new groups", result.first),
+        ("all touched", result.all),
+        ("1 % touched", result.few),
+        (f"new group, {LARGE.queues:,} queues, {LARGE.clients} clients", result.large_first),
+        ("the same, touched", result.large),
+    )
+    for what, touched in rows:
+        seconds = touched.seconds
+        table.add_row(
+            f"assignments, {what}",
+            f"{seconds.median:.2f} s",
+            f"{seconds.low:.2f} to {seconds.high:.2f} s",
+            f"{touched.groups:,} groups, {touched.rows:,} rows, {touched.rows_per_second.median:,.0f} rows/s",
+        )
+    add_memory(table, "assignments", result.memory)

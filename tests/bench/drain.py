@@ -1,25 +1,25 @@
-"""Events a second of draining send latencies through the fault_items query, beside only reading them from Kafka."""
+"""Events a second of draining send latencies through the service to Delta, beside only reading them from Kafka."""
 
-import time
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from rich.table import Table
 
 from conf.settings import Settings
+from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.ingest.topics import create_topics
-from streaming.queries import fault_items
 from streaming.queries.rows import Rows
-from streaming.queries.running import start_query
 from streaming.queries.source import read_messages
-from streaming.queries.warehouse import DeltalakeWriter
+from streaming.service import Service
 from streaming.session import start_spark
-from tests.bench.events import SENDS_PER_SECOND, clocks, send_latencies, write_messages
-from tests.bench.figures import Spread, phases_of, spread_of, state_of
-from tests.bench.memory import Memory, MemorySampler
+from tests.bench.figures import Spread, busiest, ended_at, phases_of, spread_of, started_at, state_of
+from tests.bench.latency import add_phases
+from tests.bench.memory import Memory, MemorySampler, add_memory
+from tests.bench.preload import write_sends
 from tests.bench.scratch import SPARK_LOG, Scratch, say, scratch
 
 
@@ -55,13 +55,12 @@ class DrainResult:
 
 def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
     """Preload `events` and a batch of warm-up, then read and drain them in turns."""
-    with scratch(batch) as place, MemorySampler() as sampler:
-        sampler.leave_out(place.kafka.pid)
+    with scratch(batch) as place, MemorySampler(place.kafka.pid) as sampler:
         settings = place.settings_for("session")
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)
         try:
-            _preload(spark, settings, events + batch)
+            write_sends(spark, settings.kafka, events + batch)
             reads, drains = [], []
             for number in range(1, repetitions + 1):
                 reads.append(_read(spark, place, number))
@@ -83,44 +82,29 @@ def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
     )
 
 
-def _preload(spark: SparkSession, settings: Settings, count: int) -> None:
-    span_ms = count * 1000 // SENDS_PER_SECOND
-    start_ms = time.time_ns() // 1_000_000 - span_ms
-    began = time.monotonic()
-    write_messages(send_latencies(spark, start_ms, count), settings.kafka)
-    write_messages(clocks(spark, start_ms, start_ms + span_ms), settings.kafka)
-    say(f"drain: {count:,} send latencies in Kafka after {time.monotonic() - began:.0f} s")
-
-
 def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
-    settings = place.settings_for(f"drain-{number}")
     rows: dict[str, int] = {}
 
     def count(_: str, __: int, of_batch: Rows) -> None:
         for table, of_table in of_batch.items():
             rows[table] = rows.get(table, 0) + len(of_table)
 
-    running = start_query(
-        fault_items.NAME,
-        fault_items.start_dataframe(spark, settings),
-        settings,
-        DeltalakeWriter(settings.paths.warehouse),
-        available_now=True,
-        on_rows=count,
-    )
-    running.query.awaitTermination()
-    return _run_of(running.query.recentProgress, place.max_offsets_per_trigger, rows)
+    settings = place.settings_for(f"drain-{number}", quality={"every_batches": 0})
+    with Service(settings, available_now=True, on_rows=count, spark=spark) as service:
+        service.wait(threading.Event())
+        progresses = busiest([query.recentProgress for query in service.queries])
+    return _run_of(progresses, place.max_offsets_per_trigger, rows)
 
 
 def _read(spark: SparkSession, place: Scratch, number: int) -> Run:
     """The same topics and options, each value only measured for its length."""
-    settings = place.settings_for(f"read-{number}")
+    settings: Settings = place.settings_for(f"read-{number}")
 
     def measure(messages: DataFrame, _: int) -> None:
         messages.select(F.sum(F.length("value"))).collect()
 
     query = (
-        read_messages(spark, settings, fault_items.TOPICS)
+        read_messages(spark, settings, (SEND_LATENCIES, CLOCKS))
         .writeStream.option("checkpointLocation", str(settings.paths.checkpoints / "read"))
         .foreachBatch(measure)
         .trigger(availableNow=True)
@@ -135,11 +119,24 @@ def _run_of(progresses: Sequence[Any], batch: int, rows: dict[str, int]) -> Run:
     if not steady:
         raise ValueError(f"no batch of {batch} events after the first; give more --events")
     events = sum(progress.numInputRows for progress in steady)
-    spent = [progress.durationMs["triggerExecution"] / 1000 for progress in steady]
-    wall = _seconds(steady[-1]) + spent[-1] - _seconds(steady[0])
-    return Run(events, len(steady), events / sum(spent), events / wall, phases_of(steady), state_of(steady), rows)
+    spent = sum(progress.durationMs["triggerExecution"] / 1000 for progress in steady)
+    wall = ended_at(steady[-1]) - started_at(steady[0])
+    return Run(events, len(steady), events / spent, events / wall, phases_of(steady), state_of(steady), rows)
 
 
-def _seconds(progress: Any) -> float:
-    """When the batch was triggered."""
-    return datetime.fromisoformat(progress.timestamp).timestamp()
+def add_drain(table: Table, result: DrainResult) -> None:
+    """Rows of the bench's table."""
+    table.add_row("drain to Delta", _rate(result.drained), _between(result.drained), f"{result.batch:,} a batch")
+    table.add_row("drain, reading only", _rate(result.read), _between(result.read))
+    ratio = result.ratio
+    table.add_row("drain / reading", f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}")
+    add_phases(table, "drain", result.drains[-1].phases_ms)
+    add_memory(table, "drain", result.memory)
+
+
+def _rate(spread: Spread) -> str:
+    return f"{spread.median:,.0f} events/s"
+
+
+def _between(spread: Spread) -> str:
+    return f"{spread.low:,.0f} to {spread.high:,.0f}"

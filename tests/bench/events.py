@@ -1,5 +1,7 @@
 """Events in bulk, made by Spark's own columns and written by its Kafka sink: ten times as fast as from Python."""
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,6 +21,24 @@ TICK_SECONDS = 5
 
 TOPIC = "orders"
 QUEUES, QUEUES_PER_BROKER, CLIENTS = 16, 4, 5
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Groups that are alike: each consumes one topic with so many clients, all of them the same topic."""
+
+    topic: str
+    queues_per_broker: int
+    clients: int
+    group_prefix: str = "group"
+
+    @property
+    def queues(self) -> int:
+        return self.queues_per_broker * len(BROKERS)
+
+
+SMALL = Shape(TOPIC, QUEUES_PER_BROKER, CLIENTS)
+LARGE = Shape("ledger", 1_024, 500, "large")
 
 
 def client_version_of(producer: Column) -> Column:
@@ -75,13 +95,13 @@ def clocks(spark: SparkSession, start_ms: int, end_ms: int, cluster: str = CLUST
     )
 
 
-def routes(spark: SparkSession, at_ms: int) -> DataFrame:
-    """TOPIC with QUEUES over BROKERS."""
+def routes(spark: SparkSession, at_ms: int, shape: Shape = SMALL) -> DataFrame:
+    """The topic with its queues over BROKERS."""
     queues = [
         F.struct(
             F.lit(broker_name).alias("broker_name"),
-            F.lit(QUEUES_PER_BROKER).alias("read_queue_nums"),
-            F.lit(QUEUES_PER_BROKER).alias("write_queue_nums"),
+            F.lit(shape.queues_per_broker).alias("read_queue_nums"),
+            F.lit(shape.queues_per_broker).alias("write_queue_nums"),
             F.lit(6).alias("perm"),
         )
         for broker_name in BROKERS
@@ -90,7 +110,7 @@ def routes(spark: SparkSession, at_ms: int) -> DataFrame:
     return _messages(
         spark.range(1).select(
             F.lit(CLUSTER).alias("cluster"),
-            F.lit(TOPIC).alias("topic"),
+            F.lit(shape.topic).alias("topic"),
             F.array(*queues).alias("queues"),
             F.array(*brokers).alias("brokers"),
             F.lit(at_ms).alias("event_time_ms"),
@@ -99,17 +119,17 @@ def routes(spark: SparkSession, at_ms: int) -> DataFrame:
     )
 
 
-def heartbeats(spark: SparkSession, groups: int, at_ms: int) -> DataFrame:
-    """One of each of the CLIENTS of each group, at one broker."""
-    group, client = F.floor(F.col("id") / CLIENTS), F.col("id") % CLIENTS
+def heartbeats(spark: SparkSession, groups: int, at_ms: int, shape: Shape = SMALL) -> DataFrame:
+    """One of each client of each group, at one broker."""
+    group, client = F.floor(F.col("id") / shape.clients), F.col("id") % shape.clients
     subscription = F.struct(
-        F.lit(TOPIC).alias("topic"),
+        F.lit(shape.topic).alias("topic"),
         F.lit("*").alias("sub_string"),
         F.lit(1).alias("sub_version"),
         F.lit("TAG").alias("expression_type"),
     )
     consumer = F.struct(
-        _group_name(group).alias("consumer_group"),
+        _group_name(group, shape).alias("consumer_group"),
         F.lit("CONSUME_PASSIVELY").alias("consume_type"),
         F.lit("CLUSTERING").alias("message_model"),
         F.lit("CONSUME_FROM_LAST_OFFSET").alias("consume_from_where"),
@@ -117,7 +137,7 @@ def heartbeats(spark: SparkSession, groups: int, at_ms: int) -> DataFrame:
         F.array(subscription).alias("subscriptions"),
     )
     return _messages(
-        spark.range(0, groups * CLIENTS, 1, 1).select(
+        spark.range(0, groups * shape.clients, 1, 1).select(
             F.lit(CLUSTER).alias("cluster"),
             F.lit(BROKERS[0]).alias("broker_name"),
             _client_id(group, client).alias("client_id"),
@@ -132,22 +152,24 @@ def heartbeats(spark: SparkSession, groups: int, at_ms: int) -> DataFrame:
     )
 
 
-def pulls(spark: SparkSession, groups: int, at_ms: int) -> DataFrame:
-    """One of each of the QUEUES of each group, by its owner under AVG."""
-    group, queue = F.floor(F.col("id") / QUEUES), F.col("id") % QUEUES
-    most, least = -(-QUEUES // CLIENTS), QUEUES // CLIENTS
-    longer = QUEUES % CLIENTS  # so many clients take one more
-    client = F.when(queue < longer * most, F.floor(queue / most)).otherwise(
+def pulls(spark: SparkSession, groups: int, at_ms: int, shape: Shape = SMALL) -> DataFrame:
+    """One of each queue of each group, by its owner under AVG."""
+    queues, clients = shape.queues, shape.clients
+    group, queue = F.floor(F.col("id") / queues), F.col("id") % queues
+    most, least = -(-queues // clients), queues // clients
+    longer = queues % clients  # so many clients take one more
+    place = F.when(queue < longer * most, F.floor(queue / most)).otherwise(
         longer + F.floor((queue - longer * most) / least)
     )
+    client = _in_order(place, clients)
     return _messages(
-        spark.range(0, groups * QUEUES, 1, 1).select(
+        spark.range(0, groups * queues, 1, 1).select(
             F.lit(CLUSTER).alias("cluster"),
-            _pick(BROKERS, F.floor(queue / QUEUES_PER_BROKER)).alias("broker_name"),
+            _pick(BROKERS, F.floor(queue / shape.queues_per_broker)).alias("broker_name"),
             F.lit(0).alias("broker_id"),
-            F.lit(TOPIC).alias("topic"),
-            (queue % QUEUES_PER_BROKER).cast("int").alias("queue_id"),
-            _group_name(group).alias("consumer_group"),
+            F.lit(shape.topic).alias("topic"),
+            (queue % shape.queues_per_broker).cast("int").alias("queue_id"),
+            _group_name(group, shape).alias("consumer_group"),
             _client_addr(group, client).alias("client_addr"),
             _client_id(group, client).alias("client_id"),
             F.lit(1_000).alias("pull_offset"),
@@ -192,13 +214,24 @@ def _pick(names: tuple[str, ...], index: Column) -> Column:
     return F.element_at(F.array(*map(F.lit, names)), (index + 1).cast("int"))
 
 
-def _group_name(group: Column) -> Column:
-    return F.format_string("group-%05d", group)
+def _group_name(group: Column, shape: Shape) -> Column:
+    return F.format_string(f"{shape.group_prefix}-%05d", group)
+
+
+def _in_order(place: Column, clients: int) -> Column:
+    """The client at that place of the ClientIds sorted as text, as clients do before they share out."""
+    numbers = sorted(range(clients), key=lambda client: f"{client // 250}.{client % 250}@{client + 4000}")
+    return F.element_at(F.array(*map(F.lit, numbers)), (place + 1).cast("int")).cast("long")
 
 
 def _client_id(group: Column, client: Column) -> Column:
-    return F.format_string("10.%d.%d.%d@%d", (group / 250).cast("int") + 1, group % 250, client, client + 4000)
+    return F.format_string("%s@%d", _host(group, client), client + 4_000)
 
 
 def _client_addr(group: Column, client: Column) -> Column:
-    return F.format_string("10.%d.%d.%d:%d", (group / 250).cast("int") + 1, group % 250, client, client + 40_000)
+    return F.format_string("%s:%d", _host(group, client), client + 40_000)
+
+
+def _host(group: Column, client: Column) -> Column:
+    block = (client / 250).cast("int")
+    return F.format_string("10.%d.%d.%d", (group / 250).cast("int") + 1, group % 250 + block, client % 250)

@@ -1,10 +1,13 @@
-"""Figures out of samples: medians with their spread, and percentiles by nearest rank."""
+"""Figures out of samples: medians with their spread, percentiles by nearest rank, tenths of a span; a batch's times."""
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
+
+Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,39 @@ def percentiles_of(samples: Iterable[float]) -> Percentiles:
     return Percentiles(len(ordered), ranks[0], ranks[1], ordered[-1])
 
 
+def latencies_of(flips: Iterable[tuple[int, int]], from_ms: int, to_ms: int) -> Percentiles:
+    """Of (event's time, time of the commit), for the events of the span."""
+    return percentiles_of(done_ms - event_ms for event_ms, done_ms in flips if from_ms <= event_ms < to_ms)
+
+
+@dataclass(frozen=True)
+class Span:
+    """From `began` on, up to and with `ended`."""
+
+    began: float
+    ended: float
+
+    def samples(self, timed: Iterable[tuple[float, Sample]]) -> list[Sample]:
+        """Of (time, sample), those of the span."""
+        return [sample for at, sample in timed if self.began <= at <= self.ended]
+
+
+def first_and_last_tenth(began: float, ended: float) -> tuple[Span, Span]:
+    """Of the time between."""
+    tenth = (ended - began) / 10
+    return Span(began, began + tenth), Span(ended - tenth, ended)
+
+
+def mean_of(samples: Sequence[float]) -> float:
+    """0 of none."""
+    return statistics.fmean(samples) if samples else 0.0
+
+
+def ratio_of(last: float, first: float) -> float | None:
+    """None where there is nothing to compare with."""
+    return last / first if first else None
+
+
 def phases_of(progresses: Iterable[Any]) -> dict[str, int]:
     """Median ms of each phase in StreamingQueryProgress.durationMs, longest first; triggerExecution is the whole."""
     samples: dict[str, list[int]] = {}
@@ -57,3 +93,17 @@ def state_of(progresses: Sequence[Any]) -> dict[str, int]:
     found = {name: round(statistics.median(getattr(operator, name) for operator in operators)) for name in times}
     newest = operators[-1]
     return found | {"numRowsTotal": newest.numRowsTotal, "memoryUsedBytes": newest.memoryUsedBytes}
+
+
+def busiest(of_queries: Iterable[Sequence[Any]]) -> list[Any]:
+    """The progresses of the query that read most, whatever queries there are."""
+    return list(max(of_queries, key=lambda progresses: sum(one.numInputRows for one in progresses), default=[]))
+
+
+def started_at(progress: Any) -> float:
+    """When the batch was triggered, epoch seconds."""
+    return datetime.fromisoformat(progress.timestamp).timestamp()
+
+
+def ended_at(progress: Any) -> float:
+    return started_at(progress) + float(progress.durationMs["triggerExecution"]) / 1000

@@ -76,10 +76,11 @@ def _parts(table: Table, rows: int, files: int) -> Iterator[pa.Table]:
     dice = np.random.default_rng(7)
     ends = [rows * number // files for number in range(files + 1)]
     for begin, end in pairwise(ends):
-        yield _part(table, np.arange(begin, end), rows, dice)
+        yield rows_of(table, np.arange(begin, end), rows, dice)
 
 
-def _part(table: Table, numbers: np.ndarray, rows: int, dice: np.random.Generator) -> pa.Table:
+def rows_of(table: Table, numbers: np.ndarray, rows: int, dice: np.random.Generator) -> pa.Table:
+    """Those of the numbers, of so many in all."""
     count = len(numbers)
     groups, queues = dice.integers(0, GROUPS, count), dice.integers(0, QUEUES, count)
     clients = [

@@ -1,19 +1,21 @@
-"""How long after an event its row is in Delta, at 1,000 events/s with both queries running, beside an empty batch."""
+"""How long after an event its row is in Delta, at 1,000 events/s, beside an empty batch; over fresh tables or old."""
 
 import multiprocessing
 import threading
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
+
+from rich.table import Table
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS
 from streaming.ingest.publisher import Publisher
 from streaming.queries.rows import Rows
 from streaming.service import Service
-from tests.bench.figures import Percentiles, percentiles_of, phases_of, state_of
-from tests.bench.memory import Memory, MemorySampler
+from tests.bench.aged_tables import age_tables
+from tests.bench.figures import Percentiles, latencies_of, percentiles_of, phases_of, ratio_of, started_at, state_of
+from tests.bench.memory import Memory, MemorySampler, add_memory
 from tests.bench.pacer import clock, pace
 from tests.bench.scratch import SPARK_LOG, say, scratch
 
@@ -38,11 +40,14 @@ class Batches:
 class LatencyResult:
     """ms from an event's creation to the commit of the row it caused.
 
+    commits       that each table had when the service started
     flips         a slow attempt → its FaultItem unavailable
     alerts        the clock event that completes a proof → the alert's FIRING or RESOLVED row
     floor_ms      a batch that reads one clock event of a cluster nothing is known of, by query
     """
 
+    commits: int
+    warm_up_seconds: float
     events_per_second: float
     flips: Percentiles
     alerts: Percentiles
@@ -67,41 +72,50 @@ class Recorder:
             self.alerts += [(row["changed_at"], now_ms) for row in rows.get("alerts", ())]
 
 
-def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int) -> LatencyResult:
-    """Start the service, publish for both spans, measure the second; then the floor, with nothing else going on."""
+def measure_latency(
+    warm_up_seconds: float, seconds: float, floor_events: int, commits: int = 0, is_kept: bool = True
+) -> LatencyResult:
+    """Start the service, publish for both spans, measure the second; then the floor, with nothing else going on.
+
+    With `commits` each table has so many before, as `run` has kept it, or with `is_kept` false as if nobody ever had,
+    and nobody does now.
+    """
     recorder = Recorder()
-    with (
-        scratch(MAX_OFFSETS_PER_TRIGGER) as place,
-        MemorySampler() as sampler,
-        Service(place.settings_for("service"), on_rows=recorder, jvm_log=SPARK_LOG) as service,
-    ):
-        settings = place.settings_for("service")
-        say("latency: the first batch of each query")
-        _make_ready(service, settings.kafka)
-        process = multiprocessing.get_context("spawn").Process(
-            target=pace, args=(settings.kafka, warm_up_seconds + seconds), daemon=True
-        )
-        process.start()
-        sampler.leave_out(place.kafka.pid, process.pid or 0)
-        try:
-            say(f"latency: warming up for {warm_up_seconds:.0f} s")
-            service.wait(threading.Event(), warm_up_seconds)
-            say(f"latency: measuring for {seconds:.0f} s")
-            from_ms = time.time_ns() // 1_000_000
-            service.wait(threading.Event(), seconds)
-            to_ms = time.time_ns() // 1_000_000
-            process.join(30)
-        finally:
-            process.terminate()
-        service.wait_until_idle(30)
-        live = {query.name: _between(query.recentProgress, from_ms, to_ms) for query in service.queries}
-        say(f"latency: the floor, {floor_events} clock events")
-        floor = _measure_floor(service, settings.kafka, floor_events)
+    with scratch(MAX_OFFSETS_PER_TRIGGER) as place, MemorySampler(place.kafka.pid) as sampler:
+        more = {} if is_kept else {"maintain": {"beside_seconds": 0}}
+        settings = place.settings_for("service", **more)
+        if commits:
+            age_tables(settings.paths.warehouse, commits, is_kept=is_kept)
+        with Service(settings, on_rows=recorder, jvm_log=SPARK_LOG) as service:
+            say("latency: the first batch")
+            _make_ready(service, settings.kafka)
+            process = multiprocessing.get_context("spawn").Process(
+                target=pace, args=(settings.kafka, warm_up_seconds + seconds), daemon=True
+            )
+            process.start()
+            sampler.leave_out(process.pid or 0)
+            try:
+                say(f"latency: warming up for {warm_up_seconds:.0f} s")
+                service.wait(threading.Event(), warm_up_seconds)
+                say(f"latency: measuring for {seconds:.0f} s")
+                from_ms = time.time_ns() // 1_000_000
+                service.wait(threading.Event(), seconds)
+                to_ms = time.time_ns() // 1_000_000
+                process.join(30)
+            finally:
+                process.terminate()
+            service.wait_until_idle(30)
+            live = {query.name: _between(query.recentProgress, from_ms, to_ms) for query in service.queries}
+            if floor_events:
+                say(f"latency: the floor, {floor_events} clock events")
+            floor = _measure_floor(service, settings.kafka, floor_events) if floor_events else {}
     span = seconds * 1000
     return LatencyResult(
+        commits,
+        warm_up_seconds,
         sum(progress.numInputRows for of_query in live.values() for progress in of_query) / span * 1000,
-        _latencies(recorder.flips, from_ms, to_ms),
-        _latencies(recorder.alerts, from_ms, to_ms),
+        latencies_of(recorder.flips, from_ms, to_ms),
+        latencies_of(recorder.alerts, from_ms, to_ms),
         {name: percentiles_of(_durations(of_query)) for name, of_query in floor.items()},
         {name: phases_of(of_query) for name, of_query in floor.items()},
         {name: _batches(of_query, seconds) for name, of_query in live.items()},
@@ -142,14 +156,8 @@ def _measure_floor(service: Service, kafka: Kafka, count: int) -> dict[str, list
 def _between(progresses: list[Any], from_ms: int, to_ms: int) -> list[Any]:
     """Batches triggered in the span that read something."""
     return [
-        progress
-        for progress in progresses
-        if progress.numInputRows and from_ms <= datetime.fromisoformat(progress.timestamp).timestamp() * 1000 < to_ms
+        progress for progress in progresses if progress.numInputRows and from_ms <= started_at(progress) * 1000 < to_ms
     ]
-
-
-def _latencies(rows: list[tuple[int, int]], from_ms: int, to_ms: int) -> Percentiles:
-    return percentiles_of(done_ms - event_ms for event_ms, done_ms in rows if from_ms <= event_ms < to_ms)
 
 
 def _durations(progresses: list[Any]) -> list[int]:
@@ -165,3 +173,35 @@ def _batches(progresses: list[Any], seconds: float) -> Batches:
         phases_of(progresses),
         state_of(progresses),
     )
+
+
+def add_latency(table: Table, name: str, result: LatencyResult, fresh: LatencyResult | None = None) -> None:
+    """Rows of the bench's table; beside `fresh`, the same over fresh tables, only what may differ."""
+    rate = f"{result.events_per_second:,.0f} rows/s were read"
+    table.add_row(f"{name}, FaultItem unavailable", *in_ms(result.flips), _beside(result, fresh) or rate)
+    table.add_row(f"{name}, alert", *in_ms(result.alerts), "from the clock event that completes it")
+    for query, batches in result.batches.items():
+        live, floor = batches.duration_ms, result.floor_ms.get(query)
+        if floor is not None:
+            ratio = f"{live.p50 / floor.p50:.1f} of it under load" if floor.p50 else ""
+            table.add_row(f"empty batch, {query}", *in_ms(floor), ratio)
+        table.add_row(f"batch under load, {query}", *in_ms(live), f"{batches.count} batches")
+        add_phases(table, query, batches.phases_ms)
+    add_memory(table, name, result.memory)
+
+
+def _beside(result: LatencyResult, fresh: LatencyResult | None) -> str:
+    if not result.commits:
+        return ""
+    text = f"over {result.commits:,} commits a table"
+    ratio = ratio_of(result.flips.p50, fresh.flips.p50) if fresh is not None else None
+    return f"{text}: {ratio:.2f} of fresh ones" if ratio is not None else text
+
+
+def add_phases(table: Table, name: str, phases_ms: dict[str, int]) -> None:
+    longest = [f"{phase} {ms}" for phase, ms in phases_ms.items() if phase != "triggerExecution" and ms][:4]
+    table.add_row(f"phases, {name}", f"{phases_ms.get('triggerExecution', 0):,} ms", "median batch", ", ".join(longest))
+
+
+def in_ms(percentiles: Percentiles) -> tuple[str, str]:
+    return f"{percentiles.p50:,.0f} ms", f"p95 {percentiles.p95:,.0f} ms, {percentiles.count} samples"

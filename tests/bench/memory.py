@@ -1,13 +1,16 @@
-"""Peak memory of a process tree, read from /proc: the driver, its JVM, the Python workers; Kafka apart."""
+"""Peak memory of a process tree by process, sampled beside a measure; Kafka and those who publish apart."""
 
 import os
 import threading
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from tests.bench.process_tree import DRIVER, JVM, read_tree, resident_by_name
 
 INTERVAL_SECONDS = 0.5
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1 << 20
 
 
@@ -19,14 +22,23 @@ class Memory:
     driver_mib: int
     jvm_mib: int
     workers_mib: int
+    processes_mib: dict[str, int] = field(default_factory=dict)
+
+
+def memory_of(resident: Mapping[str, int]) -> Memory:
+    """Out of bytes by name."""
+    driver, jvm, whole = resident.get(DRIVER, 0), resident.get(JVM, 0), sum(resident.values())
+    by_name = {name: size // _MIB for name, size in resident.items()}
+    return Memory(whole // _MIB, driver // _MIB, jvm // _MIB, (whole - driver - jvm) // _MIB, by_name)
 
 
 class MemorySampler:
-    """A thread that looks at this process and its descendants. Leaving the context ends it."""
+    """A thread that looks at this process and its descendants, but for those left out. Leaving the context ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *left_out: int) -> None:
         self.peak = Memory(0, 0, 0, 0)
-        self._left_out: set[int] = set()
+        self._most = 0
+        self._left_out = set(left_out)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 
@@ -44,39 +56,17 @@ class MemorySampler:
 
     def _sample(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):
-            now = read_memory(os.getpid(), self._left_out)
-            if now.peak_mib > self.peak.peak_mib:
-                self.peak = now
+            resident = resident_by_name(read_tree(os.getpid(), self._left_out))
+            if (whole := sum(resident.values())) > self._most:
+                self._most, self.peak = whole, memory_of(resident)
 
 
-def read_memory(root: int, left_out: set[int]) -> Memory:
-    """What the tree under `root` has resident now."""
-    children: dict[int, list[int]] = {}
-    resident: dict[int, tuple[str, int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (stat := _read_stat(folder)) is not None:
-            pid, name, parent, pages = stat
-            children.setdefault(parent, []).append(pid)
-            resident[pid] = name, pages * _PAGE
-    sums = {"driver": 0, "jvm": 0, "workers": 0}
-    waiting = [root]
-    while waiting:
-        pid = waiting.pop()
-        if pid in left_out or pid not in resident:
-            continue
-        name, of_process = resident[pid]
-        sums["driver" if pid == root else "jvm" if name == "java" else "workers"] += of_process
-        waiting += children.get(pid, [])
-    mib = {part: size // _MIB for part, size in sums.items()}
-    return Memory(sum(sums.values()) // _MIB, mib["driver"], mib["jvm"], mib["workers"])
+def add_memory(table: Table, name: str, memory: Memory, when: str = "at its peak") -> None:
+    """A row of the bench's table: the whole, and what each process had of it."""
+    parts = parts_of(memory.processes_mib)
+    table.add_row(f"memory, {name}", f"{memory.peak_mib:,} MiB", when, parts, end_section=True)
 
 
-def _read_stat(folder: Path) -> tuple[int, str, int, int] | None:
-    """Process id, name, parent and resident pages; None once the process is gone."""
-    try:
-        text = (folder / "stat").read_text()
-    except OSError:
-        return None
-    head, _, tail = text.rpartition(")")  # a name may hold blanks and brackets
-    fields = tail.split()
-    return int(folder.name), head.partition("(")[2], int(fields[1]), int(fields[21])
+def parts_of(by_name: Mapping[str, float], digits: int = 0) -> str:
+    """Name and figure of each process, for a cell; none of those that round to nothing."""
+    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items() if round(figure, digits))

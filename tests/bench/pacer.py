@@ -6,6 +6,7 @@ twins, whose duplicate ClientId makes an alert fire and resolve.
 
 import heapq
 import random
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,8 @@ Publish = Callable[[str, dict[str, Any]], None]
 
 
 def pace(kafka: Kafka, seconds: float, seed: int = 1) -> None:
-    """Publish for `seconds`, each event at its own moment."""
+    """Publish for `seconds`, each event at its own moment. A Ctrl-C is whoever started us to decide on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Publisher(kafka, max_unconfirmed=1 << 30) as publisher:
         Pacer(publisher.publish, seed).run(seconds)
         publisher.flush()

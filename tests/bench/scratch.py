@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from conf.settings import Settings
 from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
@@ -21,14 +22,15 @@ class Scratch:
     kafka: EmbeddedKafka
     max_offsets_per_trigger: int
 
-    def settings_for(self, name: str) -> Settings:
-        """Settings with a fresh warehouse and fresh checkpoints for each `name`."""
+    def settings_for(self, name: str, **more: dict[str, Any]) -> Settings:
+        """Settings with a fresh warehouse and fresh checkpoints for each `name`; `more` are sections of others."""
         defaults = Settings.load()
         return Settings.load(
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
             paths={"warehouse": self.folder / name / "warehouse", "checkpoints": self.folder / name / "checkpoints"},
             queries={"max_offsets_per_trigger": self.max_offsets_per_trigger},
             spark={"options": {**defaults.spark.options, "spark.sql.streaming.numRecentProgressUpdates": "5000"}},
+            **more,
         )
 
 

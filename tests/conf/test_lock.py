@@ -24,7 +24,7 @@ def test_what_pyproject_pins_is_locked_at_the_same_version() -> None:
 
 
 def _normal(pin: str) -> str:
-    name, _, version = pin.partition("==")
+    name, _, version = re.sub(r"\[.*\]", "", pin).partition("==")  # of an extra its own packages are locked
     return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 
 

@@ -1,7 +1,9 @@
 """`run` keeps its tables small beside the batches: few files, a short log, the same rows, and no reader disturbed."""
 
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, 
 from streaming.oncall.alert_feed import NewFiles
 from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
 from tests.maintenance.rows import NOW_MS, read, row_of
+from tests.maintenance.test_readers import checkpoint
 
 MOST_FILES = 200
 
@@ -119,3 +122,50 @@ def test_a_table_that_cannot_be_kept_is_told_once_and_the_others_are_kept(tmp_pa
         kept.keep()
     assert [entry["table"] for entry in logs] == ["quality"]
     assert len(file_sizes(DeltaTable(table_path(tmp_path, "alerts")))) < 50
+
+
+def commit_versions(path: Path) -> list[int]:
+    return sorted(int(file.stem) for file in (path / "_delta_log").glob("*.json"))
+
+
+def test_the_log_reaches_back_as_far_as_a_reader_may_be_behind_and_each_version_since_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
+    writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
+    for batch_id in range(100):
+        append(writer, batch_id)
+        if batch_id % 20 == 19:
+            kept.keep()
+    newest = commit_versions(path)[-1]
+    old = [version for version in commit_versions(path) if version <= newest - 35]
+    for version in old:
+        os.utime(path / "_delta_log" / f"{version:020}.json", (0, 0))
+    keeper(tmp_path).keep()
+    left = commit_versions(path)
+    assert len(left) < newest
+    assert left == list(range(left[0], newest + 1))
+    assert left[0] <= old[-1], "the version that held when the time began is among them"
+    for version in range(old[-1], newest + 1):
+        assert DeltaTable(path, version=version).version() == version
+    assert len(read(tmp_path, "alerts")) == 100
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 99)  # is known
+    assert len(read(tmp_path, "alerts")) == 100
+
+
+def test_what_the_relay_has_yet_to_read_stays_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
+    writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
+    for batch_id in range(60):
+        append(writer, batch_id)
+        if batch_id % 20 == 19:
+            keeper(tmp_path).keep()
+    before, now = commit_versions(path), time.time()
+    folder = checkpoint(tmp_path, 5)
+    settings = Settings.load(paths={"warehouse": tmp_path, "checkpoints": folder.parent})
+    monkeypatch.setattr(time, "time", lambda: now + 30 * 86_400)
+    TableKeeper(settings).keep()
+    assert commit_versions(path) == before
+    shutil.rmtree(folder)
+    TableKeeper(settings).keep()
+    assert len(commit_versions(path)) < len(before)

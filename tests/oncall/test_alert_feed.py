@@ -216,3 +216,31 @@ def test_a_log_that_no_longer_says_what_is_new_is_an_error_and_not_a_guess(setti
     (Path(path) / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(AlertLogError, match="version 1 of the alerts table is no longer in its log"):
         files.read_to(lambda _: None)
+
+
+def test_a_relay_whose_log_was_cleaned_away_begins_anew_from_the_tables(
+    settings: Settings, hook: FakeServer, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is told twice: the delivery log says what was told."""
+    write(alert_row("a", "FIRING", START_MS))
+    relay = RelayThread(settings, session(is_stopped=None))
+    is_held = threading.Event()
+    read_commit = alert_feed.read_commit
+
+    def held(table: Any, version: int) -> Any:
+        is_held.wait(30)
+        return read_commit(table, version)
+
+    monkeypatch.setattr(alert_feed, "read_commit", held)
+    relay.start()
+    assert hook.wait_for(1)
+    for name in "bc":
+        write(alert_row(name, "FIRING", START_MS))
+    path = table_path(settings.paths.warehouse, "alerts")
+    DeltaTable(path).create_checkpoint()
+    for version in range(3):
+        (Path(path) / "_delta_log" / f"{version:020}.json").unlink()
+    is_held.set()
+    assert hook.wait_for(2)
+    relay.stop()
+    assert sorted(told(hook)) == ["a firing", "b firing", "c firing"]

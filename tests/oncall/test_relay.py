@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
-from streaming.oncall import ledger as ledger_module
+from streaming.maintenance import table_keeper
 from streaming.oncall import relay as relay_module
 from streaming.oncall.duty import Send
 from streaming.oncall.ledger import Ledger, Words
@@ -164,32 +163,19 @@ def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_told(
     assert told(hook) == [("open", "firing"), ("open", "resolved")]
 
 
-def test_many_small_files_of_the_log_are_made_one_and_say_the_same(
+def test_files_of_the_log_that_run_takes_together_say_the_same(
     scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MOST_FILES", 5)
+    monkeypatch.setattr(table_keeper, "TIERS", ((table_keeper.TIERS[0][0], 5),))
     for number in range(4):
         scene.write(alert_row(f"m{number}", "FIRING", START_MS + number))
         scene.deliver()
     before = {tuple(row.items()) for row in scene.log()}
-    ledger = Ledger(scene.warehouse)
-    ledger.compact()
-    assert not ledger.compact()
+    table_keeper.TableKeeper(Settings.load(paths={"warehouse": scene.warehouse})).keep()
+    assert len(DeltaTable(table_path(scene.warehouse, "alert_deliveries")).file_uris()) == 1
     assert {tuple(row.items()) for row in scene.log()} == before
     scene.deliver()
     assert len(told(hook)) == 4
-
-
-def test_a_log_that_cannot_be_compacted_costs_nobody_a_notice(
-    scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise DeltaError("somebody else was faster")
-
-    monkeypatch.setattr(Ledger, "compact", fail)
-    scene.write(alert_row("m", "FIRING", START_MS))
-    assert scene.deliver() == 0
-    assert told(hook) == [("m", "firing")]
 
 
 def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:

@@ -10,9 +10,14 @@ SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("at
 
 def make_table(path: Path, **configuration: str) -> str:
     """Empty, in the plain protocol, with such properties."""
+    return make_table_at(str(path), **configuration)
+
+
+def make_table_at(location: str, **configuration: str) -> str:
+    """The same in a folder or in a bucket."""
     properties = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"} | configuration
-    DeltaTable.create(str(path), schema=SCHEMA, configuration=dict(properties), raise_if_key_not_exists=False)
-    return str(path)
+    DeltaTable.create(location, schema=SCHEMA, configuration=dict(properties), raise_if_key_not_exists=False)
+    return location
 
 
 def numbers(*values: int) -> pa.Table:

@@ -1,0 +1,85 @@
+"""Data files of a store's table, copied to this machine for DuckDB, which is given no network and no credentials.
+
+A file of Delta never changes, so that each is fetched once. The copies are in the user's cache, for its owner alone;
+what a table no longer has goes as its log is read on.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import unquote
+
+import obstore
+from deltalake import DeltaTable
+from obstore.exceptions import BaseError
+
+from streaming.private_folder import make_private
+from streaming.warehouse.copies_folder import StoreError, copies_folder, digest
+from streaming.warehouse.table_store import store_of
+
+FETCHERS = 16
+KEPT_SECONDS = 3_600.0
+"""For who still reads an older version."""
+
+
+class FileCopies:
+    """Of one table, whose files lie flat under `copies_folder`."""
+
+    def __init__(self, table: str) -> None:
+        """`table` is its address."""
+        self._table = table
+        self._folder = copies_folder(table.rpartition("/")[0]) / table.rpartition("/")[2]
+
+    def fetch(self, uris: Sequence[str]) -> list[str]:
+        """The copies, in the order of the files. Raises FileNotFoundError for one that is gone, or StoreError."""
+        make_private(self._folder)
+        names = [self._name(uri) for uri in uris]
+        copies = {name: self._folder / f"{digest(name)}.parquet" for name in names}
+        there = set(os.listdir(self._folder))  # noqa: PTH208  # of thousands the names are enough
+        missing = [(name, copy) for name, copy in copies.items() if copy.name not in there]
+        if missing:
+            store = store_of(self._table)
+            with ThreadPoolExecutor(FETCHERS) as fetchers:
+                try:
+                    list(fetchers.map(lambda one: _fetch(store, *one), missing))
+                except BaseError as error:
+                    raise StoreError(f"{self._table}: a file cannot be fetched ({type(error).__name__})") from None
+        return [str(copies[name]) for name in names]
+
+    def keep_only(self, copies: Sequence[str]) -> None:
+        """These are all that the table has."""
+        self._drop(set(os.listdir(self._folder)) - {Path(copy).name for copy in copies})  # noqa: PTH208  # the same
+
+    def _name(self, uri: str) -> str:
+        return unquote(uri).removeprefix(self._table).lstrip("/")
+
+    def _drop(self, unused: set[str]) -> None:
+        now = time.time()
+        for name in unused:
+            path = self._folder / name
+            try:
+                if now - path.stat().st_mtime > KEPT_SECONDS:
+                    path.unlink()
+            except OSError:  # another has
+                continue
+
+
+def files_here(handle: DeltaTable, uris: Sequence[str]) -> list[str]:
+    """Paths on this machine of files that the table's handle names."""
+    table = str(handle.table_uri).rstrip("/")
+    return FileCopies(table).fetch(uris) if table.startswith("s3://") else [unquote(uri) for uri in uris]
+
+
+def _fetch(store: object, name: str, copy: Path) -> None:
+    """Whole, or not at all."""
+    content = obstore.get(store, name).bytes()  # type: ignore[arg-type]  # as store_of gives it
+    partial = copy.with_name(f".{uuid.uuid4()}")
+    try:
+        partial.touch(mode=0o600)
+        partial.write_bytes(memoryview(content))
+        partial.rename(copy)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""What `run` takes while a cluster is quiet: cores and memory of each of its processes, minutes after its start."""
+
+import multiprocessing
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from rich.table import Table
+
+from conf.settings import Settings
+from streaming.ingest.topics import create_topics
+from streaming.queries.warehouse import table_path
+from tests.bench.events import CLUSTER
+from tests.bench.live_run import LiveRun, live_run
+from tests.bench.memory import Memory, add_memory, memory_of, parts_of
+from tests.bench.process_tree import cores_by_name, cpu_of, read_tree, resident_by_name
+from tests.bench.quiet_cluster import events_per_second, pace_quiet
+from tests.bench.scratch import say, scratch
+
+PARTS = 4
+"""The span is measured in so many parts, each told as it ends."""
+
+
+@dataclass(frozen=True)
+class IdleResult:
+    """`cores` of all processes but Kafka, after `settle_seconds`; `parts` of each quarter of the span.
+
+    `memory` at its end. `alerts` that fired about the quiet cluster: none is due.
+    """
+
+    events_per_second: float
+    settle_seconds: float
+    seconds: float
+    cores: float
+    parts: list[float]
+    cores_by_process: dict[str, float]
+    memory: Memory
+    alerts: int
+
+
+def measure_idle(settle_seconds: float, seconds: float) -> IdleResult:
+    """`run` as it comes, in a process of its own, beside a quiet cluster."""
+    with scratch(0) as place:
+        settings = place.settings_for("idle")
+        create_topics(settings.kafka)
+        with live_run(settings) as run:
+            pacer = multiprocessing.get_context("spawn").Process(
+                target=pace_quiet, args=(settings.kafka, settle_seconds + seconds + 300), daemon=True
+            )
+            pacer.start()
+            try:
+                run.wait_until_written(settings.paths.checkpoints)
+                say(f"idle: letting it settle for {settle_seconds:.0f} s, then measuring for {seconds:.0f} s")
+                run.sleep(settle_seconds)
+                return _measure(run, settle_seconds, seconds, settings)
+            finally:
+                pacer.terminate()
+
+
+def _measure(run: LiveRun, settle_seconds: float, seconds: float, settings: Settings) -> IdleResult:
+    first = before = read_tree(run.pid)
+    parts = []
+    for number in range(PARTS):
+        run.sleep(seconds / PARTS)
+        after = read_tree(run.pid)
+        parts.append((cpu_of(after) - cpu_of(before)) / (seconds / PARTS))
+        say(f"idle {number + 1}/{PARTS}: {parts[-1]:.2f} cores")
+        before = after
+    by_name = cores_by_name(first, before, seconds)
+    memory = memory_of(resident_by_name(before))
+    return IdleResult(
+        events_per_second(),
+        settle_seconds,
+        seconds,
+        sum(by_name.values()),
+        parts,
+        by_name,
+        memory,
+        _count_alerts(settings),
+    )
+
+
+def _count_alerts(settings: Settings) -> int:
+    table = DeltaTable(table_path(settings.paths.warehouse, "alerts")).to_pyarrow_table(columns=["cluster", "state"])
+    return sum(row["cluster"] == CLUSTER and row["state"] == "FIRING" for row in table.to_pylist())
+
+
+def add_idle(table: Table, result: IdleResult) -> None:
+    """Rows of the bench's table."""
+    beside = f"{result.events_per_second:.0f} events/s, from {result.settle_seconds:.0f} s on"
+    told = f"; {result.alerts} alerts fired, none is due" if result.alerts else ""
+    spread = f"{min(result.parts):.2f} to {max(result.parts):.2f}"
+    table.add_row("idle, CPU", f"{result.cores:.2f} cores", spread, beside + told)
+    table.add_row("idle, CPU by process", "", "", parts_of(result.cores_by_process, 2))
+    add_memory(table, "idle", result.memory, "at the end")

@@ -1,0 +1,75 @@
+"""balancewatch itself as a contender: the service of `run`, without what tells people."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from conf.settings import Settings
+from schemas.events import CLOCKS
+from streaming.ingest.publisher import Publisher
+from streaming.queries.rows import Rows
+from streaming.service import Service
+from tests.bench.figures import busiest, ended_at
+from tests.bench.pacer import clock
+from tests.bench.rivals.work import Drained, Work, mark_ready, note_flips, read_work, write_report
+from tests.bench.scratch import SPARK_LOG
+
+
+def main() -> None:
+    work = read_work("balancewatch_service")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def hear(name: str, batch_id: int, rows: Rows) -> None:
+        note_flips(work, rows.get("fault_items", []))
+
+    with Service(
+        settings_of(work),
+        available_now=not work.is_live,
+        on_rows=hear,
+        jvm_log=Path(SPARK_LOG).resolve(),
+        stop=stop,
+    ) as service:
+        if work.is_live:
+            _make_ready(service, work)
+        service.wait(stop)
+        progresses = [list(query.recentProgress) for query in service.queries]
+    if not work.is_live:
+        write_report(work, _drained(work, busiest(progresses)))
+
+
+def _make_ready(service: Service, work: Work) -> None:
+    """The first batch starts Python workers and makes state schemas."""
+    with Publisher(settings_of(work).kafka) as publisher:
+        publisher.publish(CLOCKS, clock("nobody", (), time.time_ns() // 1_000_000))
+        publisher.flush()
+    service.wait_until_idle()
+    mark_ready(work)
+
+
+def settings_of(work: Work) -> Settings:
+    """Tables and checkpoints in the work's folder; a drain in batches of the warm events' size."""
+    limit = {"max_offsets_per_trigger": work.warm_events} if work.warm_events else {}
+    return Settings.load(
+        kafka={"bootstrap_servers": work.bootstrap_servers, "options": {}},
+        paths={"warehouse": work.folder / "warehouse", "checkpoints": work.folder / "checkpoints"},
+        queries=limit,
+    )
+
+
+def _drained(work: Work, progresses: list[Any]) -> Drained:
+    """From the batch with which the warm events were done to the end of the last."""
+    seen, began = 0, 0.0
+    for progress in progresses:
+        seen += progress.numInputRows
+        if seen >= work.warm_events:
+            began = ended_at(progress)
+            break
+    rest = sum(progress.numInputRows for progress in progresses) - seen
+    return Drained(rest, began or time.time(), ended_at(progresses[-1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A virtual environment for each rival, made once, in the user's cache and never in the source tree."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHE = Path("~/.cache/balancewatch/rivals").expanduser()
+
+SHARED = ("deltalake==1.6.6", "msgspec==0.22.0", "pyarrow==26.0.1")
+"""What each needs for the work, in our own versions."""
+
+UNREACHABLE = ("connection", "temporary failure", "timed out", "max retries", "proxyerror")
+
+
+class NoEnvironmentError(RuntimeError):
+    """A rival cannot be had here. The message is the reason, for the table."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """`packages` are pinned. Ours has none: it runs in the environment of this process."""
+
+    name: str
+    module: str
+    packages: tuple[str, ...] = ()
+
+    def python(self) -> Path:
+        """Its interpreter; the first time its packages are installed. Raises NoEnvironmentError."""
+        if not self.packages:
+            return Path(sys.executable)
+        wanted = (*self.packages, *SHARED)
+        label = hashlib.sha256(" ".join((sys.version, *wanted)).encode()).hexdigest()[:12]
+        folder = CACHE / f"{self.name}-{label}"
+        python = folder / "bin" / "python"
+        if not (folder / ".ready").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            venv.create(folder, with_pip=True)
+            _install(python, wanted)
+            (folder / ".ready").touch()
+        return python
+
+
+def _install(python: Path, packages: tuple[str, ...]) -> None:
+    """Wheels only: what would have to be built is not to be had."""
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+    done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NoEnvironmentError(reason_of(done.stderr, packages[0]))
+
+
+def reason_of(stderr: str, package: str) -> str:
+    """What pip told, in a sentence."""
+    text = stderr.lower()
+    if any(word in text for word in UNREACHABLE):
+        return "the package index cannot be reached"
+    if "no matching distribution" in text or "could not find a version" in text:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"{package} has no wheel for Python {version} on this platform"
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "pip failed and said nothing"
+
+
+OURS = Rival("balancewatch", "tests.bench.rivals.balancewatch_service")
+LOOP = Rival("plain loop", "tests.bench.rivals.plain_loop", ("confluent-kafka==2.16.1",))
+QUIX = Rival("quixstreams", "tests.bench.rivals.quix_app", ("quixstreams==3.28.1", "confluent-kafka==2.12.2"))
+BYTEWAX = Rival(
+    "bytewax",
+    "tests.bench.rivals.bytewax_flow",
+    ("bytewax==0.21.1", "confluent-kafka==2.16.1", "prometheus-client==0.26.0"),
+)
+RIVALS = (OURS, BYTEWAX, QUIX, LOOP)

@@ -1,0 +1,232 @@
+"""The contenders one after the other: a drain of one topic of one Kafka, then live events, each with a fresh Kafka."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaConsumer, TopicPartition
+
+from schemas.events import SEND_LATENCIES
+from streaming.ingest.topics import create_topics
+from tests.bench.apart import run_apart
+from tests.bench.figures import Percentiles, latencies_of
+from tests.bench.memory import Memory
+from tests.bench.pacer import pace
+from tests.bench.preload import preload
+from tests.bench.rivals.agreement import Agreement, compare, read_rows
+from tests.bench.rivals.environments import LOOP, RIVALS, NoEnvironmentError, Rival
+from tests.bench.rivals.tree_watch import TreeWatch
+from tests.bench.rivals.work import Work, read_flips, read_report
+from tests.bench.scratch import Scratch, say, scratch
+
+ROOT = Path(__file__).parents[3]
+LOGS = Path(".bench/rivals")
+
+DRAIN_COMMIT_SECONDS, LIVE_COMMIT_SECONDS = 1.0, 0.2
+"""Between two Delta commits of a rival's; ours commits each batch."""
+
+PATIENCE_SECONDS = 600.0
+LAST_ROWS_SECONDS = 3.0
+
+
+class ContenderError(RuntimeError):
+    """A contender ended by itself, or not at all. The message names its log."""
+
+
+@dataclass(frozen=True)
+class Drain:
+    """After the warm events, which are `batch` of them."""
+
+    events_per_second: float
+    cpu_seconds: float
+    memory: Memory
+    flips: Agreement | None
+
+
+@dataclass(frozen=True)
+class Live:
+    """From a slow send to the commit of its row, ms; `cores` are CPU seconds a second."""
+
+    flips_ms: Percentiles
+    cores: float
+    memory: Memory
+    flips: Agreement | None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`absent` says why there are no figures of it."""
+
+    name: str
+    packages: tuple[str, ...]
+    drain: Drain | None = None
+    live: Live | None = None
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class RivalsResult:
+    events: int
+    batch: int
+    warm_up_seconds: float
+    contenders: list[Contender]
+
+
+def measure_rivals(events: int, batch: int, warm_up_seconds: float, seconds: float) -> RivalsResult:
+    """Ours first. What cannot be installed, or fails, is said and left out."""
+    absent: dict[str, str] = {}
+    pythons: dict[str, Path] = {}
+    for rival in RIVALS:
+        try:
+            say(f"rivals: {rival.name}: its environment")
+            pythons[rival.name] = rival.python()
+        except NoEnvironmentError as error:
+            absent[rival.name] = str(error)
+            say(f"rivals: {rival.name} is left out: {error}")
+    present = [rival for rival in RIVALS if rival.name in pythons]
+    drains = _measure_drains(present, pythons, absent, events, batch)
+    lives: dict[str, Live] = {}
+    for rival in present:
+        if rival.name in absent:
+            continue
+        try:
+            lives[rival.name] = _measure_live(rival, pythons, warm_up_seconds, seconds)
+        except ContenderError as error:
+            absent[rival.name] = str(error)
+    contenders = [
+        Contender(rival.name, rival.packages, drains.get(rival.name), lives.get(rival.name), absent.get(rival.name, ""))
+        for rival in RIVALS
+    ]
+    return RivalsResult(events, batch, warm_up_seconds, contenders)
+
+
+def _measure_drains(
+    present: list[Rival], pythons: dict[str, Path], absent: dict[str, str], events: int, batch: int
+) -> dict[str, Drain]:
+    drains: dict[str, tuple[Drain, Work]] = {}
+    with scratch(batch) as place:
+        run_apart(preload, place.kafka.bootstrap_servers, events + batch)
+        for rival in present:
+            work = _work(place, rival, events + batch, batch)
+            try:
+                drains[rival.name] = _drain(rival, pythons[rival.name], work), work
+            except ContenderError as error:
+                absent[rival.name] = str(error)
+                continue
+            say(f"rivals: {rival.name}: {drains[rival.name][0].events_per_second:,.0f} events/s")
+        if LOOP.name not in drains:
+            return {name: drain for name, (drain, _) in drains.items()}
+        of_loop = read_rows(drains[LOOP.name][1].table)
+        return {
+            name: Drain(
+                drain.events_per_second, drain.cpu_seconds, drain.memory, compare(read_rows(work.table), of_loop)
+            )
+            for name, (drain, work) in drains.items()
+        }
+
+
+def _drain(rival: Rival, python: Path, work: Work) -> Drain:
+    with _started(rival, python, work) as process, TreeWatch(process.pid) as watch:
+        try:
+            code = process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ContenderError(f"{rival.name} did not end in {PATIENCE_SECONDS:.0f} s; see {_log(rival)}") from None
+        if code:
+            raise ContenderError(f"{rival.name} ended with code {code}; see {_log(rival)}")
+    drained = read_report(work)
+    return Drain(
+        drained.events / (drained.ended - drained.began),
+        watch.cpu_between(drained.began, drained.ended),
+        watch.peak_between(0, drained.ended),
+        None,
+    )
+
+
+def _measure_live(rival: Rival, pythons: dict[str, Path], warm_up_seconds: float, seconds: float) -> Live:
+    """Events at the pacer's rate, measured after the warm-up; then the loop says which flips are due."""
+    with scratch(0) as place:
+        settings = place.settings_for("live")
+        create_topics(settings.kafka)
+        work = _work(place, rival, 0, 0)
+        with _started(rival, pythons[rival.name], work) as process, TreeWatch(process.pid) as watch:
+            _wait_until_ready(rival, process, work)
+            pacer = multiprocessing.get_context("spawn").Process(
+                target=pace, args=(settings.kafka, warm_up_seconds + seconds), daemon=True
+            )
+            pacer.start()
+            say(f"rivals: {rival.name}: warming up for {warm_up_seconds:.0f} s, then measuring for {seconds:.0f} s")
+            began = time.time() + warm_up_seconds
+            pacer.join(warm_up_seconds + seconds + 60)
+            time.sleep(LAST_ROWS_SECONDS)
+            if process.poll() is not None:
+                raise ContenderError(f"{rival.name} ended by itself; see {_log(rival)}")
+        ended = began + seconds
+        flips_ms = latencies_of(read_flips(work), int(began * 1000), int(ended * 1000))
+        say(f"rivals: {rival.name}: p50 {flips_ms.p50:,.0f} ms, p95 {flips_ms.p95:,.0f} ms")
+        agreement, is_done = None, False
+        if LOOP.name in pythons:
+            again = _work(place, LOOP, _count_sends(settings.kafka.bootstrap_servers), 0, "again")
+            with _started(LOOP, pythons[LOOP.name], again) as process:
+                is_done = process.wait(PATIENCE_SECONDS) == 0
+            agreement = compare(read_rows(work.table), read_rows(again.table)) if is_done else None
+        return Live(flips_ms, watch.cpu_between(began, ended) / seconds, watch.peak_between(began, ended), agreement)
+
+
+def _work(place: Scratch, rival: Rival, events: int, warm_events: int, label: str = "") -> Work:
+    folder = place.folder / f"{rival.name.replace(' ', '-')}{label}"
+    folder.mkdir()
+    commit_seconds = DRAIN_COMMIT_SECONDS if events else LIVE_COMMIT_SECONDS
+    return Work(place.kafka.bootstrap_servers, folder, events, warm_events, commit_seconds, group=folder.name)
+
+
+@contextmanager
+def _started(rival: Rival, python: Path, work: Work) -> Iterator[subprocess.Popen[bytes]]:
+    """The contender in a session of its own; asked to end, and killed with all it started if it does not."""
+    _log(rival).parent.mkdir(parents=True, exist_ok=True)
+    with _log(rival).open("ab") as log:
+        process = subprocess.Popen(
+            [str(python), "-m", rival.module, *work.arguments()],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield process
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+    except subprocess.TimeoutExpired:
+        say(f"rivals: {rival.name} did not end when asked to")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _wait_until_ready(rival: Rival, process: subprocess.Popen[bytes], work: Work) -> None:
+    deadline = time.monotonic() + 120
+    while not (work.folder / "ready").exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ContenderError(f"{rival.name} did not get ready; see {_log(rival)}")
+        time.sleep(0.1)
+
+
+def _log(rival: Rival) -> Path:
+    return (LOGS / f"{rival.name.replace(' ', '-')}.log").absolute()
+
+
+def _count_sends(bootstrap_servers: str) -> int:
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers.split(","))
+    try:
+        parts = [TopicPartition(SEND_LATENCIES, number) for number in consumer.partitions_for_topic(SEND_LATENCIES)]
+        return int(sum(consumer.end_offsets(parts).values()))
+    finally:
+        consumer.close()

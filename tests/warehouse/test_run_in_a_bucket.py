@@ -1,0 +1,87 @@
+"""`run` and its relay over tables in a bucket: the incidents of the rules, each told once, whatever restarts."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from conf.settings import Settings, SettingsError
+from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.oncall.relay_thread import RelayThread
+from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.service import Service
+from tests.conftest import settings_for
+from tests.oncall.fakes import FakeServer
+from tests.oncall.stage import START_MS, alert_row
+from tests.twins_log import Story, story_in
+
+pytestmark = pytest.mark.real
+
+
+def in_bucket(settings: Settings, bucket: str, **sections: dict[str, Any]) -> Settings:
+    paths = {"warehouse": bucket, "checkpoints": settings.paths.checkpoints}
+    servers = {"bootstrap_servers": settings.kafka.bootstrap_servers}
+    return Settings.load(kafka=servers, paths=paths, **sections)
+
+
+def told(hook: FakeServer) -> list[str]:
+    return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
+
+
+@pytest.mark.spark
+def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, bucket: str, story: Story
+) -> None:
+    queries = {"max_offsets_per_trigger": 0}
+    settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, queries=queries)
+    for _ in range(2):
+        with Service(settings, available_now=True, spark=spark, tells_people=True) as service:
+            service.wait(threading.Event())
+        assert story_in(settings) == story
+    assert not list(tmp_path.glob("*/_delta_log")), "nothing of the tables is on the disk"
+    log = DeltaTable(f"{bucket}/alert_deliveries").to_pyarrow_table()
+    assert "DELIVERED" in log["outcome"].to_pylist()
+
+
+@pytest.fixture
+def story(told: Story) -> Story:
+    return told
+
+
+@pytest.mark.xdist_group("s3")
+def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: str, tmp_path: Path) -> None:
+    def no_spark() -> SparkSession:
+        raise AssertionError("a bucket is read without it")
+
+    with FakeServer() as hook:
+        oncall = {
+            "receivers": [{"name": "hook", "type": "webhook", "url": hook.url}],
+            "routes": [{"name": "all", "receivers": ["hook"]}],
+            "poll_seconds": 0.05,
+        }
+        settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"}, oncall=oncall)
+        writer = DeltalakeWriter(bucket)
+        append_rows(writer, {"alerts": [alert_row("a", "FIRING", START_MS)]}, "app", 0)
+        relay = RelayThread(settings, no_spark)
+        relay.start()
+        assert hook.wait_for(1)
+        append_rows(writer, {"alerts": [alert_row("b", "FIRING", START_MS)]}, "app", 1)
+        assert hook.wait_for(2)
+        relay.stop()
+        append_rows(writer, {"alerts": [alert_row("a", "RESOLVED", START_MS + 1)]}, "app", 2)
+        relay = RelayThread(settings, no_spark)
+        relay.start()
+        assert hook.wait_for(3)
+        relay.stop()
+        assert relay.lost() is None
+        assert told(hook) == ["a firing", "b firing", "a resolved"]
+
+
+@pytest.mark.xdist_group("s3")
+def test_a_writer_that_has_no_jars_for_it_is_refused(bucket: str, tmp_path: Path) -> None:
+    settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path}, queries={"delta_writer": "spark"})
+    with pytest.raises(SettingsError, match=r"queries\.delta_writer = 'spark': Spark has no jars for paths\.warehouse"):
+        Service(settings)
