@@ -18,6 +18,7 @@ from streaming.data_loss import DataLoss, checkpoint_of, refuse_losses
 from streaming.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.ingest.topics import create_topics
 from streaming.jvm_lines import JvmLines
+from streaming.last_progress import LastProgress
 from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.oncall.canary import CanaryThread
@@ -72,14 +73,15 @@ class Service:
         """
         _refuse_spark_in_a_bucket(settings)
         self._settings, self._instruments = settings, instruments
-        self._progress_at: dict[str, float] = {query.NAME: time.monotonic() for query in QUERIES}
+        vitals = None if instruments is None else instruments.vitals
+        self._progress = LastProgress([query.NAME for query in QUERIES], vitals)
         self._busy_starts: dict[str, int] = {query.NAME: 0 for query in QUERIES}
         has_canary = with_canary and not available_now
         self._relay = (
             RelayThread(
                 settings,
                 lambda: self.spark,
-                self.progress_age,
+                self._progress.age,
                 expects_canary=has_canary,
                 ears=instruments.deliveries if instruments is not None else None,
             )
@@ -167,7 +169,7 @@ class Service:
             self._writer,
             available_now=self._available_now,
             on_rows=self._hear,
-            hearer=self,
+            hearer=self._progress,
         )
 
     def _look_at_failures(self) -> None:
@@ -205,23 +207,8 @@ class Service:
             if running.query.isActive:
                 running.stop()
 
-    def progress_age(self) -> float:
-        """Seconds since the query that is furthest behind wrote a batch and rested, or was started."""
-        return max(0.0, time.monotonic() - min(self._progress_at.values()))
-
-    def rests(self, name: str, seconds: float) -> None:
-        """What rests does not hang."""
-        self._progress_at[name] = time.monotonic() + seconds
-        if self._instruments is not None:
-            self._instruments.vitals.rests(name, seconds)
-
-    def rested(self, name: str, batch_id: int, seconds: float) -> None:
-        self._progress_at[name] = time.monotonic()
-        if self._instruments is not None:
-            self._instruments.vitals.rested(name, batch_id, seconds)
-
     def _hear(self, name: str, batch_id: int, rows: Rows) -> None:
-        self._progress_at[name] = time.monotonic()
+        self._progress.wrote(name)
         self._busy_starts[name] = 0
         self._losses.progress(name, time.time_ns() // 1_000_000)
         if self._keeper is not None:

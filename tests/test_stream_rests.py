@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from schemas.events import PULLS
 from streaming.ingest.embedded_kafka import EmbeddedKafka
 from streaming.ingest.publisher import Publisher
+from streaming.last_progress import LastProgress
 from streaming.queries.rest import Rest
 from streaming.service import Service
 from tests.conftest import settings_for
@@ -25,7 +26,7 @@ def test_a_rest_holds_up_neither_what_is_asked_for_nor_the_end(
 ) -> None:
     resting = threading.Semaphore(0)
     monkeypatch.setattr(Rest, "after", lambda *_: REST_S)
-    monkeypatch.setattr(Service, "rests", lambda *_: resting.release())
+    monkeypatch.setattr(LastProgress, "rests", lambda *_: resting.release())
     settings = settings_for(empty_kafka, tmp_path)
 
     def told() -> set[bytes]:

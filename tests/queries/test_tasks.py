@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, PropertyMock
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from conf.section import SettingsError
 from conf.settings import Settings
 from streaming.cli import app
+from streaming.queries import tasks as module
 from streaming.queries.tasks import frozen_tasks, refuse_earlier, refuse_other_tasks, tasks_of
 
 OFFSETS = (
@@ -44,8 +45,15 @@ def settings_with(tasks: int, master: str = "local[8]", **paths: Path) -> Settin
     ],
 )
 def test_a_batch_has_as_many_tasks(
-    asked: int, frozen: int | None, master: str, tasks: int, reason: str, tmp_path: Path
+    asked: int,
+    frozen: int | None,
+    master: str,
+    tasks: int,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     checkpoint = tmp_path if frozen is None else begun(tmp_path, frozen)
     settings, spark = settings_with(asked, master), MagicMock()
     spark.sparkContext.defaultParallelism = 24
@@ -59,6 +67,15 @@ def test_the_newest_batch_says_what_is_frozen(tmp_path: Path) -> None:
         begun(tmp_path, 4, batch_id)
     (tmp_path / "offsets" / ".10.crc").write_bytes(b"crc")
     assert frozen_tasks(tmp_path) == 4
+
+
+def test_executors_that_come_one_after_the_other_are_all_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    cores, spark = iter([2, 4, 6, 6]), MagicMock()
+    type(spark.sparkContext).defaultParallelism = PropertyMock(side_effect=lambda: next(cores))
+    assert tasks_of(settings_with(0, "spark://host:7077"), spark, tmp_path) == 6
 
 
 @pytest.mark.parametrize(
