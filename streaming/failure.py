@@ -8,12 +8,14 @@ from conf.location import is_store
 from conf.settings import Settings
 from streaming.data_loss import losses_of, sentence
 from streaming.ingest.topics import KafkaUnreachableError
+from streaming.warehouse.reaching import why_not
 
 _LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|os error 28|errno 28|disk quota exceeded", re.IGNORECASE)
 _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:TimeoutException|DisconnectException)|Failed to fetch offset"
 )
+_STORE = re.compile(r"Generic S3 error|obstore\.exceptions\.")
 _LATE = "Python worker failed to connect back"
 _CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
 
@@ -33,6 +35,8 @@ def reason(name: str, error: BaseException, settings: Settings) -> str:
             losses = []
         if losses:
             return f"{sentence(name, losses)} (it was overtaken while it ran)"
+    if is_store(settings.paths.warehouse) and _STORE.search(text):
+        return f"the query {name} failed: {why_not(settings.paths.warehouse, text)}"
     if _AWAY.search(text):
         servers = settings.kafka.bootstrap_servers
         return f"the query {name} failed: kafka.bootstrap_servers = {servers!r} did not answer for too long"

@@ -68,3 +68,13 @@ def test_a_full_disk_is_told_by_the_folder_that_has_no_room(
     sentence = reason("balance", RuntimeError(text + PLAN), settings)
     assert ("no space left" in sentence) == is_full
     assert (f"paths.warehouse = {settings.paths.warehouse}" in sentence) == is_full
+
+
+def test_a_bucket_that_is_away_is_named_without_what_its_client_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    said = "obstore.exceptions.GenericError: Generic S3 error: Error performing PUT http://127.0.0.1:1/b/x in 120s"
+    told = reason("q", RuntimeError(said), Settings.load(paths={"warehouse": "s3://bucket/x"}))
+    assert told == (
+        "the query q failed: paths.warehouse = 's3://bucket/x': http://127.0.0.1:1 does not answer; "
+        "look at AWS_ENDPOINT_URL, and at the network"
+    )

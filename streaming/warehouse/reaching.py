@@ -63,12 +63,12 @@ def reach(warehouse: Location) -> None:
     try:
         next(iter(obstore.list(impatient_store(warehouse, PATIENCE), chunk_size=1)), None)
     except (BaseError, OSError, ValueError) as error:
-        raise StoreUnreachableError(why_not(warehouse, error)) from None
+        raise StoreUnreachableError(why_not(warehouse, f"{type(error).__name__} {error}")) from None
 
 
-def why_not(warehouse: Location, error: BaseException) -> str:
+def why_not(warehouse: Location, said: str) -> str:
     """A sentence for what the store's client said."""
-    said, bucket = f"{type(error).__name__} {error}", urlsplit(str(warehouse)).netloc
+    bucket = urlsplit(str(warehouse)).netloc
     found = next((words for pattern, words in _KINDS if re.search(pattern, said)), None)
     words = found or "{endpoint} does not answer; look at AWS_ENDPOINT_URL, and at the network"
     return f"paths.warehouse = {str(warehouse)!r}: {words.format(bucket=bucket, endpoint=_endpoint())}"
