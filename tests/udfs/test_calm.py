@@ -1,4 +1,4 @@
-"""A group is calm when its queues are pulled as they should be and its brokers are heard, until its nearest deadline."""
+"""A group is calm while its queues are pulled as they should be and its brokers are heard, up to a deadline."""
 
 from collections.abc import Callable
 
