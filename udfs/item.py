@@ -45,10 +45,12 @@ class Item:
         return cls(client_version, step.latency_ms, False, 0, True, True, seen_ms)
 
     def expire(self, now_ms: int) -> Turn | None:
-        """Its time has come and it may be used."""
+        """Its time has come and it may be used. Told is the latency that kept it out: of a run of quick attempts since,
+        which change nothing, nobody knows the one at that moment.
+        """
         if self.is_available or not self.reachable or now_ms < self.start_timestamp_ms:
             return None
-        return self._turn(True, self.start_timestamp_ms, self.current_latency_ms)
+        return self._turn(True, self.start_timestamp_ms, self.slow_latency_ms)
 
     def apply(self, client_version: str, step: Step) -> Turn | None:
         """MQFaultStrategy.updateFaultItem for each attempt of the step. Up to 5.1.3 an old step changes nothing."""

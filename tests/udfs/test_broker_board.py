@@ -236,3 +236,25 @@ def test_the_last_to_come_back_is_the_last_of_those_that_are_out(
     if health and health[-1].unavailable_producers:
         out = [item.start_timestamp_ms for item in board.items.values() if not item.is_available]
         assert health[-1].unavailable_until_ms == max(out)
+
+
+def flips_of(attempts: list[tuple[int, int]], cuts: Iterable[int], version: str) -> list[Flip]:
+    """Of one producer's attempts (ms, latency), a batch at a time."""
+    board, flips = Board(), list[Flip]()
+    edges = [0, *sorted(cuts), len(attempts)]
+    for start, end in itertools.pairwise(edges):
+        builder = AttemptsBuilder("p", version)
+        for time_ms, latency_ms in attempts[start:end]:
+            builder.add(time_ms, latency_ms, isolation=False, reachable=True)
+        flips += board.advance([builder.attempts] if builder.attempts.steps else [], None, IDLE_MS)[0]
+    return flips
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_flip_tells_the_same_latency_however_its_attempts_are_cut(version: str) -> None:
+    attempts = [(1_000, 10), (2_000, 700), (3_000, 11), (4_100, 12), (9_000, 13), (40_000, 14)]
+    whole = flips_of(attempts, (), version)
+    assert [flip.available for flip in whole] == [False, True]
+    for cut in range(1, len(attempts)):
+        assert flips_of(attempts, (cut,), version) == whole
+    assert flips_of(attempts, range(1, len(attempts)), version) == whole
