@@ -120,11 +120,8 @@ def routes(spark: SparkSession, at_ms: int, shape: Shape = SMALL) -> DataFrame:
 
 
 def heartbeats(spark: SparkSession, groups: int, at_ms: int, shape: Shape = SMALL) -> DataFrame:
-    """One of each client of each group at each broker, as MQClientInstance sends them: told to one broker alone, they
-    would have every group's views differ, which is an alert of each.
-    """
-    number, broker = F.floor(F.col("id") / len(BROKERS)), F.col("id") % len(BROKERS)
-    group, client = F.floor(number / shape.clients), number % shape.clients
+    """One of each client of each group, at one broker."""
+    group, client = F.floor(F.col("id") / shape.clients), F.col("id") % shape.clients
     subscription = F.struct(
         F.lit(shape.topic).alias("topic"),
         F.lit("*").alias("sub_string"),
@@ -140,9 +137,9 @@ def heartbeats(spark: SparkSession, groups: int, at_ms: int, shape: Shape = SMAL
         F.array(subscription).alias("subscriptions"),
     )
     return _messages(
-        spark.range(0, groups * shape.clients * len(BROKERS), 1, 1).select(
+        spark.range(0, groups * shape.clients, 1, 1).select(
             F.lit(CLUSTER).alias("cluster"),
-            _pick(BROKERS, broker).alias("broker_name"),
+            F.lit(BROKERS[0]).alias("broker_name"),
             _client_id(group, client).alias("client_id"),
             _client_addr(group, client).alias("client_addr"),
             F.lit("JAVA").alias("language"),
