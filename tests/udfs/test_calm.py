@@ -1,4 +1,4 @@
-"""A group is calm when its queues are pulled as they should be and its brokers are heard, until its nearest deadline."""
+"""A group is calm when its queues are pulled as they should be and its brokers heard, until its nearest deadline."""
 
 from collections.abc import Callable
 
