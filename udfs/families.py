@@ -50,13 +50,25 @@ def family_of(consumer_group: str) -> str | None:
 
 @dataclass
 class Family:
-    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any. Before `full_until_ms`
-    it has no room for another.
-    """
+    """`heard_ms` is group → its first and its newest heartbeat; `since_ms` is the first of any."""
 
     since_ms: int
     heard_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
-    full_until_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self._full_until_ms = 0  # nobody is gone before; not kept
+
+    def welcome(self, consumer_group: str, time_ms: int, most: int = MOST_SIBLINGS) -> bool:
+        """Whether there is a place for another, once who is gone for BIRTH_MS is dropped. While nobody is, this asks
+        nobody: thousands may wait for a place.
+        """
+        if len(self.heard_ms) >= most and time_ms >= self._full_until_ms:
+            self.heard_ms = {one: ms for one, ms in self.heard_ms.items() if ms[1] + BIRTH_MS > time_ms}
+            self._full_until_ms = min((newest_ms for _, newest_ms in self.heard_ms.values()), default=0) + BIRTH_MS
+        if len(self.heard_ms) >= most:
+            return False
+        self.heard_ms[consumer_group], self._full_until_ms = (time_ms, time_ms), 0
+        return True
 
 
 @dataclass
@@ -77,14 +89,7 @@ class Families:
             first_ms, newest_ms = family.heard_ms[consumer_group]
             family.heard_ms[consumer_group] = min(first_ms, time_ms), max(newest_ms, time_ms)
             return is_first or time_ms < first_ms
-        if len(family.heard_ms) >= MOST_SIBLINGS:
-            if time_ms < family.full_until_ms:
-                return True
-            family.heard_ms = {one: ms for one, ms in family.heard_ms.items() if ms[1] + BIRTH_MS > time_ms}
-            family.full_until_ms = min((ms[1] for ms in family.heard_ms.values()), default=0) + BIRTH_MS
-        if len(family.heard_ms) < MOST_SIBLINGS:
-            family.heard_ms[consumer_group] = time_ms, time_ms
-        return True
+        return family.welcome(consumer_group, time_ms) or is_first
 
     def has_birth(self, consumer_group: str, left_ms: int) -> bool:
         """Whether another of its family was born about when the group was left by its last member."""

@@ -32,21 +32,23 @@ _decode = msgspec.msgpack.Decoder(Beats).decode
 
 def beats_of(group: GroupState) -> bytes:
     """They fit the frame that the group was last written as, for as long as it was only told what repeats."""
-    return _encode(
-        Beats(
-            [(member.last_heartbeat_ms, member.gap_ms) for member in _members(group)],
-            [
-                (
-                    watch.last_pull_ms,
-                    watch.commit_offset,
-                    watch.max_offset,
-                    None if watch.consumption is None else _fields_of(watch.consumption),
-                    [puller.last_pull_ms for puller in watch.pullers.values()],
-                )
-                for watch in _queues(group)
-            ],
+    members = [
+        (member.last_heartbeat_ms, member.gap_ms)
+        for view in group.membership.views.values()
+        for member in view.values()
+    ]
+    queues = [
+        (
+            watch.last_pull_ms,
+            watch.commit_offset,
+            watch.max_offset,
+            None if watch.consumption is None else _fields_of(watch.consumption),
+            [puller.last_pull_ms for puller in watch.pullers.values()],
         )
-    )
+        for watched in group.topics.values()
+        for watch in watched.queues.values()
+    ]
+    return _encode(Beats(members, queues))
 
 
 def lay_over(group: GroupState, beats: bytes) -> None:

@@ -35,7 +35,7 @@ from streaming.queries.shard_endings import (
     give_up_clusters,
     words_of,
 )
-from streaming.queries.shard_events import Event, events_of, is_earlier, pack
+from streaming.queries.shard_events import IN_ORDER, Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
 from streaming.queries.shard_look import look_at, stays_calm
 from streaming.queries.shard_rows import quarantine_row
@@ -159,16 +159,23 @@ class Shard:
         """Apply what a releasable tick covers, in order of time; what is left."""
         horizon: dict[str, int] = {}
         for event in events:
-            cluster = event.event.cluster
-            if event.topic == CLOCKS and (safe_ms is None or event.time_ms < safe_ms.get(cluster, 0)):
-                horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
-        covered = [event for event in events if event.time_ms <= horizon.get(event.event.cluster, -1)]
-        for event in sorted(covered, key=lambda event: event[:5]):
+            if event.topic == CLOCKS:
+                cluster = event.event.cluster
+                if safe_ms is None or event.time_ms < safe_ms.get(cluster, 0):
+                    horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
+        if not horizon:
+            return events
+        covered: list[Event] = []
+        left: list[Event] = []
+        for event in events:
+            (covered if event.time_ms <= horizon.get(event.event.cluster, -1) else left).append(event)
+        covered.sort(key=IN_ORDER)
+        for event in covered:
             if event.topic == CLOCKS:
                 self._tick(event)
             else:
                 self._intake.apply(event)
-        return [event for event in events if event.time_ms > horizon.get(event.event.cluster, -1)]
+        return left
 
     def _tell_ahead(self, chunks: list[Chunk]) -> None:
         """Clock events from the future are told as they come: there may be no others to tell them at."""

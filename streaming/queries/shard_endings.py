@@ -54,6 +54,8 @@ class ForgottenClusters:
 
     def has(self, event: Event) -> bool:
         """Whether the event is of a cluster that is gone, and does not bring it back."""
+        if not self._at_ms:
+            return False
         cluster = event.event.cluster
         if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
             return True

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ _RANK = {ROUTES: 0, VOICES: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 
 
 class Event(NamedTuple):
-    """Sorts by time; at one time routes come first and the tick last. `raw` is as it came, `event` as it is counted."""
+    """`raw` is as it came, `event` as it is counted."""
 
     time_ms: int
     rank: int
@@ -41,6 +42,9 @@ class Event(NamedTuple):
         """As Kafka has it; a voice is part of one that is counted elsewhere."""
         return self.raw if isinstance(self.raw, Message) else Message(0, self.time_ms, b"")
 
+
+IN_ORDER = itemgetter(0, 1, 2, 3, 4)
+"""By time; at one time routes come first and the tick last."""
 
 Shift = Callable[[str, str, str], int]
 """(cluster, source, machine) to how far the source's event times are moved on (udfs.skew)."""
@@ -62,17 +66,19 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
         time_ms = _heard_ms(pulling, shift_ms, behind(pulling.cluster))
         counted_pull = pulling._replace(event_time_ms=time_ms)
         yield Event(time_ms, _RANK[PULLINGS], chunk.partition, 0, PULLINGS, pulling, counted_pull)
+    topic, partition, decode = chunk.topic, chunk.partition, decoder.decode
     for message in chunk.messages:
-        event = decoder.decode(message.value)
-        source = source_of(chunk.topic, event)
+        event = decode(message.value)
+        source = source_of(topic, event)
         shift_ms = shift(event.cluster, *source) if source else 0
-        if chunk.topic == PULLS and event.client_id:
+        if topic == PULLS and event.client_id:
             of_client_ms = shift(event.cluster, skew.OF_CLIENT, event.client_id)
-            shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
+            if of_client_ms or shift_ms:
+                shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
         time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - behind(event.cluster))
         if time_ms != event.event_time_ms:
             event = at(event, time_ms)
-        yield Event(time_ms, rank, chunk.partition, message.offset, chunk.topic, message, event)
+        yield Event(time_ms, rank, partition, message.offset, topic, message, event)
 
 
 def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:

@@ -16,6 +16,7 @@ class SourceTimes:
     def __init__(self, work: WorkingSet) -> None:
         self._work, self._agenda = work, work.agenda
         self._shifts: dict[tuple[str, str, str], int] = {}
+        self._behind: dict[str, int] = {}
         self._intervals: dict[str, int] = {}
 
     def learn(self, chunks: list[Chunk], is_silent: Callable[[str], bool]) -> None:
@@ -59,5 +60,7 @@ class SourceTimes:
 
     def behind_ms(self, cluster: str) -> int:
         """How far the cluster's time runs behind Kafka's."""
-        entry = self._agenda.clusters.get(cluster)
-        return entry.watch.skew.behind_ms() if entry else 0
+        if cluster not in self._behind:
+            entry = self._agenda.clusters.get(cluster)
+            self._behind[cluster] = entry.watch.skew.behind_ms() if entry else 0
+        return self._behind[cluster]

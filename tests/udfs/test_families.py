@@ -1,9 +1,12 @@
 """Groups with a name of their own for each process: a replaced one is no loss, and a lost one is."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.udfs.facts import Life, at
-from udfs.families import FORGET_MS, MOST_SIBLINGS, Families, family_of
+from udfs.families import BIRTH_MS, FORGET_MS, MOST_SIBLINGS, Families, Family, family_of
 from udfs.hearing import Hearing
 from udfs.route import QueueData, Route
 from udfs.verdict_reason import REPLACED
@@ -153,3 +156,23 @@ def test_a_process_that_is_replaced_while_a_broker_is_down_is_replaced_though_th
     life.freeze("h1:1")
     life.state.membership.unregister("broker-a", "h1:1", at(1_004))
     assert life.run(1_400) == []
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3 * BIRTH_MS)), max_size=40))
+def test_a_full_family_keeps_whom_it_would_keep_if_each_that_comes_made_it_look_for_room(
+    heard: list[tuple[int, int]],
+) -> None:
+    family, kept = Family(0), {}
+    for number, time_ms in heard:
+        name = f"g{number}"
+        if name in kept:
+            kept[name] = (min(kept[name][0], time_ms), max(kept[name][1], time_ms))
+            family.heard_ms[name] = kept[name]
+            continue
+        if len(kept) >= 3:
+            kept = {one: ms for one, ms in kept.items() if ms[1] + BIRTH_MS > time_ms}
+        if has_room := len(kept) < 3:
+            kept[name] = (time_ms, time_ms)
+        assert family.welcome(name, time_ms, most=3) == has_room
+        assert family.heard_ms == kept
