@@ -1,6 +1,10 @@
 """`run` and its relay over tables in a bucket: the incidents of the rules, each told once, whatever restarts."""
 
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,12 @@ from streaming.service import Service
 from tests.conftest import settings_for
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, alert_row
+from tests.test_run_process import environment_for
 from tests.twins_log import Story, story_in
 
 pytestmark = pytest.mark.real
+
+SECONDS = 240.0
 
 
 def in_bucket(settings: Settings, bucket: str, **sections: dict[str, Any]) -> Settings:
@@ -44,6 +51,43 @@ def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
     assert not list(tmp_path.glob("*/_delta_log")), "nothing of the tables is on the disk"
     log = DeltaTable(f"{bucket}/alert_deliveries").to_pyarrow_table()
     assert "DELIVERED" in log["outcome"].to_pylist()
+
+
+@pytest.mark.proof
+def test_a_process_of_its_own_holds_the_bucket_alone_and_shows_no_secret(
+    empty_kafka: EmbeddedKafka, tmp_path: Path, bucket: str
+) -> None:
+    """What it writes here is its canary."""
+    settings = in_bucket(settings_for(empty_kafka, tmp_path), bucket)
+    log, command = tmp_path / "run.log", [sys.executable, "-m", "streaming.cli", "run"]
+    with log.open("wb") as output:
+        run = subprocess.Popen(command, env=environment_for(settings), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_for(lambda: run.poll() is not None or has_rows(bucket))
+        elsewhere = environment_for(settings, PATHS__CHECKPOINTS=str(tmp_path / "others"))
+        for name in ("run", "relay"):
+            second = subprocess.run(
+                [*command[:-1], name], env=elsewhere, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+            assert (second.returncode, "is at it" in second.stderr) == (1, True), second.stderr
+        run.terminate()
+        assert run.wait(SECONDS) == 0, log.read_text()[-2_000:]
+    finally:
+        run.kill()
+        run.wait()
+    assert "not-to-be-shown" not in log.read_text()
+
+
+def has_rows(bucket: str) -> bool:
+    table = f"{bucket}/memberships"
+    return DeltaTable.is_deltatable(table) and DeltaTable(table).to_pyarrow_table().num_rows > 0
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
 
 
 @pytest.fixture
