@@ -158,12 +158,7 @@ FAULT_ITEMS = _table(
     _column("broker_name", STRING, "the broker the item is about", required=True),
     _column("client_id", STRING, "the producer that keeps the item", required=True),
     _column("client_version", STRING, "its release, which decides the latency table", required=True),
-    _column(
-        "current_latency_ms",
-        LONG,
-        "FaultItem.currentLatency, ms; where time alone brought it back, the latency that kept it out",
-        required=True,
-    ),
+    _column("current_latency_ms", LONG, "FaultItem.currentLatency, ms; back by time: what kept it out", required=True),
     _column("isolation", BOOLEAN, "whether the send that decided it failed and isolated the broker", required=True),
     _column("start_timestamp", TIMESTAMP, "FaultItem.startTimestamp: avoided until then", required=True),
     _column("available", BOOLEAN, "FaultItem.isAvailable at changed_at", required=True),

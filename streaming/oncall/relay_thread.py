@@ -48,6 +48,7 @@ class RelayThread:
         self._expects_canary, self._ears = expects_canary, ears or Deaf()
         self._stop = threading.Event()
         self._end = threading.Event()
+        self._is_up = threading.Event()
         self._feed: AlertFeed | None = None
         self._thread = threading.Thread(target=self._supervise, name="relay", daemon=True)
 
@@ -66,6 +67,8 @@ class RelayThread:
 
     def stop(self) -> None:
         """Once it has taken in what the table holds, and tried each new notice once or for ten seconds."""
+        if self._thread.is_alive():
+            self._is_up.wait(DRAIN_SECONDS)  # a short run may be over before its tables are read
         feed = self._feed
         if feed is not None:
             feed.drain(DRAIN_SECONDS)
@@ -117,6 +120,7 @@ class RelayThread:
         )
         self._feed = feed = AlertFeed(self._spark, settings, relay.version, relay.observe, on_lost=end.set)
         feed.start()
+        self._is_up.set()
         try:
             relay.run(end)
         finally:
