@@ -125,16 +125,24 @@ class Service:
         )
         if self._inspector is None:
             end_open(settings, self._writer, on_alerts)
+        self._start_relay()
         self._running = self._start_queries(settings)
         if self._keeper is not None:
             self._keeper.start()
         self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
         self._tables = TableKeeper(settings) if settings.maintain.beside_seconds else None
-        for part in (self._relay, self._canary, self._inspector, self._tables):
+        for part in (self._canary, self._inspector, self._tables):
             if part is not None:
                 part.start()
         if instruments is not None:
             self._show_parts(instruments)
+
+    def _start_relay(self) -> None:
+        """What a log that is read at once says is over before a relay hears it that is only starting."""
+        if self._relay is not None:
+            self._relay.start()
+            if self._available_now:
+                self._relay.wait_until_up()
 
     def _show_parts(self, instruments: Instruments) -> None:
         parts = {

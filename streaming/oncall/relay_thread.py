@@ -55,6 +55,11 @@ class RelayThread:
     def start(self) -> None:
         self._thread.start()
 
+    def wait_until_up(self) -> None:
+        """Return when it hears of new alerts, or has had DRAIN_SECONDS to come so far."""
+        if self._thread.is_alive():
+            self._is_up.wait(DRAIN_SECONDS)
+
     def renew(self, settings: Settings) -> None:
         """Go on by other settings, from the tables; by the old ones where a receiver's secret is missing."""
         try:
@@ -67,8 +72,7 @@ class RelayThread:
 
     def stop(self) -> None:
         """Once it has taken in what the table holds, and tried each new notice once or for ten seconds."""
-        if self._thread.is_alive():
-            self._is_up.wait(DRAIN_SECONDS)  # a short run may be over before its tables are read
+        self.wait_until_up()  # a short run may be over before the tables are read
         feed = self._feed
         if feed is not None:
             feed.drain(DRAIN_SECONDS)
