@@ -42,8 +42,8 @@ def told(hook: FakeServer) -> list[str]:
 def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
     loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, bucket: str, story: Story
 ) -> None:
-    queries = {"max_offsets_per_trigger": 1_000}  # what begins and ends in one batch is told to nobody
-    settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, queries=queries)
+    often = {"queries": {"max_offsets_per_trigger": 400}, "oncall": {"poll_seconds": 0.1}}  # before all of it is over
+    settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, **often)
     for _ in range(2):
         with Service(settings, available_now=True, spark=spark, tells_people=True) as service:
             service.wait(threading.Event())
