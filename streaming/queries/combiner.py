@@ -145,5 +145,5 @@ class Combiner:
             packs.setdefault((lag.cluster, None), Pack()).lags.append(lag)
         for key, pack in packs.items():
             if key[1] is None:
-                pack.read = [Chunk(*place, *span, newest_ms, [], []) for place, span in self._read.items()]
+                pack.read = [Chunk(*place, *span, newest_ms, [], []) for place, span in sorted(self._read.items())]
         yield from packs.items()
