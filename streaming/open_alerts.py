@@ -5,20 +5,20 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import Row, read_files, read_rows
+from streaming.warehouse.opening import open_delta
 from udfs.life import RESOLVED
 
 
 def read_open(warehouse: Location, kind: str, read: Callable[[Row], Row]) -> list[dict[str, Any]]:
     """The newest row of each incident of the kind that `read` can read and that has not resolved, times in epoch ms."""
     try:
-        table = DeltaTable(table_path(warehouse, ALERTS.name))
+        table = open_delta(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
         return []
     found = read_files(ALERTS.name, table, wanted=ds.field("kind") == kind)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from conf.location import Location
@@ -14,6 +13,7 @@ from streaming.history.alerts import WarehouseError
 from streaming.history.whatif import WhatIfError
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import read_rows, whole
+from streaming.warehouse.opening import open_delta
 from udfs.model import MessageQueue
 from udfs.version import parse_client_version
 from udfs.whatif import Client, Group
@@ -75,7 +75,7 @@ def read_group(
 def _read(warehouse: Location, table: Table, condition: ds.Expression | None = None) -> list[Row]:
     """The newest row of each key."""
     try:
-        rows = DeltaTable(table_path(warehouse, table.name)).to_pyarrow_dataset().to_table(filter=condition)
+        rows = open_delta(table_path(warehouse, table.name)).to_pyarrow_dataset().to_table(filter=condition)
     except TableNotFoundError:
         raise WarehouseError(
             f"paths.warehouse = {str(warehouse)!r}: no {table.name} table there; has `run` written it?"

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from conf.location import Location
@@ -19,6 +18,7 @@ from streaming.history.alerts import WarehouseError
 from streaming.history.moments import to_ms
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import read_files, read_rows, whole
+from streaming.warehouse.opening import open_delta
 from udfs.kinds import KIND_FACTS
 from udfs.rulebook import CANARY_CLUSTER
 
@@ -97,7 +97,7 @@ def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_g
     Where the log says that nobody was told (a silence, the limit, no route), nobody was.
     """
     try:
-        table = DeltaTable(table_path(warehouse, ALERTS.name))
+        table = open_delta(table_path(warehouse, ALERTS.name))
     except TableNotFoundError:
         raise WarehouseError(
             f"paths.warehouse = {str(warehouse)!r}: no alerts table there; has `run` written it?"
@@ -126,7 +126,7 @@ def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
 def _read_untold(warehouse: Location) -> set[str]:
     """Incidents that the delivery log knows, and that were due to nobody."""
     try:
-        table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))
+        table = open_delta(table_path(warehouse, ALERT_DELIVERIES.name))
     except TableNotFoundError:
         return set()
     rows = read_files(ALERT_DELIVERIES.name, table, ["incident_id", "outcome"])

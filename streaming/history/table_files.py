@@ -18,6 +18,7 @@ from streaming.history.moments import to_ms
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
 from streaming.warehouse.copies_folder import StoreError
+from streaming.warehouse.opening import catch_up, open_delta
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""
@@ -50,9 +51,9 @@ class TableFiles:
         before = self.version
         try:
             if self._handle is None or again:
-                self._handle = DeltaTable(self._path)
+                self._handle = open_delta(self._path)
             else:
-                self._handle.update_incremental()
+                catch_up(self._handle)
             self.version = int(self._handle.version())
             if self.version != before or again:
                 self._spans = None
@@ -79,7 +80,7 @@ class TableFiles:
         try:
             here = copies.fetch(self._uris)
         except FileNotFoundError:  # vacuum took one since the log was read
-            self._handle = DeltaTable(self._path)
+            self._handle = open_delta(self._path)
             self.version, self._uris = int(self._handle.version()), self._handle.file_uris()
             here = copies.fetch(self._uris)
         copies.keep_only(here)

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from conf.location import is_store
 from streaming.queries.delta_log import LOG
+from streaming.warehouse.opening import whole
 from streaming.warehouse.table_store import list_files, store_of
 
 MB = 1_000_000
@@ -67,7 +68,7 @@ def expected_files(small: tuple[int, ...], target_mb: int) -> int:
 
 def compact(handle: DeltaTable, target_mb: int) -> tuple[int, int]:
     """Take small files together, one at a time so that the writers keep their core; (files taken, files made)."""
-    done = handle.optimize.compact(target_size=target_mb * MB, max_concurrent_tasks=1)
+    done = whole(lambda: handle.optimize.compact(target_size=target_mb * MB, max_concurrent_tasks=1))
     return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 

@@ -12,6 +12,7 @@ import obstore
 from deltalake import DeltaTable
 
 from streaming.queries.delta_log import LOG
+from streaming.warehouse.opening import catch_up
 from streaming.warehouse.table_store import Found, list_folder, read_file, store_of
 
 CHECKPOINT_AFTER = 20
@@ -35,7 +36,7 @@ def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_ho
     `before` is the log as it was a moment ago. The number of its files that are deleted; with `dry_run`, at the most
     would be. See `drop_expired` for `keep_hours`.
     """
-    handle.update_incremental()
+    catch_up(handle)
     is_due = int(handle.version()) - _checkpointed(table, before) >= CHECKPOINT_AFTER
     past = time.time() - LOG_RETENTION_HOURS * 3600
     if dry_run:

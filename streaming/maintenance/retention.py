@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 import duckdb
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from schemas.tables import ALERTS, QUARANTINE, Table
 from streaming.history.view_sql import files_as_rows
 from streaming.warehouse.file_copies import files_here
+from streaming.warehouse.opening import catch_up, is_gap
 
 MEMORY_LIMIT = "1GB"
 MOST_ATTEMPTS = 5
@@ -136,10 +137,10 @@ def drop_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
                 commit_properties=CommitProperties(custom_metadata={"balancewatch": "retention"}),
             )
             return cut
-        except CommitFailedError:
-            if attempt == MOST_ATTEMPTS:
+        except DeltaError as error:
+            if attempt == MOST_ATTEMPTS or not (isinstance(error, CommitFailedError) or is_gap(error)):
                 raise
-            handle.update_incremental()
+            catch_up(handle)
     raise AssertionError("unreachable")
 
 

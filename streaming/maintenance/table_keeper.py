@@ -22,6 +22,7 @@ from streaming.maintenance.log import drop_expired, last_checkpoint
 from streaming.maintenance.readers import RELAY, ReaderError, read_reader
 from streaming.queries.delta_log import in_one_line, log_name
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.opening import open_delta, whole
 from streaming.warehouse.table_store import store_of
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
@@ -118,7 +119,7 @@ class _KeptTable:
 
     def _tidy(self) -> None:
         try:
-            handle = DeltaTable(self._path)
+            handle = open_delta(self._path)
         except TableNotFoundError:
             return
         while (size := due_tier(file_sizes(handle))) is not None:
@@ -150,5 +151,7 @@ class _KeptTable:
 def compact_files(handle: DeltaTable, size: int) -> int:
     """Take files below `size` bytes together, one at a time, so that the batches keep their core; how many it took."""
     properties = CommitProperties(max_commit_retries=MOST_RETRIES)
-    done = handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
+    done = whole(
+        lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
+    )
     return int(done["numFilesRemoved"])

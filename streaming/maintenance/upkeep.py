@@ -27,6 +27,7 @@ from streaming.maintenance.readers import RELAY, Reader, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
 from streaming.queries.delta_log import in_one_line
 from streaming.queries.warehouse import table_path
+from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import Found
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -117,7 +118,7 @@ class _Upkeep:
     def work(self) -> None:
         self._log = log_files(self._path)
         refuse_empty_commits(self._path, self._log)
-        handle = DeltaTable(self._path)
+        handle = open_delta(self._path)
         stock = take_stock(handle)
         self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
         if self._plan.does_retention and self._keep_days:
@@ -147,7 +148,7 @@ class _Upkeep:
             if not DeltaTable.is_deltatable(path):
                 return
             refuse_empty_commits(path, log_files(path))
-            subjects = DeltaTable(path)
+            subjects = open_delta(path)
         if self._plan.dry_run:
             # A run that is not dry would have dropped old subjects before it came here.
             goes_first = subject is not None and subject.table.name in self._plan.tables

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
-from deltalake import DeltaTable
 from pyarrow.dataset import FileSystemDataset
 from pyspark.sql import SparkSession
 
@@ -21,6 +20,7 @@ from streaming.oncall.transition import read_transition
 from streaming.queries.delta_log import read_commit
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import read_rows
+from streaming.warehouse.opening import catch_up, open_delta
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class NewFiles:
 
     def __init__(self, warehouse: Location, version: int) -> None:
         self._path = table_path(warehouse, ALERTS.name)
-        self._table = DeltaTable(self._path)
+        self._table = open_delta(self._path)
         self.version = self._before = version
 
     def read_to(self, observe: Observe) -> None:
@@ -52,7 +52,7 @@ class NewFiles:
 
         Raises AlertLogError when the log no longer says which they are.
         """
-        self._table.update_incremental()
+        catch_up(self._table)
         newest = int(self._table.version())
         new = [file for version in range(self.version + 1, newest + 1) for file in self._appended(version)]
         if new:
@@ -65,7 +65,7 @@ class NewFiles:
     def skip(self) -> None:
         """Somebody else has handed over what was there when this was called last."""
         self.version = self._before
-        self._table.update_incremental()
+        catch_up(self._table)
         self._before = int(self._table.version())
 
     def _appended(self, version: int) -> tuple[str, ...]:

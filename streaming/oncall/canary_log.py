@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from conf.location import Location
@@ -14,6 +13,7 @@ from streaming.history.alerts import WarehouseError, iso
 from streaming.oncall.own_alerts import CANARY
 from streaming.queries.warehouse import table_path
 from streaming.readable_rows import read_rows, whole
+from streaming.warehouse.opening import open_delta
 
 COLUMNS = ["receiver", "outcome", "status", "changed_at", "delivered_at", "incident_id", "route", "kind"]
 
@@ -45,7 +45,7 @@ class Arrival:
 def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     """The `last` that arrived, oldest first. Raises WarehouseError when there is no delivery log."""
     try:
-        table = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name))
+        table = open_delta(table_path(warehouse, ALERT_DELIVERIES.name))
     except TableNotFoundError:
         raise WarehouseError(
             f"paths.warehouse = {str(warehouse)!r}: no alert_deliveries table there; has `run` written it?"

@@ -26,6 +26,7 @@ from streaming.queries.rows import arrow_schema, arrow_table
 from streaming.queries.warehouse import open_table, table_path
 from streaming.readable_rows import Row, each_of, read_files, read_rows, say_left_out, say_nameless
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.opening import catch_up, open_delta
 from udfs.silence import Silence
 
 APP_ID = "balancewatch-relay"
@@ -173,7 +174,7 @@ class _Log:
             self._table = open_table(warehouse, contract)
             self._appender = Appender(table_path(warehouse, contract.name), self._table)
         elif is_table(warehouse, contract):
-            self._table = DeltaTable(table_path(warehouse, contract.name))
+            self._table = open_delta(table_path(warehouse, contract.name))
         else:
             self._table = None
 
@@ -181,7 +182,7 @@ class _Log:
         """The newest version, which later reads are of; -1 of a missing table."""
         if self._table is None:
             return -1
-        self._table.update_incremental()
+        catch_up(self._table)
         return int(self._table.version())
 
     def has_changed(self) -> bool:

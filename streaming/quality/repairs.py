@@ -21,6 +21,7 @@ from streaming.queries.rows import arrow_table
 from streaming.queries.warehouse import open_table, table_path
 from streaming.readable_rows import Row, read_rows, whole
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.opening import open_delta
 
 MOST_ATTEMPTS = 50
 
@@ -61,7 +62,7 @@ class Repairs:
     def standings(self) -> dict[Place, Standing]:
         """Of the messages that have any step."""
         try:
-            return _standings(DeltaTable(table_path(self._warehouse, REPAIRS.name)))
+            return _standings(open_delta(table_path(self._warehouse, REPAIRS.name)))
         except TableNotFoundError:
             return {}
 

@@ -16,6 +16,7 @@ from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, TABLES, Table
 from streaming.private_folder import make_private
 from streaming.queries.rows import Rows, arrow_schema, arrow_table
+from streaming.warehouse.opening import open_delta
 
 
 def table_path(warehouse: Location, name: str) -> str:
@@ -34,7 +35,7 @@ def open_table(warehouse: Location, table: Table) -> DeltaTable:
     """The table, made if it is not there; columns that this release has and it lacks are added, null in old rows."""
     path = table_path(warehouse, table.name)
     try:
-        known = DeltaTable(path)
+        known = open_delta(path)
         present = {field.name for field in known.schema().fields}
         missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
         if missing:

@@ -22,6 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from streaming.queries.delta_log import log_name
 from streaming.warehouse.append_contract import contract_of
 from streaming.warehouse.file_statistics import statistics_of
+from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import store_of
 
 ENGINE = "balancewatch"
@@ -40,7 +41,7 @@ class Appender:
         """
         self._path, self._store = path, store_of(path)
         self._lock = threading.Lock()
-        self._look(DeltaTable(path) if handle is None else handle)
+        self._look(open_delta(path) if handle is None else handle)
 
     @property
     def version(self) -> int:
@@ -87,7 +88,7 @@ class Appender:
         except (ValueError, LookupError, TypeError):  # a hint, which a power cut may have emptied
             is_behind = True
         if is_behind:
-            self._look(DeltaTable(self._path))
+            self._look(open_delta(self._path))
         self._looked_at = time.time()
 
     def _is_in(self, transaction: Transaction) -> bool:
@@ -116,7 +117,7 @@ class Appender:
                     raise
                 break
             if lost % FAR_BEHIND == 0:
-                self._look(DeltaTable(self._path))
+                self._look(open_delta(self._path))
             if transaction is not None and self._is_in(transaction):
                 return False
             self._contract.check(rows)
@@ -143,7 +144,7 @@ class Appender:
             if "txn" in action:
                 self._done[action["txn"]["appId"]] = int(action["txn"]["version"])
         if any("metaData" in action or "protocol" in action for action in actions):
-            self._look(DeltaTable(self._path))
+            self._look(open_delta(self._path))
         return False
 
 
