@@ -5,7 +5,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -95,12 +94,11 @@ def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: py
     kept.keep()
     opened: list[str] = []
 
-    class Opened(DeltaTable):
-        def __init__(self, path: str, *args: Any) -> None:
-            opened.append(Path(path).name)
-            super().__init__(path, *args)
+    def noted(path: str) -> DeltaTable:
+        opened.append(Path(path).name)
+        return DeltaTable(path)
 
-    monkeypatch.setattr(module, "DeltaTable", Opened)
+    monkeypatch.setattr(module, "open_delta", noted)
     for batch_id in range(1, module.LOOK_COMMITS):
         append(writer, batch_id)
         kept.keep()
