@@ -37,7 +37,7 @@ class Offsets(Protocol):
     def event_time_ms(self) -> int: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Consumption:
     """How far one queue is consumed, as its master told it.
 

@@ -21,7 +21,7 @@ LISTING_MS = 25_000
 """Heartbeats that come closer together than this are no client's, which sends one every 30 s, but a list read often."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Member:
     """One channel of a group at one broker.
 

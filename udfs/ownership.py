@@ -33,7 +33,7 @@ TURN_MS = 10_000
 """Turns are counted once in so long: around a hand-over, both pull for a second."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Puller:
     """One channel (or client, where the channel is not told) that pulls a queue."""
 
@@ -43,7 +43,7 @@ class Puller:
     last_pull_ms: int
 
 
-@dataclass
+@dataclass(slots=True)
 class Oddity:
     """What is unusual about a queue's pulls: refused, served by a slave, committed backwards, or by several clients.
 
@@ -62,7 +62,7 @@ class Oddity:
     turned_ms: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class QueueWatch:
     """What is known of one queue of one group. `last_client_id` is who pulled it last, if that is known.
 

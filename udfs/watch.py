@@ -12,7 +12,7 @@ from udfs.oddity import NO_PERMISSION, Pull, note_oddity
 from udfs.ownership import Oddity, Puller, QueueWatch
 
 
-@dataclass
+@dataclass(slots=True)
 class TopicWatch:
     """One topic of one group, by `broker:queue_id`.
 

@@ -38,7 +38,8 @@ class PartitionPack:
             return
         self._lags.note(topic, event, ingest_time_ms)
         told_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
-        header.newest_ms[event.cluster] = max(header.newest_ms.get(event.cluster, 0), event.event_time_ms)
+        if event.event_time_ms > header.newest_ms.get(event.cluster, -1):
+            header.newest_ms[event.cluster] = max(event.event_time_ms, 0)
         if topic != CLOCKS:
             self._note_span(event.cluster, ingest_time_ms, event.event_time_ms)
         if topic == PULLS and event.suggest_broker_id is not None:
@@ -46,10 +47,16 @@ class PartitionPack:
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
         if topic == PULLS and not event.offsets_only:
             key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
-            self._pullings[key] = max((told_ms, ingest_time_ms, is_cache_full(event)), self._pullings.get(key, NEVER))
+            known = self._pullings.get(key, NEVER)
+            if told_ms >= known[0]:
+                self._pullings[key] = max((told_ms, ingest_time_ms, is_cache_full(event)), known)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             header.voices.append(_voice(event, told_ms, ingest_time_ms))
         message = Message(offset, ingest_time_ms, value or b"")
+        if self._shards == 1:
+            if topic != HEARTBEATS or event.consumers or event.leaving:
+                self._messages[0].append(message)
+            return
         for number in sorted(_shards_for(topic, event, self._shards)):
             self._messages[number].append(message)
 

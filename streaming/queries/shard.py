@@ -196,6 +196,7 @@ class Shard:
     def _tick(self, event: Event) -> None:
         clock = event.event
         name, cluster = clock.cluster, self._work.cluster(clock.cluster)
+        self._intake.look_up_anew()
         if clock.source != RUN:
             if cluster.is_run_clock:
                 self._work.put(CLOCK_WANTED, [{"cluster": name, "is_wanted": False}])
@@ -231,6 +232,7 @@ class Shard:
 
     def _forget(self, decision: Event) -> None:
         clock = decision.event
+        self._intake.look_up_anew()
         name, is_told = clock.cluster, self._speaks_of(clock.cluster)
         now_ms = max(clock.event_time_ms, self._work.cluster(name).now_ms + 1)
         for one in clock.forgotten or ():

@@ -7,21 +7,22 @@ import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas.events import HEARTBEATS, ROUTES
 from streaming.queries.chunk import Reject, Voice
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
 from streaming.queries.shard_events import PULLINGS, VOICES, Event
 from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.shard_values import GroupEntry
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.cluster_watch import QueueChange
 from udfs.life import Reason
 from udfs.repeat import repeat_heartbeat, repeat_pull
 from udfs.route import QueueData, Route
 from udfs.rulebook import Rulebook
+from udfs.rules import Rules
 from udfs.watch import GroupState
 
 SAID_AGAIN_MS = 600_000
@@ -36,11 +37,20 @@ def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
     return zlib.crc32(f"{cluster}|{consumer_group}".encode()) % shards
 
 
+class Calm(NamedTuple):
+    """A calm group (udfs.calm), as far as its entry says so still."""
+
+    entry: GroupEntry
+    group: GroupState
+    rules: Rules
+
+
 class Intake:
     """Whatever is no clock event."""
 
     def __init__(self, work: WorkingSet, number: int, shards: int, rules: Rulebook) -> None:
         self._work, self._number, self._shards, self._rules = work, number, shards, rules
+        self._calm: dict[tuple[str, str], Calm] = {}
 
     def apply(self, event: Event) -> None:
         if event.topic == HEARTBEATS:
@@ -150,9 +160,8 @@ class Intake:
         ):
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
-            if self._repeats(
-                heartbeat.cluster, name, partial(repeat_heartbeat, heartbeat=heartbeat, consumer=consumer)
-            ):
+            calm = self._calm_one(heartbeat.cluster, name)
+            if calm is not None and self._repeats(calm, repeat_heartbeat, heartbeat, consumer):
                 continue
             with self._aside(event, name):
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
@@ -165,21 +174,36 @@ class Intake:
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
             work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
             return
-        rules = self._rules.of(pull.cluster, pull.consumer_group)
-        if not self._repeats(pull.cluster, pull.consumer_group, partial(repeat_pull, pull=pull, rules=rules)):
-            with self._aside(event, pull.consumer_group):
-                work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
+        calm = self._calm_one(pull.cluster, pull.consumer_group)
+        if calm is not None and self._repeats(calm, repeat_pull, pull, calm.rules):
+            return
+        with self._aside(event, pull.consumer_group):
+            work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
 
-    def _repeats(self, cluster: str, name: str, repeat: Callable[[GroupState], bool]) -> bool:
-        """Whether the group is calm, and the event only repeats what is known. What raises here is told in full."""
+    def look_up_anew(self) -> None:
+        """Groups are looked at, or gone: which are calm is to be asked again."""
+        self._calm.clear()
+
+    def _calm_one(self, cluster: str, name: str) -> Calm | None:
+        """The group, while it is calm."""
+        known = self._calm.get((cluster, name))
+        if known is None:
+            group = self._work.calm_group(cluster, name)
+            if group is None:
+                return None
+            entry = self._work.cluster(cluster).groups[name]
+            known = self._calm[cluster, name] = Calm(entry, group, self._rules.of(cluster, name))
+        return known if known.entry.is_calm else None
+
+    def _repeats(self, calm: Calm, repeat: Callable[..., bool], *told: Any) -> bool:
+        """Whether the event only repeats what is known. What raises here is told in full."""
         try:
-            calm = self._work.calm_group(cluster, name)
-            if calm is None or not repeat(calm):
-                return False
+            is_repeated = repeat(calm.group, *told)
         except Exception:  # the same raises again, and is set aside
             return False
-        self._work.move(cluster, name)
-        return True
+        if is_repeated:
+            self._work.move(calm.group.cluster, calm.group.consumer_group)
+        return is_repeated
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
         cluster = event.event.cluster

@@ -102,7 +102,7 @@ def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]
     gate = Gate()
     with scratch(0) as place:
         sampler.leave_out(place.kafka.pid)
-        settings = place.settings_for("assignments", quality={"every_batches": 0})
+        settings = place.settings_for("assignments", quality={"every_batches": 0}, queries={"rest_ms": 0})
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)
         try:

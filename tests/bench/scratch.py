@@ -25,10 +25,11 @@ class Scratch:
     def settings_for(self, name: str, **more: dict[str, Any]) -> Settings:
         """Settings with a fresh warehouse and fresh checkpoints for each `name`; `more` are sections of others."""
         defaults = Settings.load()
+        queries = {"max_offsets_per_trigger": self.max_offsets_per_trigger} | more.pop("queries", {})
         return Settings.load(
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
             paths={"warehouse": self.folder / name / "warehouse", "checkpoints": self.folder / name / "checkpoints"},
-            queries={"max_offsets_per_trigger": self.max_offsets_per_trigger},
+            queries=queries,
             spark={"options": {**defaults.spark.options, "spark.sql.streaming.numRecentProgressUpdates": "5000"}},
             **more,
         )
