@@ -67,9 +67,11 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     """
     _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc gives each of the JVM's threads a heap of its own otherwise
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
-    options = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
+    # One thread collects: the heap is small, and two cores have others to serve.
+    options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
