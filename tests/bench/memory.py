@@ -55,10 +55,14 @@ class MemorySampler:
         self._thread.join()
 
     def _sample(self) -> None:
+        before: Mapping[str, int] = {}
         while not self._stop.wait(INTERVAL_SECONDS):
             resident = resident_by_name(read_tree(os.getpid(), self._left_out))
-            if (whole := sum(resident.values())) > self._most:
-                self._most, self.peak = whole, memory_of(resident)
+            # A process that has just been forked counts as large as its parent for a moment: what lasts is a peak.
+            lasting = min(before, resident, key=lambda one: sum(one.values()))
+            if (whole := sum(lasting.values())) > self._most:
+                self._most, self.peak = whole, memory_of(lasting)
+            before = resident
 
 
 def add_memory(table: Table, name: str, memory: Memory, when: str = "at its peak") -> None:
