@@ -121,6 +121,20 @@ def decode_chunks(packed: bytes) -> list[Chunk]:
     return _list_decoder.decode(packed)
 
 
+def reached(limit: int, chunks: Iterable[Chunk], others: int = 0) -> bool:
+    """Whether the offsets that these chunks have seen, and `others` beside them, are as many as a batch may read.
+
+    maxOffsetsPerTrigger is 0 for none; Spark rounds each partition's share of it down.
+    """
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for chunk in chunks:
+        place = (chunk.topic, chunk.partition)
+        first, last = spans.get(place, (chunk.first_offset, chunk.last_offset))
+        spans[place] = min(first, chunk.first_offset), max(last, chunk.last_offset)
+    read = others + sum(last - first + 1 for first, last in spans.values())
+    return limit > 0 and read >= limit - len(spans)
+
+
 def safe_time_ms(
     chunks: Sequence[Chunk], clock_topic: str, limit: int, planned: Planned | None = None
 ) -> dict[str, int] | None:
@@ -132,17 +146,12 @@ def safe_time_ms(
     it. A partition that gave nothing has nothing left, for Spark gives every partition with a backlog at least one
     offset.
     """
-    spans: dict[tuple[str, int], tuple[int, int]] = {}
     newest: dict[tuple[str, int], dict[str, int]] = {}
     for chunk in chunks:
-        place = (chunk.topic, chunk.partition)
-        first, last = spans.get(place, (chunk.first_offset, chunk.last_offset))
-        spans[place] = min(first, chunk.first_offset), max(last, chunk.last_offset)
-        of_place = newest.setdefault(place, {})
+        of_place = newest.setdefault((chunk.topic, chunk.partition), {})
         for cluster, time_ms in chunk.newest_ms.items():
             of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
-    read = sum(last - first + 1 for first, last in spans.values())
-    is_cut = bool(limit) and read >= limit - len(spans) if planned is None else planned.is_cut
+    is_cut = reached(limit, chunks) if planned is None else planned.is_cut
     if not is_cut:
         return None
     for place in planned.places if planned is not None else ():

@@ -1,6 +1,6 @@
 """One Kafka partition's part of an Arrow batch, sorted into a chunk a shard; the header is the same for all of them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
@@ -53,11 +53,7 @@ class PartitionPack:
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             header.voices.append(_voice(event, told_ms, ingest_time_ms))
         message = Message(offset, ingest_time_ms, value or b"")
-        if self._shards == 1:
-            if topic != HEARTBEATS or event.consumers or event.leaving:
-                self._messages[0].append(message)
-            return
-        for number in sorted(_shards_for(topic, event, self._shards)):
+        for number in _shards_for(topic, event, self._shards):
             self._messages[number].append(message)
 
     def _note_span(self, cluster: str, ingest_time_ms: int, event_time_ms: int) -> None:
@@ -112,10 +108,10 @@ def _voice(heartbeat: Any, told_ms: int, ingest_time_ms: int) -> Voice:
     )
 
 
-def _shards_for(topic: str, event: Any, shards: int) -> set[int]:
+def _shards_for(topic: str, event: Any, shards: int) -> Collection[int]:
     """Which shards an event concerns: routes and clock events all, a client that leaves without groups too."""
     if topic == PULLS:
-        return {shard_of(event.cluster, event.consumer_group, shards)}
+        return (shard_of(event.cluster, event.consumer_group, shards),)
     if topic == HEARTBEATS and (event.consumers or not event.leaving):
         return {shard_of(event.cluster, consumer.consumer_group, shards) for consumer in event.consumers}
-    return set(range(shards))
+    return range(shards)

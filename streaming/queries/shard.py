@@ -1,8 +1,9 @@
-"""One shard of the assignments query: events in event-time order, the rules at each tick, rows out.
+"""One shard: events that tell of groups in event-time order, the rules at each tick, rows out.
 
 Nothing is concluded between two clock events: what arrives waits, packed, until a tick covers it. So a log gives
-the same rows whether it comes in one batch, in a hundred, or live. The state behind it is a `ShardStore`: Spark's
-in the stream, a dictionary in the tests. A rule that raises ends nothing but what it was to judge (set_aside.py).
+the same rows whether it comes in one batch, in a hundred, or live. The state behind it is a `ShardState`: over Spark's
+store in the stream, over a dictionary in the tests. A rule that raises ends nothing but what it was to judge
+(set_aside.py).
 """
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
