@@ -1,6 +1,7 @@
 """How `run` ends when the service does: one sentence and exit code 1; without Spark or Kafka."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ SENTENCE = "paths.warehouse = /tables: no space left on its disk"
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_what_is_known_to_go_wrong_ends_run_with_one_sentence(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_to_go_wrong_ends_run_with_one_sentence(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On stderr, and the same in JSON where that was asked for; never a stack trace."""
     known = (
         CollectorError,
@@ -35,6 +38,8 @@ def test_what_is_known_to_go_wrong_ends_run_with_one_sentence(form: str, monkeyp
         ServiceError,
     )
     monkeypatch.setenv("BALANCEWATCH_METRICS__ENABLED", "false")
+    for folder in ("WAREHOUSE", "CHECKPOINTS"):  # their own: another test's `run` may be at the default ones
+        monkeypatch.setenv(f"BALANCEWATCH_PATHS__{folder}", str(tmp_path / folder.lower()))
     told: dict[str, tuple[int, Any]] = {}
     for error in known:
 

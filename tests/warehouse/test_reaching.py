@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -79,8 +80,9 @@ def test_an_endpoint_that_is_away_says_nothing_or_is_none_is_named(
     ids=lambda arguments: arguments[0],
 )
 def test_a_command_ends_with_1_and_that_sentence(
-    bucket: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+    bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
 ) -> None:
+    monkeypatch.setenv("BALANCEWATCH_PATHS__CHECKPOINTS", str(tmp_path))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     ended = CliRunner().invoke(app, [*arguments, "--warehouse", bucket])
     assert ended.exit_code == 1
