@@ -34,7 +34,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def warehouse(filled: Path, tmp_path: Path) -> Path:
+def warehouse(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BALANCEWATCH_PATHS__CHECKPOINTS", str(tmp_path / "checkpoints"))
     return shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
 
 

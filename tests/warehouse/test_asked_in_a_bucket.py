@@ -38,7 +38,7 @@ QUESTIONS = (
     ["deliveries"],
     ["explain", "one-1"],
     ["sql", "SELECT count(*) AS n, max(changed_at) AS newest FROM alerts"],
-    ["sql", "FROM assignments_now"],
+    ["sql", "FROM assignments_now ORDER BY ALL"],
     ["quality"],
     ["quarantine"],
     ["silence", "list"],
