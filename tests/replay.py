@@ -9,8 +9,9 @@ from typing import Any
 from streaming.history import stream
 from streaming.history.stream import Enveloper, Event, parcels_for
 from streaming.queries.chunk import Chunk
+from streaming.queries.complete import OF_GROUPS
 from streaming.queries.planned import Planned
-from streaming.queries.shard import TOPICS, Shard
+from streaming.queries.shard import Shard
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
@@ -23,7 +24,7 @@ SHARDS = 2
 
 def messages_of(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Events that tell of groups as Kafka rows, in the order given."""
-    return Enveloper().messages((topic, event) for topic, event in events if topic in TOPICS)
+    return Enveloper().messages((topic, event) for topic, event in events if topic in OF_GROUPS)
 
 
 def cut(messages: Sequence[dict[str, Any]], batches: int) -> Iterator[list[dict[str, Any]]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from udfs.broker_trouble import UNHEARD_BROKER, Gone
 from udfs.item import Item
 from udfs.prose import clock, count, join_words, some
 from udfs.version import parse_client_version
@@ -78,8 +79,10 @@ class Stranded:
         }
 
 
-def tell_isolated(cluster: str, avoided: Avoided, is_failing: bool, since_ms: int) -> tuple[str, str]:
-    """Summary and advice for a broker that a share of its producers avoids."""
+def tell_isolated(
+    cluster: str, avoided: Avoided, is_failing: bool, since_ms: int, gone: Gone | None = None
+) -> tuple[str, str]:
+    """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
     name, releases = avoided.broker_name, avoided.releases()
     who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
     avoid = "avoids" if len(avoided.avoiders) == 1 else "avoid"
@@ -90,6 +93,8 @@ def tell_isolated(cluster: str, avoided: Avoided, is_failing: bool, since_ms: in
     took = f"{least_ms:,} ms" if least_ms == most_ms else f"{least_ms:,} to {most_ms:,} ms"
     why = f"their sends to it fail, after {took}" if is_failing else f"it answered their sends in {took}"
     summary = f"{who} {avoid} {name} (cluster {cluster}) since {clock(since_ms)}, {until}{by_release}. Why: {why}."
+    if gone is not None and gone.is_told:
+        summary += " The cluster does not hear it either." if gone.kind == UNHEARD_BROKER else " It has no master."
     advice = (
         f"Is the master of {name} up, and does its port answer from the producers' hosts? Its log says why it refuses."
         if is_failing

@@ -1,16 +1,52 @@
-"""Alerts that tell of one trouble from two sides: a broker that is gone.
+"""One trouble told from two sides: a broker that is gone.
 
-Groups are judged by heartbeats and pulls, brokers by producers' sends, each in the shard that it hashes to, so neither
-can name the other's incident; the relay can. Whoever is told first keeps the page, and the other waits under it.
+The cluster tells of it by rounds, heartbeats and routes (`unheard_broker`, `masterless_broker`), its producers by sends
+that fail (`broker_isolated`, failing_broker). Whoever is told first keeps the page: the other waits under it, and the
+one that pages takes the graver severity over. A slow broker is not gone: nobody else tells that producers avoid it.
 """
 
-GONE = frozenset({"unheard_broker", "masterless_broker"})
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from udfs.alert import Incident
+
+UNHEARD_BROKER, MASTERLESS_BROKER = "unheard_broker", "masterless_broker"
+GONE = (UNHEARD_BROKER, MASTERLESS_BROKER)
+"""Kinds that say so of a broker, the stronger first."""
 
 
-def trouble_of(kind: str, cause: str | None, cluster: str, broker_name: str | None) -> tuple[str, str] | None:
-    """(cluster, broker) where the alert says that the broker is gone; None for any other.
+@dataclass
+class Gone:
+    """The cluster's alert that a broker is gone, as its producers' fleet was last told of it.
 
-    A slow broker is not gone: producers that avoid it tell of something that nobody else does.
+    `over_ms` is the tick at which it was over; what producers hold against the broker from before then is its doing.
     """
-    is_gone = kind in GONE or (kind == "broker_isolated" and cause == "failing_broker")
-    return (cluster, broker_name) if is_gone and broker_name else None
+
+    incident_id: str
+    kind: str
+    severity: str
+    has_fired: bool
+    suppressed_by: str | None
+    over_ms: int | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """It fires, for itself or under another alert, and is not over."""
+        return self.has_fired and self.over_ms is None
+
+
+def gone_brokers(incidents: Iterable[Incident]) -> dict[str, Gone]:
+    """Broker to the strongest alert of a cluster that says it is gone, fired or about to."""
+    found: dict[str, Gone] = {}
+    for one in sorted(incidents, key=lambda one: one.kind, reverse=True):
+        if one.kind in GONE and one.broker_name:
+            gone = Gone(one.incident_id, one.kind, one.severity, one.has_fired, one.suppressed_by)
+            if one.broker_name not in found or not found[one.broker_name].has_fired:
+                found[one.broker_name] = gone
+    return found
+
+
+def waits_under(own: Incident | None, other_id: str | None) -> str | None:
+    """The other alert of the same trouble, unless this one was told before it."""
+    is_first = own is not None and own.has_fired and own.suppressed_by is None
+    return None if is_first else other_id

@@ -4,13 +4,13 @@ Every shard knows the same of a cluster and concludes the same; one of them writ
 what it suppresses in ten thousand groups are decided in one batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from udfs.alert import Finding, Transition
+from udfs.broker_trouble import MASTERLESS_BROKER, UNHEARD_BROKER
 from udfs.cluster_findings import (
-    MASTERLESS_BROKER,
-    UNHEARD_BROKER,
     UNHEARD_CLUSTER,
     explains,
     find_masterless,
@@ -35,6 +35,8 @@ from udfs.skew_findings import step_skew
 from udfs.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
 
 __all__ = ["MASTERLESS_BROKER", "UNHEARD_BROKER", "UNHEARD_CLUSTER", "ClusterWatch", "Overview", "Tick", "look_over"]
+
+NOBODY_TELLS: Mapping[str, str] = MappingProxyType({})
 
 HEARTBEAT_MS = 30_000
 """MQClientInstance's heartbeat interval: so far apart are the newest heartbeats of a broker's clients."""
@@ -69,8 +71,12 @@ class Overview:
     transitions: list[Transition]
 
 
-def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Overview:
-    """Judge the cluster as of this tick."""
+def look_over(
+    watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS
+) -> Overview:
+    """Judge the cluster as of this tick. `failing` are brokers to which sends fail, each with the incident that says so
+    (broker_findings.failing_brokers).
+    """
     now_ms = tick.now_ms
     watch.voices.forget()
     watch.rounds.note(tick)
@@ -104,10 +110,10 @@ def look_over(watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules) -> Ov
     transitions += _give_up(watch, now_ms)
     cluster_id = open_id(watch, UNHEARD_CLUSTER, now_ms, rules)
     before = _by_broker(watch, UNHEARD_BROKER, now_ms, rules)
-    of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules))
+    of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules, failing))
     of_brokers |= {key: one for key, one in mute.items() if one.kind == UNHEARD_BROKER}
     transitions += _step(watch, UNHEARD_BROKER, of_brokers, now_ms, share, rules)
-    masterless = dict(find_masterless(watch, cluster, now_ms, rules))
+    masterless = dict(find_masterless(watch, cluster, now_ms, rules, failing))
     transitions += _step(watch, MASTERLESS_BROKER, masterless, now_ms, share, rules)
     slow = dict(find_slow_collector(watch, cluster, now_ms))
     transitions += _step(watch, SLOW_COLLECTOR, slow, now_ms, share, rules)

@@ -5,12 +5,13 @@ judged at every fifth second of event time that a tick has passed. So a log give
 in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from udfs.alert import Incident
-from udfs.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
+from udfs.attempts import MOMENT_MS, Attempts, Step
 from udfs.broker_board import Flip
+from udfs.broker_trouble import Gone
 from udfs.flapping import Window
 from udfs.item import Item
 from udfs.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
@@ -70,6 +71,7 @@ class Fleet:
     dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
     skew       how far attempts come behind the cluster's time
+    gone       broker_name → the cluster's own alert that it is gone
     """
 
     producers: dict[str, Producer] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class Fleet:
     dropped: int = 0
     drop: Incident | None = None
     skew: Skew = field(default_factory=Skew)
+    gone: dict[str, Gone] = field(default_factory=dict)
 
     def learn_lags(self, lags: Iterable[Lag]) -> None:
         """Take in what a batch shows of lags; before any of its attempts is added."""
@@ -98,22 +101,6 @@ class Fleet:
         seen.heard_ms = max([seen.heard_ms, *(step.to_ms for step in attempts.steps[-1:])])
         of_broker = self.waiting.setdefault(broker_name, {})
         of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
-
-    def moments(self, to_ms: int, idle_ms: int) -> Iterator[int]:
-        """Bring the fleet to each moment up to `to_ms` that needs judging; what is asked in between is as of then."""
-        last_ms = to_ms // MOMENT_MS * MOMENT_MS
-        steps = self._take_steps(last_ms)
-        if not self.judged_ms:
-            self.judged_ms = min([next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in steps], default=last_ms)
-        position = 0
-        while self.judged_ms < last_ms:
-            self.judged_ms = self._next_ms(steps, position, last_ms)
-            while position < len(steps) and steps[position][0].from_ms <= self.judged_ms:
-                self._apply(*steps[position])
-                position += 1
-            self._pass_time(self.judged_ms, idle_ms)
-            if not self._is_calm():
-                yield self.judged_ms
 
     def avoiders(self, broker_name: str) -> dict[str, Item]:
         """Who shuts the broker out at this moment, or has just been back from a short absence."""
@@ -138,13 +125,21 @@ class Fleet:
         incident = self.incidents.get(key)
         return incident if incident and incident.has_fired else None
 
+    def note_gone(self, gone: Mapping[str, Gone], now_ms: int) -> None:
+        """What the cluster's alerts say of its brokers as of its tick. One that is over is kept while it explains."""
+        about = {key.partition(" ")[2] for key in (*self.episodes, *self.incidents)}
+        over = {name: one for name, one in self.gone.items() if name not in gone and name in about}
+        for one in over.values():
+            one.over_ms = now_ms if one.over_ms is None else one.over_ms
+        self.gone = over | dict(gone)
+
     def completeness(self, idle_ms: int, silent_ms: int) -> float:
         """The share of the known producers that have sent within `silent_ms`, 0 to 1."""
         known = [one for one in self.producers.values() if one.is_alive(self.judged_ms, idle_ms)]
         heard = sum(one.is_alive(self.judged_ms, silent_ms) for one in known)
         return round(heard / len(known), 4) if known else 1.0
 
-    def _take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
+    def take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
         """The waiting steps up to then, by the cluster's time and in its order: step, broker, client, release."""
         taken: list[tuple[Step, str, str, str]] = []
         for broker_name, of_broker in self.waiting.items():
@@ -174,16 +169,8 @@ class Fleet:
         apart_ms = max(known, default=0)
         return -(-apart_ms // MOMENT_MS) * MOMENT_MS if not -TOLD_MS <= apart_ms <= MOMENT_MS else 0
 
-    def _next_ms(self, steps: list[tuple[Step, str, str, str]], position: int, last_ms: int) -> int:
-        """The next moment; in calm times the next that knows of a slow attempt, or the last."""
-        following_ms = self.judged_ms + MOMENT_MS
-        if not self._is_calm():
-            return following_ms
-        slow = (steps[at][0] for at in range(position, len(steps)) if steps[at][0].is_slow)
-        slow_ms = next((next_moment_ms(step.from_ms) for step in slow), last_ms)
-        return max(following_ms, slow_ms)
-
-    def _apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
+    def apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
+        """One producer's next step at one broker."""
         producer = self.producers.setdefault(client_id, Producer(client_version))
         producer.client_version = client_version
         seen_ms = producer.seen_ms.get(broker_name, step.from_ms)
@@ -198,7 +185,7 @@ class Fleet:
             if turn is not None and not turn.available:
                 self.boards.setdefault(broker_name, BoardSeen(step.to_ms)).has_told = True
 
-    def _pass_time(self, now_ms: int, idle_ms: int) -> None:
+    def pass_time(self, now_ms: int, idle_ms: int) -> None:
         """Items whose time has come, and what is over for good."""
         for broker_name, of_broker in self.shut_out.items():
             for client_id, item in of_broker.items():
@@ -234,5 +221,6 @@ class Fleet:
             if not producer.seen_ms:
                 del self.producers[client_id]
 
-    def _is_calm(self) -> bool:
+    def is_calm(self) -> bool:
+        """Nobody shuts anything out, and nothing is open: until the next slow attempt no moment needs judging."""
         return not (self.shut_out or self.episodes or self.incidents)

@@ -32,11 +32,12 @@ def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str 
             yield with_words(end(incident, Reason.FORGOTTEN, Look(now_ms)), words)
     if is_all:
         yield from (with_words(one, words) for one in end_drop(fleet, now_ms, Reason.FORGOTTEN))
-    brokers = {*fleet.shut_out, *fleet.waiting, *fleet.boards, name} if is_all else {name}
+    brokers = {*fleet.shut_out, *fleet.waiting, *fleet.boards, *fleet.gone, name} if is_all else {name}
     for broker_name in brokers:
         fleet.boards.pop(broker_name, None)
         fleet.shut_out.pop(broker_name, None)
         fleet.waiting.pop(broker_name, None)
+        fleet.gone.pop(broker_name, None)
     for producer in fleet.producers.values():
         for broker_name in list(producer.seen_ms):
             if is_all or broker_name == name:

@@ -7,6 +7,8 @@ against them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from udfs.broker_trouble import GONE
+
 NO_MASTER = ("masterless_broker",)
 """Explains only what needs a master: slaves still serve reads."""
 
@@ -117,8 +119,8 @@ KIND_FACTS: Mapping[str, KindFacts] = {
             "broker_evicted_ms",
             "fault_item_idle_ms",
         ),
-        ("error", "warning"),
-        ("no_available_broker",),
+        ("critical", "error", "warning"),
+        ("no_available_broker", *GONE),
         is_of_group=False,
     ),
     "broker_evicted": KindFacts(
@@ -145,14 +147,14 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         "unheard_page_ms",
         ("unheard_ms", "unheard_page_ms", "heartbeat_late_ms"),
         ("critical",),
-        ("unheard_cluster",),
+        ("unheard_cluster", "broker_isolated"),
         is_of_group=False,
     ),
     "masterless_broker": KindFacts(
         "routes have named only slaves of a broker for 30 s",
         (),
         ("error",),
-        ("unheard_broker",),
+        ("unheard_broker", "broker_isolated"),
         is_of_group=False,
     ),
     "slow_collector": KindFacts(

@@ -20,7 +20,6 @@ from streaming.oncall.own_alerts import OWN_KINDS
 from streaming.oncall.own_book import OwnBook
 from streaming.oncall.quota import Quota
 from streaming.oncall.record import Outcome, Record, record_of
-from streaming.oncall.same_trouble import SameTrouble
 from streaming.oncall.silences import Silences
 from streaming.oncall.story import Hold, Story, content, fired_until_ms
 from streaming.oncall.transition import Transition, read_transition
@@ -61,7 +60,6 @@ class Desk:
         self._silenced: dict[str, Story] = {}
         self._quota = Quota(limit)
         self._addresses = AddressBook(routes, quiet, outboxes.keys(), self._quota)
-        self._same = SameTrouble()
         self._effects = Effects()
         self._updates = Updates()
         self._own = OwnBook(resend_ms, lost_after_ms)
@@ -115,7 +113,6 @@ class Desk:
         """An incident that was told before a restart and is not over."""
         story.newest = newest
         self.stories[newest.incident_id] = story
-        self._same.hold(newest.notice)
         self._quota.take(newest.notice)
         self._own.note(newest)
 
@@ -184,10 +181,6 @@ class Desk:
             self._hold(story, notice, "UNROUTED", NO_ROUTE, now)
             self._free_effects(notice.incident_id, now)
             return
-        if story.told is None and (holder := self._holder_of(notice)) is not None:
-            self._same.wait(notice.incident_id, story)
-            self._hold(story, notice, "SUPPRESSED", holder, now)
-            return
         if story.fired_at_ms is None:
             story.fired_at_ms = transition.at_ms
         story.last_firing = notice
@@ -208,12 +201,6 @@ class Desk:
         cause = self.stories.get(cause_id)
         return self._effects.is_explained(notice.incident_id, receivers, cause_id, cause, now.pace_ms)
 
-    def _holder_of(self, notice: Notice) -> str | None:
-        """Another incident that tells everybody whom this one concerns of the same trouble already."""
-        holder = self._same.holder(notice)
-        told = self.stories.get(holder or "", Story()).receivers.keys()
-        return holder if holder is not None and self._addresses.receivers_of(notice).keys() <= told else None
-
     def _admit(self, like: Notice, now: Now) -> None:
         """Tell as many of those held back as the limit leaves room for."""
         for story, notice in self._quota.admit(like):
@@ -221,7 +208,6 @@ class Desk:
 
     def _tell(self, story: Story, notice: Notice, now: Now) -> None:
         story.told, story.hold = notice, None
-        self._same.hold(notice)
         self._quota.take(notice)
         story.receivers = {**self._addresses.receivers_of(notice), **story.receivers}
         for receiver, route in story.receivers.items():
@@ -249,8 +235,6 @@ class Desk:
             self._free_effects(transition.incident_id, now, is_over=True)
         self._quota.free(transition.notice)
         self._admit(transition.notice, now)
-        for waiting in self._same.release(transition.incident_id):
-            self._consider(waiting, now)
 
     def _tell_if_silence_left_a_gap(self, story: Story, end: Transition, now: Now) -> None:
         """It fired on after its silence ended, while nobody looked: then it should have been told, and is."""
@@ -282,7 +266,6 @@ class Desk:
 
     def _unqueue(self, transition: Transition) -> None:
         self._silenced.pop(transition.incident_id, None)
-        self._same.leave(transition.incident_id)
         self._effects.leave(transition.incident_id)
         self._quota.leave(transition.notice)
 

@@ -3,8 +3,8 @@
 They stay as they were before the batch, whose attempts are lost to them, and are tried again with the next batch.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from schemas.events import SEND_LATENCIES
 from streaming.queries.chunk import Reject
@@ -32,17 +32,27 @@ def advance_or_set_aside(
     try:
         rows = advance(state)
     except Exception as error:  # whatever a rule raises must not end the query
-        failure = describe(error)
         state = read()
-        is_new = RULE_FAILED not in state.incidents
-        findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
-        told = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
-        rows = {"alerts": [alert_row(transition) for transition in told]}
-        if is_new:
-            reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:1_000]
-            rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, [reason]))]
-        return state, rows
+        return state, set_aside(state, error, labels, now_ms, rules)
+    rows.setdefault("alerts", []).extend(come_back(state, now_ms))
+    return state, rows
+
+
+def set_aside(state: Board | Fleet, error: Exception, labels: dict[str, str], now_ms: int, rules: Rules) -> Rows:
+    """What is told of it, all that the batch gives. `state` is as it was before the batch."""
+    failure = describe(error)
+    is_new = RULE_FAILED not in state.incidents
+    findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
+    told = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
+    rows: Rows = {"alerts": [alert_row(transition) for transition in told]}
+    if is_new:
+        reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:1_000]
+        rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, [reason]))]
+    return rows
+
+
+def come_back(state: Board | Fleet, now_ms: int) -> Iterator[dict[str, Any]]:
+    """The alert row of a batch that raised nothing after one that did."""
     failed = state.incidents.pop(RULE_FAILED, None)
     if failed is not None:
-        rows.setdefault("alerts", []).append(alert_row(end(failed, Reason.RECOVERED, Look(now_ms))))
-    return state, rows
+        yield alert_row(end(failed, Reason.RECOVERED, Look(now_ms)))

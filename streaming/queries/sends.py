@@ -1,77 +1,62 @@
 """Every producer's FaultItem of every broker, by the table of its own release, as far as one shard keeps them.
 
 A batch costs brokers times producers after the combine, not sends. Clock events go to the brokers they speak for. Each
-cluster has a pack of its own too, where its producers are judged together and alerts begin and end.
+cluster has a pack of its own too, where its producers are judged together and alerts begin and end (fleet_turn.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.queries.chunk import safe_time_ms
+from streaming.queries.chunk import Chunk
 from streaming.queries.combiner import Keyed, Pack
-from streaming.queries.planned import Planned
+from streaming.queries.complete import Complete
+from streaming.queries.fleet_turn import FleetTurn
 from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.rows import Rows
-from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
-from streaming.queries.shard_rows import alert_row
+from streaming.queries.shard_rows import fault_item_row, health_row
 from streaming.queries.shard_state import ShardState
 from streaming.queries.working_set import key_of
-from udfs.broker_board import Board, Flip, Health
-from udfs.broker_findings import judge_fleet
+from udfs.broker_board import Board
 from udfs.fleet import Fleet
-from udfs.forgotten_broker import forget_items, forget_of_fleet
+from udfs.forgotten_broker import forget_items
 from udfs.rulebook import Rulebook
-from udfs.rules import Rules
-from udfs.unasked_boards import LastRows, close_unasked, note_asked
-from udfs.waiting_sends import drop_oldest, end_drop, tell_drop, time_of_log
-
-TOPICS = frozenset((SEND_LATENCIES, CLOCKS))
 
 CUT_SKEW_MS = 60_000
 
 
 class Sends:
-    """What one batch brings to the boards and fleets of a shard. `rows` holds what it concluded."""
+    """What one batch brings to the boards and fleets of a shard."""
 
-    def __init__(self, state: ShardState, rules: Rulebook, limit: int, planned: Planned | None) -> None:
-        self._state, self._rules, self._limit, self._planned = state, rules, limit, planned
-        self.rows: Rows = {}
-
-    def process(self, keyed: Iterable[Keyed]) -> None:
-        """Nothing is written but what is put on the shelves."""
-        by_key: dict[tuple[str, str | None], list[Pack]] = {}
+    def __init__(self, state: ShardState, rules: Rulebook, keyed: Iterable[Keyed]) -> None:
+        self._state, self._rules = state, rules
+        self._of_boards: dict[tuple[str, str], list[Pack]] = {}
+        self._of_fleets: dict[str, list[Pack]] = {}
         for cluster, broker_name, pack in keyed:
-            by_key.setdefault((cluster, broker_name), []).append(pack)
-        for (cluster, broker_name), packs in sorted(by_key.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-            found = (
-                self._advance_fleet(cluster, packs)
-                if broker_name is None
-                else self._advance_board(cluster, broker_name, packs)
-            )
-            for table, of_table in found.items():
-                self.rows.setdefault(table, []).extend(of_table)
+            if broker_name is None:
+                self._of_fleets.setdefault(cluster, []).append(pack)
+            else:
+                self._of_boards.setdefault((cluster, broker_name), []).append(pack)
 
-    def _advance_fleet(self, cluster: str, packs: list[Pack]) -> Rows:
-        key, fleets, rules = key_of(cluster), self._state.fleets, self._rules.of(cluster)
-        if fleets.get(key) is None and not any(pack.fleet for pack in packs):
-            return {}  # a tick for a cluster in which nobody sends
-        state, rows = advance_or_set_aside(
-            fleets.get(key) or Fleet(),
-            lambda: fleets.get_anew(key) or Fleet(),
-            lambda fleet: advance_fleet(fleet, packs, cluster, rules, self._limit, self._planned),
-            {"cluster": cluster},
-            max(pack.newest_ms() for pack in packs),
-            rules,
-        )
-        fleets.put(key, state)
+    def read(self) -> list[Chunk]:
+        """How far the batch read its partitions of sends."""
+        return [chunk for packs in self._of_fleets.values() for pack in packs for chunk in pack.read]
+
+    def advance_boards(self, limit: int) -> Rows:
+        """All boards' rows. `limit` is maxOffsetsPerTrigger, 0 for none. Nothing is written but put on the shelves."""
+        rows: Rows = {}
+        for (cluster, broker_name), packs in sorted(self._of_boards.items()):
+            for table, of_table in self._advance_board(cluster, broker_name, packs, limit).items():
+                rows.setdefault(table, []).extend(of_table)
         return rows
 
-    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack]) -> Rows:
+    def fleets(self, complete: Complete, *, is_once: bool = False) -> "Fleets":
+        """The clusters' producers, to be judged beside their clusters."""
+        return Fleets(self._state, self._rules, self._of_fleets, complete, is_once=is_once)
+
+    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack], limit: int) -> Rows:
         key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
         if boards.get(key) is None and not any(pack.attempts for pack in packs):
             return {}  # a tick for a broker that nobody has sent to
-        idle_ms, may_be_cut = rules.fault_item_idle_ms, self._limit > 0
+        idle_ms, may_be_cut = rules.fault_item_idle_ms, limit > 0
         state, rows = advance_or_set_aside(
             boards.get(key) or Board(),
             lambda: boards.get_anew(key) or Board(),
@@ -82,6 +67,58 @@ class Sends:
         )
         boards.put(key, state)
         return rows
+
+
+class Fleets:
+    """The turns of a shard's fleets in one batch, each begun when it is first asked for."""
+
+    def __init__(
+        self,
+        state: ShardState,
+        rules: Rulebook,
+        packs: dict[str, list[Pack]],
+        complete: Complete,
+        *,
+        is_once: bool = False,
+    ) -> None:
+        self._state, self._rules, self._packs = state, rules, packs
+        self._complete, self._is_once = complete, is_once
+        self._turns: dict[str, FleetTurn | None] = {}
+
+    def of(self, cluster: str) -> FleetTurn | None:
+        """None for a cluster in which nobody sends."""
+        if cluster not in self._turns:
+            self._turns[cluster] = self._begin(cluster)
+        return self._turns[cluster]
+
+    def finish(self) -> Rows:
+        """The rows of all; every one that had a turn is put on its shelf."""
+        rows: Rows = {}
+        for cluster in sorted({*self._packs, *self._turns}):
+            turn = self.of(cluster)
+            if turn is None:
+                continue
+            for table, of_table in turn.finish().items():
+                rows.setdefault(table, []).extend(of_table)
+            self._state.fleets.put(key_of(cluster), turn.fleet)
+        return rows
+
+    def _begin(self, cluster: str) -> FleetTurn | None:
+        key, fleets, packs = key_of(cluster), self._state.fleets, self._packs.get(cluster, [])
+        if fleets.get(key) is None and not any(pack.fleet for pack in packs):
+            return None
+        known = self._state.agenda.clusters.get(cluster)
+        has_groups = known is not None and bool(known.groups or known.watch.topics)
+        return FleetTurn(
+            fleets.get(key) or Fleet(),
+            lambda: fleets.get_anew(key) or Fleet(),
+            packs,
+            cluster,
+            self._rules.of(cluster),
+            most_ms=self._complete.most_ms(cluster, has_groups=has_groups),
+            is_once=self._is_once,
+            is_whole=self._complete.sends is None,
+        )
 
 
 def advance_board(
@@ -99,86 +136,7 @@ def advance_board(
     if may_be_cut and tick_ms and newest_ms and tick_ms > newest_ms + CUT_SKEW_MS:
         tick_ms = None
     flips, health = board.advance(attempts, tick_ms, idle_ms)
-    place = {"cluster": cluster, "broker_name": broker_name}
     return {
-        "fault_items": [place | _fault_item_row(flip) for flip in (*closed, *flips)],
-        "broker_health": [place | _broker_health_row(row) for row in (*last, *health)],
-    }
-
-
-def advance_fleet(
-    fleet: Fleet, packs: Sequence[Pack], cluster: str, rules: Rules, limit: int, planned: Planned | None = None
-) -> Rows:
-    """Alert rows of one cluster's batch, and the last rows of brokers that nobody asks any more.
-
-    `limit` is maxOffsetsPerTrigger, 0 for none. A batch that reached the limit was cut: its ticks count only as far as
-    all its partitions were read. What waits is bounded.
-    """
-    forgotten = [one for pack in packs for one in pack.forgotten]
-    ended = [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
-    forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
-    fleet.learn_lags(lag for pack in packs for lag in pack.lags)
-    for pack in packs:
-        for broker_name, producers in pack.fleet.items():
-            for attempts in producers:
-                if attempts.steps[-1].to_ms > forgotten_ms:
-                    fleet.add(broker_name, attempts)
-        fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
-        note_asked(fleet, pack.asked_ms)
-    read = [chunk for pack in packs for chunk in pack.read]
-    safe_ms = safe_time_ms(read, CLOCKS, limit, planned.of(TOPICS) if planned is not None else None)
-    tick_ms = fleet.tick_ms
-    if planned is not None and planned.is_once:
-        tick_ms = time_of_log(fleet, rules.unheard_page_ms, is_whole=safe_ms is None)
-    to_ms = tick_ms if safe_ms is None else min(tick_ms, safe_ms.get(cluster, 0))
-    before_ms = fleet.judged_ms
-    transitions = [
-        transition
-        for _ in fleet.moments(to_ms, rules.fault_item_idle_ms)
-        for transition in judge_fleet(fleet, cluster, rules)
-    ]
-    if fleet.judged_ms > before_ms:
-        transitions += end_drop(fleet, fleet.judged_ms)
-    if dropped := drop_oldest(fleet):
-        transitions += tell_drop(fleet, cluster, dropped, rules)
-    alerts = [alert_row(transition) for transition in (*ended, *transitions)]
-    closed = list(close_unasked(fleet, rules.fault_item_idle_ms))
-    return {
-        "alerts": alerts,
-        "fault_items": [_place(cluster, one) | _fault_item_row(flip) for one in closed for flip in one.flips],
-        "broker_health": [_place(cluster, one) | _broker_health_row(one.health) for one in closed],
-        CLOCK_WANTED: list(_clock_wanted(fleet, packs, cluster, forgotten_ms)),
-    }
-
-
-def _place(cluster: str, last: LastRows) -> dict[str, Any]:
-    return {"cluster": cluster, "broker_name": last.broker_name}
-
-
-def _clock_wanted(fleet: Fleet, packs: Sequence[Pack], cluster: str, forgotten_ms: int) -> Iterator[dict[str, Any]]:
-    """Producers alone may feed a cluster, which then has no clock but ours; none of one that was forgotten since."""
-    newest_ms = max((of.steps[-1].to_ms for pack in packs for each in pack.fleet.values() for of in each), default=0)
-    since_ms = max(fleet.tick_ms + CLOCK_MISSED_MS, forgotten_ms)
-    if newest_ms > since_ms and not any(pack.tick_ms for pack in packs):
-        yield {"cluster": cluster, "is_wanted": True, "newest_ms": newest_ms}
-
-
-def _fault_item_row(flip: Flip) -> dict[str, Any]:
-    return {
-        "client_id": flip.client_id,
-        "client_version": flip.client_version,
-        "current_latency_ms": flip.current_latency_ms,
-        "isolation": flip.isolation,
-        "start_timestamp": flip.start_timestamp_ms,
-        "available": flip.available,
-        "changed_at": flip.changed_at_ms,
-    }
-
-
-def _broker_health_row(health: Health) -> dict[str, Any]:
-    return {
-        "unavailable_producers": health.unavailable_producers,
-        "producers": health.producers,
-        "unavailable_until": health.unavailable_until_ms,
-        "changed_at": health.changed_at_ms,
+        "fault_items": [fault_item_row(cluster, broker_name, flip) for flip in (*closed, *flips)],
+        "broker_health": [health_row(cluster, broker_name, row) for row in (*last, *health)],
     }

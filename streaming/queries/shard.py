@@ -6,10 +6,11 @@ store in the stream, over a dictionary in the tests. A rule that raises ends not
 (set_aside.py).
 """
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, has_content, safe_time_ms
-from streaming.queries.planned import Planned
+from schemas.events import CLOCKS
+from streaming.queries.chunk import Chunk, has_content
+from streaming.queries.complete import Complete
 from streaming.queries.rows import Rows
+from streaming.queries.sends import Fleets
 from streaming.queries.set_aside import (
     cluster_set_aside,
     group_set_aside,
@@ -54,6 +55,8 @@ from streaming.queries.timing import (
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
 from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
+from udfs.broker_trouble import gone_brokers
+from udfs.cluster import NOBODY_TELLS
 from udfs.failed_rule import RULE_FAILED
 from udfs.life import Look, Reason, end
 from udfs.rulebook import CANARY_CLUSTER, Rulebook
@@ -61,15 +64,14 @@ from udfs.skew_findings import step_skew
 
 __all__ = ["Shard", "shard_of"]
 
-TOPICS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
-
 
 class Shard:
     """One batch of one shard. `rows` holds what it concluded."""
 
     working_set: type[WorkingSet] = WorkingSet
 
-    def __init__(self, number: int, shards: int, state: ShardState, rules: Rulebook) -> None:
+    def __init__(self, number: int, shards: int, state: ShardState, rules: Rulebook, fleets: Fleets) -> None:
+        self._fleets = fleets
         self._number, self._shards, self._state, self._rules = number, shards, state, rules
         self._work = self.working_set(state)
         self._agenda = self._work.agenda
@@ -87,8 +89,8 @@ class Shard:
     def rows(self) -> Rows:
         return self._work.rows
 
-    def process(self, chunks: list[Chunk], limit: int, planned: Planned | None = None) -> None:
-        """Take in a batch. `limit` is maxOffsetsPerTrigger, 0 for none; `planned` what Spark was to read, if known."""
+    def process(self, chunks: list[Chunk], complete: Complete, *, is_once: bool = False) -> None:
+        """Take in a batch. With `is_once` nothing that comes later is read (Planned)."""
         for chunk in chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self._work.put("quarantine", rejected)
@@ -97,20 +99,19 @@ class Shard:
             silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
             self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if has_content(chunk) or shows_pulls(self._work, chunk)]
-        agenda, is_once = self._agenda, planned is not None and planned.is_once
+        agenda = self._agenda
         newest_ms = note_arrivals(agenda, chunks)
         self._forgotten = ForgottenClusters(agenda, chunks)
         is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
         if not (is_swept or has_ahead or agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
             self._state.add_pending(messages)
-            self._work.write()
+            self._write()
             return
         agenda.swept_ms = max(agenda.swept_ms, newest_ms)
-        safe_ms = safe_time_ms(chunks, CLOCKS, limit, planned.of(TOPICS) if planned is not None else None)
-        pending = self._advance([*self._state.take_pending(), *messages], safe_ms)
+        pending = self._advance([*self._state.take_pending(), *messages], complete)
         agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
-        if safe_ms is None:
+        if complete.groups is None:
             clusters = {cluster for chunk in chunks for cluster in chunk.spans}
             self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
         give_up_clusters(self._work)
@@ -130,7 +131,7 @@ class Shard:
             self._work.put_alerts(tell_drop(entry, name, self._number, count, self._rules.of(name)))
         return kept
 
-    def _advance(self, chunks: list[Chunk], safe_ms: dict[str, int] | None) -> list[Chunk]:
+    def _advance(self, chunks: list[Chunk], complete: Complete) -> list[Chunk]:
         """Work through every event a releasable tick covers; the rest comes back, packed as it was.
 
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
@@ -151,18 +152,19 @@ class Shard:
         for decision in sorted(decisions, key=lambda one: (one.ingest_time_ms, one.partition, one.offset)):
             earlier = [event for event in events if is_earlier(event, decision)]
             later = [event for event in events if not is_earlier(event, decision)]
-            rest = self._work_through(earlier, safe_ms)
+            rest = self._work_through(earlier, complete)
             self._forget(decision)
             events = [event for event in rest + later if not self._forgotten.has(event)]
-        return waiting + pack(self._work_through(events, safe_ms))
+        return waiting + pack(self._work_through(events, complete))
 
-    def _work_through(self, events: list[Event], safe_ms: dict[str, int] | None) -> list[Event]:
+    def _work_through(self, events: list[Event], complete: Complete) -> list[Event]:
         """Apply what a releasable tick covers, in order of time; what is left."""
         horizon: dict[str, int] = {}
         for event in events:
             if event.topic == CLOCKS:
                 cluster = event.event.cluster
-                if safe_ms is None or event.time_ms < safe_ms.get(cluster, 0):
+                has_fleet = self._speaks_of(cluster) and self._fleets.of(cluster) is not None
+                if not complete.holds(cluster, event.time_ms, has_fleet=has_fleet):
                     horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
         if not horizon:
             return events
@@ -209,10 +211,14 @@ class Shard:
             if shard_of(name, group, self._shards) == self._number:
                 end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
         rules, is_told, heard = self._rules.of(name), self._speaks_of(name), None
+        fleet = self._fleets.of(name) if is_told else None
+        failing = fleet.advance(event.time_ms) if fleet is not None else NOBODY_TELLS
         with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
-            heard = hear(cluster, clock, rules)
+            heard = hear(cluster, clock, rules, failing)
         if heard is None:
             return
+        if fleet is not None:
+            fleet.note_gone(gone_brokers(self._work.cluster(name).watch.incidents.values()), heard.now_ms)
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
         self._work.put_alerts(end_drop(cluster, heard.now_ms))
         with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
@@ -258,6 +264,8 @@ class Shard:
         return stays_calm(self._work, cluster, name, heard, self._rules.of(cluster, name))
 
     def _write(self) -> None:
+        for table, rows in self._fleets.finish().items():
+            self._work.put(table, rows)
         self._work.write()
         if self._number == 0:
             heard = (

@@ -9,7 +9,7 @@ from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_values import Above, ClusterEntry
 from udfs.alert import Transition
-from udfs.cluster import look_over
+from udfs.cluster import NOBODY_TELLS, look_over
 from udfs.hearing import Hearing, Unasked
 from udfs.mute_brokers import unasked_of
 from udfs.rounds import MachineSkew, Tick, scaled
@@ -53,8 +53,8 @@ class Heard(NamedTuple):
         return self.speaks_for is None or consumer_group in self.speaks_for
 
 
-def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
-    """Move the cluster's time to this clock event; None for one that moves nothing."""
+def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS) -> Heard | None:
+    """Move the cluster's time to this clock event; None for one that moves nothing. `failing`: as look_over has it."""
     tick = _tick_of(clock, entry)
     before_ms = entry.now_ms
     if tick.now_ms <= before_ms:
@@ -64,7 +64,7 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules) -> Heard | None:
         tick = replace(tick, now_ms=before_ms)  # nobody else will look at its groups
     now_ms = tick.now_ms
     entry.families.forget(now_ms)
-    overview = look_over(entry.watch, clock.cluster, tick, rules)
+    overview = look_over(entry.watch, clock.cluster, tick, rules, failing)
     entry.now_ms = now_ms
     absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.blind_ms else 0
     gap_ms = max(absent_ms, overview.gap_ms)

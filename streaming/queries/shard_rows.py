@@ -5,6 +5,7 @@ from typing import Any
 
 from streaming.queries.chunk import Reject
 from udfs.alert import Transition
+from udfs.broker_board import Flip, Health
 from udfs.membership import Change
 from udfs.model import queue_order
 from udfs.ownership import OwnershipRow
@@ -88,4 +89,29 @@ def quarantine_row(topic: str, partition: int, reject: Reject) -> Row:
         "raw": reject.value,
         "reasons": reject.reasons,
         "ingest_time": reject.ingest_time_ms,
+    }
+
+
+def fault_item_row(cluster: str, broker_name: str, flip: Flip) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "broker_name": broker_name,
+        "client_id": flip.client_id,
+        "client_version": flip.client_version,
+        "current_latency_ms": flip.current_latency_ms,
+        "isolation": flip.isolation,
+        "start_timestamp": flip.start_timestamp_ms,
+        "available": flip.available,
+        "changed_at": flip.changed_at_ms,
+    }
+
+
+def health_row(cluster: str, broker_name: str, health: Health) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "broker_name": broker_name,
+        "unavailable_producers": health.unavailable_producers,
+        "producers": health.producers,
+        "unavailable_until": health.unavailable_until_ms,
+        "changed_at": health.changed_at_ms,
     }

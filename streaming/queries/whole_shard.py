@@ -1,8 +1,9 @@
-"""One batch of one shard, whole: what tells of its groups, then the sends of its brokers and clusters."""
+"""One batch of one shard, whole: what tells of its groups, and the sends of its brokers and clusters."""
 
 from collections.abc import Iterable
 
 from streaming.queries.chunk import reached
+from streaming.queries.complete import Complete
 from streaming.queries.parcel import Parcel
 from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows
@@ -28,12 +29,14 @@ def work_through(
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
     if planned is None and limit:
         planned = Planned(reached(limit, chunks, sum(parcel.sends_read for parcel in parcels)))
-    sends = Sends(state, rules, limit, planned)
-    sends.process(one for parcel in parcels for one in parcel.sends)
-    shard = engine(number, shards, state, rules)
-    shard.process(chunks, limit, planned)
+    is_once = planned is not None and planned.is_once
+    sends = Sends(state, rules, (one for parcel in parcels for one in parcel.sends))
+    complete = Complete(chunks, sends.read(), limit, planned)
+    of_boards = sends.advance_boards(limit)
+    shard = engine(number, shards, state, rules, sends.fleets(complete, is_once=is_once))
+    shard.process(chunks, complete, is_once=is_once)
     rows = shard.rows
-    for table, of_table in sends.rows.items():
+    for table, of_table in of_boards.items():
         rows.setdefault(table, []).extend(of_table)
     rejected = [quarantine_row(*reject) for parcel in parcels for reject in parcel.rejects]
     rows.setdefault("quarantine", []).extend(rejected)

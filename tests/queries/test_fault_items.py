@@ -13,9 +13,11 @@ from streaming.history.stream import parcels_for
 from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.queries.chunk import Chunk
 from streaming.queries.combiner import Key, Pack
+from streaming.queries.complete import Complete
+from streaming.queries.fleet_turn import FleetTurn
 from streaming.queries.planned import Planned
 from streaming.queries.rows import Rows
-from streaming.queries.sends import advance_board, advance_fleet
+from streaming.queries.sends import advance_board
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
@@ -253,7 +255,7 @@ def test_an_empty_name_is_refused_and_a_message_without_a_value_is_nobodys_key()
 def test_a_cut_batch_that_shows_no_event_of_a_cluster_moves_its_producers_time_nowhere() -> None:
     fleet, read = Fleet(), [Chunk(SEND_LATENCIES, 0, 0, 99, {"other": START_MS + 900_000}, [], [])]
     cut_off = Planned(is_cut=True, places=frozenset({(SEND_LATENCIES, 0)}))
-    advance_fleet(fleet, [Pack(tick_ms=START_MS + 600_000, read=read)], "c", Rules(), 100, cut_off)
-    assert (fleet.tick_ms, fleet.judged_ms) == (START_MS + 600_000, 0)
-    advance_fleet(fleet, [Pack(read=read)], "c", Rules(), 100, Planned(is_cut=False))
-    assert fleet.judged_ms == START_MS + 600_000
+    for planned, judged_ms in ((cut_off, 0), (Planned(is_cut=False), START_MS + 600_000)):
+        most_ms = Complete([], read, 100, planned).most_ms("c", has_groups=False)
+        FleetTurn(fleet, Fleet, [Pack(tick_ms=START_MS + 600_000)], "c", Rules(), most_ms=most_ms).finish()
+        assert (fleet.tick_ms, fleet.judged_ms) == (START_MS + 600_000, judged_ms)

@@ -8,6 +8,7 @@ from udfs.alert import Transition
 from udfs.attempts import AttemptsBuilder
 from udfs.broker_findings import judge_fleet
 from udfs.fleet import Fleet
+from udfs.passage import Passage
 from udfs.rules import KindRules, Rules
 
 START = 1_700_000_000_000
@@ -62,7 +63,7 @@ def feed(fleet: Fleet, batch: Iterable[Send | Tick], rules: Rules) -> list[Trans
         builder.add(START + one.at_ms, one.latency_ms, one.isolation, one.reachable)
     for (broker_name, _, _), builder in builders.items():
         fleet.add(broker_name, builder.attempts)
-    moments = fleet.moments(fleet.tick_ms, rules.fault_item_idle_ms)
+    moments = Passage(fleet, fleet.tick_ms, rules.fault_item_idle_ms).moments()
     return [transition for _ in moments for transition in judge_fleet(fleet, "c", rules)]
 
 

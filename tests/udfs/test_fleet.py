@@ -9,6 +9,7 @@ from tests.udfs.sends import MINUTE, SECOND, START, Send, Tick, every, feed, log
 from udfs.attempts import MOMENT_MS, AttemptsBuilder
 from udfs.broker_board import Board
 from udfs.fleet import Fleet
+from udfs.passage import Passage
 from udfs.rules import Rules
 from udfs.skew import CLOCK, SENDS, SENDS_OF, Lag
 
@@ -75,7 +76,7 @@ def test_a_healthy_hour_is_not_looked_at_and_keeps_no_item() -> None:
     log = log_of(every(SECOND, 0, 60 * MINUTE, "p0"), 60 * MINUTE)
     builder = attempts_of([one for one in log if isinstance(one, Send)], "p0")
     fleet.add("broker-b", builder.attempts)
-    assert list(fleet.moments(START + 60 * MINUTE, IDLE_MS)) == []
+    assert list(Passage(fleet, START + 60 * MINUTE, IDLE_MS).moments()) == []
     assert fleet.judged_ms == START + 60 * MINUTE
     assert not fleet.shut_out
 
@@ -117,7 +118,7 @@ def test_at_every_moment_those_are_shut_out_that_the_brokers_own_board_shows(sen
     fleet.judged_ms = START
     looked_at = {
         now_ms: {client for client, item in fleet.shut_out.get("broker-b", {}).items() if not item.is_available}
-        for now_ms in fleet.moments(START + end_ms, IDLE_MS)
+        for now_ms in Passage(fleet, START + end_ms, IDLE_MS).moments()
     }
     for now_ms in range(START + MOMENT_MS, START + end_ms + 1, MOMENT_MS):
         board, so_far = Board(), [one for one in sends if START + one.at_ms <= now_ms]
