@@ -7,8 +7,6 @@ against them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from udfs.broker_trouble import GONE
-
 NO_MASTER = ("masterless_broker",)
 """Explains only what needs a master: slaves still serve reads."""
 
@@ -120,7 +118,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
             "fault_item_idle_ms",
         ),
         ("critical", "error", "warning"),
-        ("no_available_broker", *GONE),
+        ("no_available_broker", "unheard_broker", "masterless_broker"),
         is_of_group=False,
     ),
     "broker_evicted": KindFacts(
