@@ -12,16 +12,17 @@ from udfs import broker_prose
 from udfs.alert import Finding, Incident, Transition, brokers_of
 from udfs.attempts import QUIET_MS
 from udfs.broker_prose import Avoided, Stranded
-from udfs.broker_trouble import Gone, waits_under
+from udfs.broker_trouble import BROKER_ISOLATED, FAILING_BROKER
 from udfs.fault import rules_of
 from udfs.fleet import Episode, Fleet
+from udfs.gone_broker import held_open, severity_of, told_before
 from udfs.item import Item
-from udfs.life import FIRING, Look, step
+from udfs.life import Look, step
 from udfs.rules import Rules
 
-BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_isolated", "broker_evicted", "no_available_broker"
+BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_evicted", "no_available_broker"
 
-SLOW_BROKER, FAILING_BROKER = "slow_broker", "failing_broker"
+SLOW_BROKER = "slow_broker"
 PERMANENT_EVICTION = "permanent_eviction"
 ALL_BROKERS, PRODUCER_HOST = "all_brokers", "producer_host"
 
@@ -81,7 +82,7 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
         findings[key] = Finding(
             kind=BROKER_ISOLATED,
             cause=cause,
-            severity=_severity(known, gone) if is_failing else "warning",
+            severity=severity_of(known, gone) if is_failing else "warning",
             since_ms=episode.since_ms,
             text=broker_prose.tell_isolated(
                 cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None
@@ -90,65 +91,11 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
             broker_name=broker_name,
             evidence=avoided.evidence(),
             suppressed_by=_explained_by(fleet, broker_name)
-            or (_told_before(fleet, broker_name, avoiders) if is_failing else None),
+            or (told_before(fleet, broker_name, avoiders) if is_failing else None),
             is_ready=_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules),
             figures=f"{len(avoiders)} of {len(senders)}",
         )
-    return findings | dict(_held_open(fleet, findings))
-
-
-def _held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[str, Finding]]:
-    """Brokers that are gone, as told by their producers when they still sent there."""
-    for broker_name, gone in sorted(fleet.gone.items()):
-        key = f"{BROKER_ISOLATED} {broker_name}"
-        known, now = fleet.fired(key), findings.get(key)
-        if gone.over_ms is None and known and known.cause == FAILING_BROKER and (now is None or not now.is_ready):
-            yield key, _as_told(known, _severity(known, gone))
-
-
-def _as_told(known: Incident, severity: str) -> Finding:
-    """It says what it said, and goes on; where it has been calm, that it does not end."""
-    return Finding(
-        known.kind,
-        known.cause,
-        severity,
-        known.started_at_ms,
-        known.text,
-        known.labels,
-        broker_name=known.broker_name,
-        evidence=known.evidence,
-        suppressed_by=known.suppressed_by,
-        is_ready=known.state == FIRING,
-        figures=known.figures,
-    )
-
-
-def _severity(known: Incident | None, gone: Gone | None) -> str:
-    """Of sends that fail; where the broker is gone that of the other alert, if it is graver, to the end."""
-    is_critical = (gone is not None and gone.is_told and gone.severity == "critical") or (
-        known is not None and known.cause == FAILING_BROKER and known.severity == "critical"
-    )
-    return "critical" if is_critical else "error"
-
-
-def _told_before(fleet: Fleet, broker_name: str, avoiders: Mapping[str, Item]) -> str | None:
-    """The cluster's alert that the broker is gone, if it was told first; past its end, for what is left of then."""
-    gone, own = fleet.gone.get(broker_name), fleet.incidents.get(f"{BROKER_ISOLATED} {broker_name}")
-    if gone is None or not gone.has_fired or (own is not None and gone.suppressed_by == own.incident_id):
-        return None
-    if gone.over_ms is not None and max(item.slow_ms for item in avoiders.values()) > gone.over_ms:
-        return None
-    return waits_under(own, gone.incident_id)
-
-
-def failing_brokers(fleet: Fleet) -> dict[str, str]:
-    """Broker to the open alert that sends to it fail, unless that waits under the cluster's own."""
-    return {
-        one.broker_name: one.incident_id
-        for one in fleet.incidents.values()
-        if one.kind == BROKER_ISOLATED and one.cause == FAILING_BROKER and one.has_fired and one.broker_name
-        if one.broker_name not in fleet.gone or one.suppressed_by != fleet.gone[one.broker_name].incident_id
-    }
+    return findings | dict(held_open(fleet, findings))
 
 
 def _explained_by(fleet: Fleet, broker_name: str) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from udfs.alert import Incident
 
 UNHEARD_BROKER, MASTERLESS_BROKER = "unheard_broker", "masterless_broker"
+BROKER_ISOLATED, FAILING_BROKER = "broker_isolated", "failing_broker"
 GONE = (UNHEARD_BROKER, MASTERLESS_BROKER)
 """Kinds that say so of a broker, the stronger first."""
 

@@ -31,4 +31,4 @@ class Complete:
     def most_ms(self, cluster: str, *, has_groups: bool) -> int | None:
         """The newest time at which none of the cluster's sends is missing, nor what else is heard; None for any."""
         parts = (self.sends, self.groups if has_groups or cluster in (self.groups or ()) else None)
-        return min((safe.get(cluster, 0) - 1 for safe in parts if safe is not None), default=None)
+        return min((max(0, safe.get(cluster, 0) - 1) for safe in parts if safe is not None), default=None)

@@ -12,10 +12,11 @@ from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
 from streaming.queries.shard_rows import alert_row, fault_item_row, health_row
 from udfs.alert import Transition
-from udfs.broker_findings import failing_brokers, judge_fleet
+from udfs.broker_findings import judge_fleet
 from udfs.broker_trouble import Gone
 from udfs.fleet import Fleet
 from udfs.forgotten_broker import forget_of_fleet
+from udfs.gone_broker import failing_brokers
 from udfs.passage import Passage
 from udfs.rules import Rules
 from udfs.unasked_boards import close_unasked, note_asked

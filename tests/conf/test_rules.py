@@ -10,7 +10,8 @@ from conf.rules import Kind, KindRules, Override, Scope, Thresholds
 from conf.settings import Settings, SettingsError
 from conf.toml_file import MOST_BYTES
 from streaming.rulebook import rulebook
-from udfs.broker_findings import BROKER_EVICTED, BROKER_ISOLATED, NO_AVAILABLE_BROKER
+from udfs.broker_findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
+from udfs.broker_trouble import BROKER_ISOLATED
 from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
 from udfs.failed_rule import RULE_FAILED
 from udfs.findings import FINDERS

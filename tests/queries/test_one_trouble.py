@@ -13,8 +13,7 @@ from streaming.history.stream import Enveloper
 from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable, cut_as_spark_does
 from tests.replay import cut, replay
-from udfs.broker_findings import BROKER_ISOLATED
-from udfs.broker_trouble import UNHEARD_BROKER
+from udfs.broker_trouble import BROKER_ISOLATED, UNHEARD_BROKER
 from udfs.life import FIRING, RECOVERING, RESOLVED, Reason
 from udfs.rules import Rules
 
@@ -77,7 +76,7 @@ def test_what_paged_is_not_over_when_producers_have_given_the_broker_up_and_it_i
 def test_the_cluster_tells_it_first_and_the_sends_wait_past_its_end_for_what_they_hold_from_then() -> None:
     """Producers of the older release stay away for ten minutes after the last send that failed."""
     rows = judged(log_of(420, 1_000), LATE)
-    assert [row[:3] for row in rows_of(rows, UNHEARD_BROKER)][0] == (245, FIRING, Reason.HOLD_OVER)
+    assert next(row[:3] for row in rows_of(rows, UNHEARD_BROKER)) == (245, FIRING, Reason.HOLD_OVER)
     assert {is_under for *_, is_under in rows_of(rows, UNHEARD_BROKER)} == {False}
     isolated = rows_of(rows, BROKER_ISOLATED)
     assert isolated[0][1:] == (FIRING, Reason.HOLD_OVER, True)

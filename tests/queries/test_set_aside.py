@@ -156,10 +156,10 @@ def test_what_raises_at_a_route_or_at_the_cluster_itself_leaves_the_other_cluste
 ) -> None:
     sound = shard.hear
 
-    def hear(entry: Any, clock: Any, rules: Rules) -> Any:
+    def hear(entry: Any, clock: Any, *others: Any) -> Any:
         if clock.cluster == "bad" and START + 100 * SECOND < clock.event_time_ms < START + 200 * SECOND:
             raise ZeroDivisionError("no brokers")
-        return sound(entry, clock, rules)
+        return sound(entry, clock, *others)
 
     monkeypatch.setattr(shard, "hear", hear)
     good = groups_of_two(400, 150)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.plays import Play, each_play
-from udfs.broker_findings import BROKER_EVICTED, BROKER_ISOLATED, NO_AVAILABLE_BROKER
+from udfs.broker_findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
+from udfs.broker_trouble import BROKER_ISOLATED
 from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
 from udfs.failed_rule import RULE_FAILED
 from udfs.findings import FINDERS
