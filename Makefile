@@ -27,11 +27,13 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo "setting up: the virtual environment and its packages (once, 1 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
 ifeq ($(LOCKED),no)
-	@$(PIP) -e '.[dev]' | $(SHOWN)
+	@grep -oE '^[^ #]+==[^ ]+( ;[^\]*)?' requirements.lock > $(VENV)/names.lock
+	@$(PIP) --no-deps -r $(VENV)/names.lock | $(SHOWN)
+	@$(PIP) --no-deps -e . | $(SHOWN)
 else
 	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock
 	@$(PIP) --require-hashes -r $(VENV)/build.lock | $(SHOWN)
-	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock | $(SHOWN)
+	@$(PIP) --require-hashes --no-deps --no-build-isolation -r requirements.lock | $(SHOWN)
 	@$(PIP) --no-deps --no-build-isolation -e . | $(SHOWN)
 endif
 	@touch $@
@@ -47,7 +49,8 @@ jars: setup
 
 lock: ## requirements.lock anew, from pyproject.toml: every package for Python 3.11 on, with the SHA-256 of its files
 	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q $(UV)
-	@.lock/bin/uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra dev --no-header --no-annotate \
+	@echo 'pyspark==4.2.1' > .lock/overrides # delta-spark 4.4.0 names 4.2.0 as the newest, and works with it
+	@.lock/bin/uv pip compile -q --override .lock/overrides --universal --generate-hashes --python-version 3.11 --extra dev --no-header --no-annotate \
 	    $(ARGS) -o requirements.lock pyproject.toml; rm -rf .lock
 
 pins: $(VENV)/.ready ## conf/jars.sha256 anew, after conf/ivy.xml was changed
