@@ -155,7 +155,7 @@ def test_everything_is_done_by_keyboard_and_the_back_button_undoes_it(board_url:
     assert page.evaluate("document.activeElement.id") == "page"
     tab_to(page, ".card a[href^='/incident']")
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("unheard_broker")
+    expect(page.locator("h1")).to_have_text("broker_isolated")
     assert page.evaluate("document.activeElement.id") == "title", "the focus follows to the new page"
     page.go_back()
     expect(page.locator("h1")).to_have_text("Overview")
