@@ -77,7 +77,6 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
         known, gone = fleet.fired(key), fleet.gone.get(broker_name)
         cause = _cause(avoiders, known.cause if known else None)
         is_failing = cause == FAILING_BROKER
-        gone = gone if is_failing else None
         avoided = Avoided(broker_name, avoiders, {name: fleet.producers[name].client_version for name in senders})
         findings[key] = Finding(
             kind=BROKER_ISOLATED,

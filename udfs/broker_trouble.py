@@ -39,8 +39,8 @@ class Gone:
 def gone_brokers(incidents: Iterable[Incident]) -> dict[str, Gone]:
     """Broker to the strongest alert of a cluster that says it is gone, fired or about to."""
     found: dict[str, Gone] = {}
-    for one in sorted(incidents, key=lambda one: one.kind, reverse=True):
-        if one.kind in GONE and one.broker_name:
+    for one in sorted((one for one in incidents if one.kind in GONE), key=lambda one: GONE.index(one.kind)):
+        if one.broker_name:
             gone = Gone(one.incident_id, one.kind, one.severity, one.has_fired, one.suppressed_by)
             if one.broker_name not in found or not found[one.broker_name].has_fired:
                 found[one.broker_name] = gone

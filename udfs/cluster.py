@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from udfs.alert import Finding, Transition
-from udfs.broker_trouble import MASTERLESS_BROKER, UNHEARD_BROKER
+from udfs.broker_trouble import MASTERLESS_BROKER, UNHEARD_BROKER, waits_under
 from udfs.cluster_findings import (
     UNHEARD_CLUSTER,
     explains,
@@ -75,7 +75,7 @@ def look_over(
     watch: ClusterWatch, cluster: str, tick: Tick, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS
 ) -> Overview:
     """Judge the cluster as of this tick. `failing` are brokers to which sends fail, each with the incident that says so
-    (broker_findings.failing_brokers).
+    (gone_broker.failing_brokers).
     """
     now_ms = tick.now_ms
     watch.voices.forget()
@@ -110,10 +110,11 @@ def look_over(
     transitions += _give_up(watch, now_ms)
     cluster_id = open_id(watch, UNHEARD_CLUSTER, now_ms, rules)
     before = _by_broker(watch, UNHEARD_BROKER, now_ms, rules)
-    of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules, failing))
+    of_brokers = dict(find_unheard_brokers(watch, cluster, cluster_id, now_ms, rules))
     of_brokers |= {key: one for key, one in mute.items() if one.kind == UNHEARD_BROKER}
+    of_brokers = _after_producers(watch, of_brokers, failing)
     transitions += _step(watch, UNHEARD_BROKER, of_brokers, now_ms, share, rules)
-    masterless = dict(find_masterless(watch, cluster, now_ms, rules, failing))
+    masterless = _after_producers(watch, dict(find_masterless(watch, cluster, now_ms, rules)), failing)
     transitions += _step(watch, MASTERLESS_BROKER, masterless, now_ms, share, rules)
     slow = dict(find_slow_collector(watch, cluster, now_ms))
     transitions += _step(watch, SLOW_COLLECTOR, slow, now_ms, share, rules)
@@ -133,6 +134,20 @@ def look_over(
         gap_ms,
         transitions,
     )
+
+
+def _after_producers(
+    watch: ClusterWatch, findings: Mapping[str, Finding], failing: Mapping[str, str]
+) -> dict[str, Finding]:
+    """However a broker is found to be gone: what its producers told before stands above it."""
+    return {
+        key: replace(
+            one,
+            suppressed_by=one.suppressed_by
+            or waits_under(watch.incidents.get(key), failing.get(one.broker_name or "")),
+        )
+        for key, one in findings.items()
+    }
 
 
 def _without_forgotten(watch: ClusterWatch, tick: Tick) -> Tick:

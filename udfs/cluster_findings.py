@@ -1,11 +1,11 @@
 """What is wrong with a cluster's brokers as a monitor sees them; each rule names its nearest innocent case."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from udfs import cluster_prose
 from udfs.alert import Finding, Incident
-from udfs.broker_trouble import MASTERLESS_BROKER, UNHEARD_BROKER, waits_under
+from udfs.broker_trouble import MASTERLESS_BROKER, UNHEARD_BROKER
 from udfs.cluster_watch import ClusterWatch, Tick
 from udfs.rules import Rules
 
@@ -52,18 +52,12 @@ def find_unheard_cluster(
 
 
 def find_unheard_brokers(
-    watch: ClusterWatch,
-    cluster: str,
-    cluster_id: str | None,
-    now_ms: int,
-    rules: Rules,
-    failing: Mapping[str, str],
+    watch: ClusterWatch, cluster: str, cluster_id: str | None, now_ms: int, rules: Rules
 ) -> Iterator[tuple[str, Finding]]:
     """Rule 2. A broker is unheard when it does not answer, or no client reaches it while its clients speak elsewhere.
 
     So is one that misses most rounds, though it answers now and then. Not unheard: a broker whose only client has
     stopped; one that missed a round; one whose topics people have moved elsewhere, when nobody asks it any more.
-    `failing` are brokers that producers have told of before, each with that incident.
     """
     seldom_ms = watch.missed.seldom_ms
     for broker_name in sorted(watch.unheard_ms.keys() | watch.silent_ms.keys() | seldom_ms.keys()):
@@ -83,9 +77,9 @@ def find_unheard_brokers(
         evidence: dict[str, Any] = {"topics": watch.topics.get(broker_name, 0)}
         if cause == ANSWERS_SELDOM:
             evidence["missed_rounds_share"] = share
-        topics, key = watch.topics.get(broker_name, 0), f"{UNHEARD_BROKER} {broker_name}"
+        topics = watch.topics.get(broker_name, 0)
         yield (
-            key,
+            f"{UNHEARD_BROKER} {broker_name}",
             Finding(
                 kind=UNHEARD_BROKER,
                 cause=cause,
@@ -95,25 +89,18 @@ def find_unheard_brokers(
                 labels={"cluster": cluster, "broker_name": broker_name},
                 broker_name=broker_name,
                 evidence=evidence,
-                suppressed_by=cluster_id or waits_under(watch.incidents.get(key), failing.get(broker_name)),
+                suppressed_by=cluster_id,
                 is_missing=True,
                 is_ready=now_ms >= ready_ms,
             ),
         )
 
 
-def find_masterless(
-    watch: ClusterWatch, cluster: str, now_ms: int, rules: Rules, failing: Mapping[str, str]
-) -> Iterator[tuple[str, Finding]]:
-    """Rule 3. A broker is masterless when routes name only slaves of it. Not: a master that restarts.
-
-    `failing` as for rule 2.
-    """
+def find_masterless(watch: ClusterWatch, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
+    """Rule 3. A broker is masterless when routes name only slaves of it. Not: a master that restarts."""
     for broker_name, since_ms in sorted(watch.masterless_ms.items()):
-        key = f"{MASTERLESS_BROKER} {broker_name}"
-        unheard_id = open_id(watch, f"{UNHEARD_BROKER} {broker_name}", now_ms, rules)
         yield (
-            key,
+            f"{MASTERLESS_BROKER} {broker_name}",
             Finding(
                 kind=MASTERLESS_BROKER,
                 cause=NO_MASTER,
@@ -123,7 +110,7 @@ def find_masterless(
                 labels={"cluster": cluster, "broker_name": broker_name},
                 broker_name=broker_name,
                 evidence={"topics": watch.topics.get(broker_name, 0)},
-                suppressed_by=unheard_id or waits_under(watch.incidents.get(key), failing.get(broker_name)),
+                suppressed_by=open_id(watch, f"{UNHEARD_BROKER} {broker_name}", now_ms, rules),
                 is_ready=now_ms >= since_ms + MASTERLESS_MS,
             ),
         )
