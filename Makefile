@@ -16,7 +16,7 @@ UV := uv==0.13.9
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests rewrites every assertion anew
 
 # Their tests ask Delta tables, a browser or a server, nearly all of them.
-ROOMS_LEFT_OUT := board chaos history maintenance manual oracle quality
+ROOMS_LEFT_OUT := board chaos check history maintenance manual oracle quality replay service store whatif
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,13 +39,13 @@ endif
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment, packages, and the jars of the demo
-	@$(BIN)/python -m streaming.jars spark kafka
+	@$(BIN)/python -m streaming.spark.jars spark kafka
 
 demo: setup ## the main job on the embedded default; ARGS="--seconds 90" ends it by itself
 	@$(BIN)/balancewatch demo $(ARGS)
 
 jars: setup
-	@$(BIN)/python -m streaming.jars rocketmq client-4.7.1 client-4.9.8
+	@$(BIN)/python -m streaming.spark.jars rocketmq client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
 lock: ## requirements.lock anew, from pyproject.toml: every package for Python 3.11 on, with the SHA-256 of its files
 	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q $(UV)
@@ -54,7 +54,7 @@ lock: ## requirements.lock anew, from pyproject.toml: every package for Python 3
 	    $(ARGS) -o requirements.lock pyproject.toml; rm -rf .lock
 
 pins: $(VENV)/.ready ## conf/jars.sha256 anew, after conf/ivy.xml was changed
-	@$(BIN)/python -m streaming.jars --pin
+	@$(BIN)/python -m streaming.spark.jars --pin
 
 test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (10 to 12 minutes)
 	@$(PYTEST) -n 3 $(ARGS)
@@ -62,6 +62,12 @@ test: jars ## all tests, real Kafka, RocketMQ and Alertmanager included (10 to 1
 test-fast: $(VENV)/.ready ## before a commit: the rules and contracts, half a minute, no JVM
 	@HYPOTHESIS_PROFILE=fast $(PYTEST) -n 2 --dist worksteal -q $(ROOMS_LEFT_OUT:%=--ignore=tests/%) \
 	    -m "not spark and not real and not replay and not proof" $(ARGS)
+
+watch: $(VENV)/.ready ## test-fast after each change of a file, until Ctrl-C; ARGS="tests/udfs" for one room
+	@$(BIN)/watchfiles --filter python 'make test-fast ARGS="$(ARGS)"' udfs schemas conf streaming tests
+
+hooks: $(VENV)/.ready ## git's hooks: lint before a commit, test-fast before a push
+	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 proof: jars ## what is slow by nature: RocketMQ on its own clocks, a Spark cluster, second seeds
 	@$(PYTEST) -n 2 -m proof $(ARGS)
@@ -82,6 +88,9 @@ bench: setup ## throughput, latency, CPU, memory, rivals beside us; the history 
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.bench.board
 	@test -n "$(ARGS)" || $(BIN)/python -m tests.bench.board_alerts
 
+profile: $(VENV)/.ready ## where the Python of one batch goes; ARGS="--groups 2000 --touched few"
+	@$(BIN)/python -m tests.bench.batch_profile $(ARGS)
+
 soak: setup ## does anything grow? An hour of 1,000 events/s, first tenth against last; ARGS="--minutes 10"
 	@$(BIN)/python -m tests.bench.soak $(ARGS)
 
@@ -91,14 +100,18 @@ score: $(VENV)/.ready ## every modelled scenario through the rules, held against
 chaos: setup ## kill -9 at every point and at random, Kafka away, full disk: the history stays equal (half an hour)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+field: jars ## a real RocketMQ under real trouble, held against what its clients say (two hours); ARGS="--only frozen"
+	@$(BIN)/python -m tests.field $(ARGS)
+
 docs: $(VENV)/.ready ## write the generated tables of the README and the other pages anew
 	@$(BIN)/python -m streaming.manual
-	@$(BIN)/python -m streaming.metrics.manual
+	@$(BIN)/python -m streaming.manual.metrics_page
 
 pictures: $(VENV)/.ready ## a picture of every page of the board, light, dark and on a phone, in .bench/pictures
 	@$(BIN)/python -m tests.board.pictures $(ARGS)
 
 clean: ## drop what demo and bench left behind
-	@rm -rf .demo .bench .kafka .score .oracle
+	@rm -rf .demo .bench .kafka .score .oracle .field
 
-.PHONY: help setup jars lock pins demo test test-fast proof oracle lint format bench soak score chaos docs pictures clean
+.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench profile soak score chaos field
+.PHONY: docs pictures clean

@@ -10,6 +10,8 @@ from pydantic_core import PydanticCustomError
 from conf.section import Section
 
 LOOPBACK_NAMES = frozenset({"localhost"})
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # nobody binds to it here
+USUAL_PORT = 8050
 _NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
 
 
@@ -45,6 +47,12 @@ class Board(Section):
             return str(ip_address(address)) if address else ""
         except ValueError:
             raise _error("is not an IP address; give the one that the proxy calls from, such as '127.0.0.1'") from None
+
+    @property
+    def own_url(self) -> str:
+        """Where it answers on this machine, for who was told no other address; without a port of its own, the usual."""
+        host = "127.0.0.1" if self.host in WILDCARDS else f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port or USUAL_PORT}"
 
     @property
     def is_loopback(self) -> bool:

@@ -28,9 +28,9 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 
 
 class Maintain(Section):
-    """All of `[maintain]`. A table that `keep_days` does not name, or names with 0, keeps its rows for ever."""
+    """All of `[maintain]`. A table that `retention_days` does not name, or names with 0, keeps its rows for ever."""
 
-    keep_days: dict[TableName, Annotated[Days, NO_BOOL]]
+    retention_days: dict[TableName, Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     beside_seconds: Annotated[float, Field(ge=0, le=86_400), NO_BOOL]

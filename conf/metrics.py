@@ -23,8 +23,8 @@ class Metrics(Section):
     relay_health_port: Port
     token_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
     max_groups: Annotated[int, Field(ge=1, le=100_000)]
-    late_seconds: Annotated[float, Field(ge=15, le=86_400)]
-    hung_seconds: Annotated[float, Field(ge=30, le=86_400)]
+    unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
+    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400)]
 
     @property
     def is_loopback(self) -> bool:
@@ -34,10 +34,12 @@ class Metrics(Section):
         except ValueError:
             return False
 
-    @field_validator("hung_seconds")
+    @field_validator("unhealthy_after_seconds")
     @classmethod
     def _is_not_below_late(cls, hung: float, known: ValidationInfo) -> float:
-        if hung < known.data.get("late_seconds", 0):
-            late = known.data["late_seconds"]
-            raise PydanticCustomError("metrics", "{text}", {"text": f"must not be below late_seconds = {late:g}"})
+        if hung < known.data.get("unready_after_seconds", 0):
+            late = known.data["unready_after_seconds"]
+            raise PydanticCustomError(
+                "metrics", "{text}", {"text": f"must not be below unready_after_seconds = {late:g}"}
+            )
         return hung

@@ -27,7 +27,7 @@ Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
 
 Label = Literal["kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause"]
-"""What a route may match on; tests/conf/test_oncall.py holds it against udfs.pattern.LABELS."""
+"""What a route may match on; tests/conf/test_oncall.py holds it against udfs.alerts.pattern.LABELS."""
 
 ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
 
@@ -91,14 +91,15 @@ class OnCall(Section):
     resolved_resend_seconds: Annotated[float, Field(ge=1, le=604_800)]
     backoff_min_seconds: Pause
     backoff_max_seconds: Pause
-    bad_key_seconds: Pause
-    unreachable_seconds: Pause
+    auth_retry_seconds: Pause
+    delivery_failed_after_seconds: Pause
     digest_seconds: Annotated[float, Field(ge=0, le=600)]
     poll_seconds: Annotated[float, Field(ge=0.01, le=3_600)]
     watchdog_seconds: Annotated[float, Field(ge=1, le=86_400)]
     timeout_seconds: TimeOut
-    limit: Annotated[int, Field(ge=1, le=100_000)]
+    max_firing_per_kind: Annotated[int, Field(ge=1, le=100_000)]
     board_url: Annotated[str, Field(max_length=500)]
+    runbook_base_url: Annotated[str, Field(max_length=500)]
     receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)
     routes: tuple[Route, ...] = Field(min_length=1, max_length=500)
 
@@ -115,6 +116,21 @@ class OnCall(Section):
         if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
             raise _error("give the board's address as http(s)://host[:port][/path], without user, query or fragment")
         return url.rstrip("/")
+
+    @field_validator("runbook_base_url")
+    @classmethod
+    def _leads_to_pages(cls, url: str) -> str:
+        if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
+            raise _error(
+                "give the address that the pages' names follow, http(s)://host[:port][/path], without user, query or "
+                "fragment; {kind} stands for the name where something comes after it"
+            )
+        return url.rstrip("/")
+
+    @property
+    def runbooks_url(self) -> str:
+        """Where people reach the runbooks: what is set, else the board by its address; empty where neither is."""
+        return self.runbook_base_url or (f"{self.board_url}/runbooks" if self.board_url else "")
 
     @field_validator("receivers")
     @classmethod

@@ -12,7 +12,6 @@ class Quality(Section):
 
     every_batches: Annotated[int, Field(ge=0, le=1_000_000)]
     pause_seconds: Annotated[float, Field(ge=1, le=86_400)]
-    observe_every: Annotated[int, Field(ge=0, le=1_000_000_000)]
     sample_messages: Annotated[int, Field(ge=1, le=100_000)]
     sample_bytes: Annotated[int, Field(ge=1 << 10, le=256 << 20)]
     alert_share: Annotated[float, Field(ge=0, lt=1)]

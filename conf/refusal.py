@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from conf import shape
 from conf.sources import DEFAULTS, PREFIX, Layer, Sources, key_of, variable_of
 
-_HIDDEN = re.compile(r"secret|access_key|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
+_HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
 
 MOST_SHOWN = 200

@@ -24,8 +24,8 @@ Kind = Literal[
     "group_offline",
     "split_view",
     "starved_queue",
-    "silent_queue",
-    "doubled_queue",
+    "stalled_queue",
+    "double_consumed_queue",
     "inconsistent_subscription",
     "slave_read",
     "offset_regression",
@@ -34,9 +34,9 @@ Kind = Literal[
     "broker_isolated",
     "broker_evicted",
     "no_available_broker",
-    "unheard_cluster",
-    "unheard_broker",
-    "masterless_broker",
+    "cluster_no_data",
+    "broker_no_data",
+    "broker_without_master",
     "slow_collector",
     "clock_skew",
     "rule_failed",
@@ -48,7 +48,7 @@ class KindRules(Section):
     """How alerts of one kind live. What is not set is as for all kinds, `"*"`; an empty severity is the rule's own."""
 
     pending_ms: Hold | None = None
-    pending_looks: Annotated[int, Field(ge=1, le=1000)] | None = None
+    pending_evaluations: Annotated[int, Field(ge=1, le=1000)] | None = None
     recovering_ms: Hold | None = None
     severity: Literal["", "critical", "error", "warning", "info"] | None = None
     is_enabled: bool | None = None
@@ -73,9 +73,9 @@ class Thresholds(Section):
     offset_regression_messages: Annotated[int, Field(ge=1, le=1_000_000_000_000)]
     consume_silence_ms: Milliseconds
     completeness_min: Share
-    blind_ms: Milliseconds
-    unheard_ms: Milliseconds
-    unheard_page_ms: Milliseconds
+    max_evaluation_gap_ms: Milliseconds
+    no_data_ms: Milliseconds
+    no_data_page_ms: Milliseconds
     flap_slot_ms: Milliseconds
     flap_high: Share
     flap_low: Share

@@ -56,6 +56,16 @@ def _is_a_topic(name: str) -> str:
     return name
 
 
+def _is_long_enough(value: float) -> float:
+    if 0 < value < 2:
+        raise PydanticCustomError("lease", "must be 0, or 2 and more")
+    return value
+
+
+_NO_LEASE_OR_FROM_2 = AfterValidator(_is_long_enough)
+"""A lease is claimed anew four times in its length."""
+
+
 class Kafka(Section):
     bootstrap_servers: Annotated[str, Field(max_length=10_000)]
     partitions: dict[Annotated[str, AfterValidator(_is_a_topic)], Annotated[Count, NO_BOOL]]
@@ -77,12 +87,11 @@ class Queries(Section):
     max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool
-    delta_writer: Literal["deltalake", "spark"]
 
 
 class Clock(Section):
     interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
-    silent_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    collector_timeout_seconds: Annotated[float, Field(ge=1, le=86_400)]
 
 
 class Collector(Section):
@@ -95,10 +104,16 @@ class Collector(Section):
     probe: bool
     probe_topic: RocketMQName
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
+    requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
+    lease_seconds: Annotated[float, _NO_LEASE_OR_FROM_2, Field(ge=0, le=600)]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
     tls: bool
+    tls_ca: Annotated[str, Field(max_length=4_096)]
+    tls_certificate: Annotated[str, Field(max_length=4_096)]
+    tls_key: Annotated[str, Field(max_length=4_096)]
+    tls_key_password: SecretStr
 
 
 class Log(Section):
@@ -150,6 +165,11 @@ class Settings(Section):
             return cls.model_validate(sources.merged())
         except ValidationError as error:
             raise SettingsError(sentences(error, cls, sources)) from None
+
+    @property
+    def runbooks_url(self) -> str:
+        """What the names of the alerts' runbooks follow: what [oncall] says, else the board's own pages."""
+        return self.oncall.runbooks_url or f"{self.board.own_url}/runbooks"
 
     def load_again(self) -> "Settings":
         """Every source read anew, with the flags of the first time. Raises SettingsError."""

@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 
 from schemas.fields import LONG, MOST_BROKERS, MOST_GROUPS, STRING, STRINGS, event_time, field_of, list_of, name_of
 
-UNHEARD = (
+NO_DATA = (
     name_of("broker_name", "the broker it would have been heard at", null="every broker asked"),
     name_of("consumer_group", "the consumer group", null="every group"),
     name_of("client_id", "the member of the group", null="every member"),
@@ -17,7 +17,7 @@ UNHEARD = (
         "refused (the broker answered, and not what was asked), timed_out, left_in_peace (it timed out before, and is "
         "asked again later), no_time (the round had to end) or failed",
     ),
-    field_of("since_ms", LONG, "since when it is not heard", unit="ms since 1970, UTC", minimum=0),
+    field_of("since_ms", LONG, "since when it gives no data", unit="ms since 1970, UTC", minimum=0),
 )
 
 SKEW = (
@@ -30,7 +30,7 @@ FORGOTTEN = (
     field_of("kind", STRING, "cluster, broker or group"),
     name_of("name", "its name"),
     name_of("owner", "who decided it"),
-    field_of("reason", STRING, "why", null="not told"),
+    field_of("reason", STRING, "why", null="not reported"),
 )
 
 CLOCK = T.StructType(
@@ -44,7 +44,7 @@ CLOCK = T.StructType(
             LONG,
             "how far apart its rounds are meant to be",
             unit="ms",
-            null="not told: as far as they come apart",
+            null="not reported: as far as they come apart",
             minimum=1,
         ),
         field_of("brokers_asked", STRINGS, "the brokers this round speaks for", max_items=MOST_BROKERS),
@@ -56,7 +56,7 @@ CLOCK = T.StructType(
         ),
         field_of(
             "unheard",
-            list_of(*UNHEARD),
+            list_of(*NO_DATA),
             "what the brokers that answered did not let hear",
             null="nothing",
             max_items=MOST_GROUPS,

@@ -59,7 +59,7 @@ CONSUMER = (
         "strategy",
         STRING,
         "AllocateMessageQueueStrategy.getName(), from ConsumerRunningInfo; it is not on RocketMQ's wire",
-        null="not told; the group's other members or the settings decide",
+        null="not reported; the group's other members or the settings decide",
     ),
     field_of(
         "client_rebalance",
@@ -71,7 +71,7 @@ CONSUMER = (
         "consume_orderly",
         BOOLEAN,
         "whether it consumes by MessageListenerOrderly and so must lock its queues, from ConsumerRunningInfo",
-        null="not told; as the topic's route says in order_topic",
+        null="not reported; as the topic's route says in order_topic",
     ),
     field_of(
         "subscriptions",
@@ -145,20 +145,22 @@ PULL = T.StructType(
         name_of("client_addr", "ip:port of the channel", null="the source cannot tell twins apart"),
         name_of("client_id", "who pulled", null="not on RocketMQ's wire; known by its channel, if at all"),
         field_of("pull_offset", LONG, "the next offset asked for", unit="offset", minimum=0),
-        field_of("commit_offset", LONG, "the group's committed offset", unit="offset", null="not told", minimum=0),
-        field_of("max_offset", LONG, "the queue's end", unit="offset", null="not told", minimum=0),
+        field_of("commit_offset", LONG, "the group's committed offset", unit="offset", null="not reported", minimum=0),
+        field_of("max_offset", LONG, "the queue's end", unit="offset", null="not reported", minimum=0),
         field_of(
             "pull_status",
             STRING,
             "FOUND, NO_NEW_MSG, NO_MATCHED_MSG, OFFSET_ILLEGAL; NO_PERMISSION when the broker refused the pull "
             "(consumeEnable is false, or the topic is not readable)",
-            null="not told",
+            null="not reported",
         ),
-        field_of("suggest_broker_id", LONG, "the broker id suggested for the next pull", null="not told", minimum=0),
+        field_of(
+            "suggest_broker_id", LONG, "the broker id suggested for the next pull", null="not reported", minimum=0
+        ),
         field_of(
             "offsets_only",
             BOOLEAN,
-            "nobody is known to have pulled: the offsets alone are told, as the broker has them",
+            "nobody is known to have pulled: the offsets alone are reported, as the broker has them",
             null="false",
         ),
         _EVENT_TIME,

@@ -1,4 +1,4 @@
-"""What a column of a reading should hold, said once: Great Expectations and Spark's own columns are made from it.
+"""What a column of a reading should hold, said once; Great Expectations' suites are made from it.
 
 A reading (streaming/quality/reading.py) has one row an event, or one an element of a list in it. An expectation skips
 the rows in which its column is null, and holds when at least a share `mostly` of the others is as expected.

@@ -7,11 +7,6 @@ Times are TIMESTAMP, UTC. `changed_at` is event time, `ingest_time` is Kafka's.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import types as T
 
 
 class ColumnType(Enum):
@@ -53,13 +48,6 @@ class Table:
     time: str
     """The column that its history is asked by; the newest row of a key by it is the key's state."""
 
-    @cached_property
-    def schema(self) -> "T.StructType":
-        """The columns as Spark knows them. Imports pyspark, which whoever only reads has no need of."""
-        from schemas.spark_types import struct_of  # noqa: PLC0415  # pyspark takes longer to import than tables to read
-
-        return struct_of(self.columns)
-
     @property
     def names(self) -> tuple[str, ...]:
         """Of its columns."""
@@ -88,7 +76,7 @@ ALERTS = _table(
     _column("kind", STRING, "what is wrong: starved_queue, duplicate_client_id, broker_isolated, ...", required=True),
     _column("severity", STRING, "critical, error, warning or info", required=True),
     _column("state", STRING, "PENDING, FIRING, RECOVERING, RESOLVED, or UNKNOWN: the data is missing", required=True),
-    _column("reason", STRING, "why this row was written: an enumeration (udfs.life.Reason)"),
+    _column("reason", STRING, "why this row was written: an enumeration (udfs.alerts.life.Reason)"),
     _column("cause", STRING, "why: frozen_client, mixed_strategy, ...; the kind itself where it is its own cause"),
     _CLUSTER,
     _column("consumer_group", STRING, "the consumer group, where one is concerned"),
@@ -99,9 +87,9 @@ ALERTS = _table(
     _column("summary", STRING, "what, where, since when and why, in a sentence or two", required=True),
     _column("advice", STRING, "the one line that fixes it", required=True),
     _column("evidence", STRING, "JSON: addresses, offsets and times that the verdict rests on", required=True),
-    _column("suppressed_by", STRING, "the incident_id that explains this one, so this one does not page"),
+    _column("inhibited_by", STRING, "the incident_id that explains this one, so this one does not page"),
     _column("labels", STRING, "JSON: the identity labels that alert_id is the hash of, without the kind"),
-    _column("completeness", DOUBLE, "0 to 1: the share of the brokers and clients concerned that was heard"),
+    _column("completeness", DOUBLE, "0 to 1: the share of the brokers and clients concerned that gave data"),
     _column("flaps", INTEGER, "how often the condition came back in this incident"),
     _column("is_flapping", BOOLEAN, "it comes and goes: held open as one incident until it calms down"),
     _column("started_at", TIMESTAMP, "event time of the first sign", required=True),
@@ -120,11 +108,15 @@ ASSIGNMENTS = _table(
     _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
     _column("planned_owner", STRING, "client_id the strategy gives it to; null when nobody"),
     _column("observed_owners", STRINGS, "who pulled it lately: client_id, or client_addr where only that is known"),
-    _column("verdict", STRING, "OK, STARVED, SILENT, DOUBLED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True),
-    _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that was heard"),
+    _column(
+        "verdict", STRING, "OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True
+    ),
+    _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that gave data"),
     _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
     _CHANGED_AT,
-    _column("verdict_reason", STRING, "why it is UNKNOWN or NOT_JUDGED: a code (udfs.verdict_reason); else null"),
+    _column(
+        "verdict_reason", STRING, "why it is UNKNOWN or NOT_JUDGED: a code (udfs.groups.verdict_reason); else null"
+    ),
 )
 
 MEMBERSHIPS = _table(
@@ -139,7 +131,7 @@ MEMBERSHIPS = _table(
     _column("language", STRING, "the client's language"),
     _column("client_version", STRING, "the client's release"),
     _column("topics", STRINGS, "topics it subscribes in this group, sorted"),
-    _column("strategy", STRING, "AllocateMessageQueueStrategy.getName(), where somebody told it"),
+    _column("strategy", STRING, "AllocateMessageQueueStrategy.getName(), where somebody reported it"),
     _column(
         "change",
         STRING,
@@ -192,10 +184,10 @@ QUARANTINE = _table(
 
 ALERT_DELIVERIES = _table(
     "alert_deliveries",
-    "What is owed to each receiver and what came of each attempt; or why an alert was not told. Renewals leave no row.",
+    "What is owed to each receiver and what came of each attempt; or why nobody was notified. Renewals leave no row.",
     ("incident_id", "receiver", "state"),
     _column("incident_id", STRING, "the incident", required=True),
-    _column("state", STRING, "the state that is told: FIRING, RESOLVED or ACKNOWLEDGED", required=True),
+    _column("state", STRING, "the state that is reported: FIRING, RESOLVED or ACKNOWLEDGED", required=True),
     _column("receiver", STRING, "the receiver's name; * in a row that says why nobody is told", required=True),
     _column("attempt", INTEGER, "from 1; 0 where nothing was attempted. Of failures 1, 2, 4, 8, ...", required=True),
     _column("code", INTEGER, "HTTP status; null when no answer came"),
@@ -205,7 +197,7 @@ ALERT_DELIVERIES = _table(
     _column("kind", STRING, "the alert's kind"),
     _column("status", STRING, "firing, resolved or acknowledged"),
     _column("changed_at", TIMESTAMP, "event time of the transition that is told"),
-    _column("outcome", STRING, "DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED, HELD_BACK or UNROUTED"),
+    _column("outcome", STRING, "PENDING, DELIVERED, RETRYING, REFUSED, SILENCED, INHIBITED, LIMITED or NO_ROUTE"),
     _column("reason", STRING, "the receiver's answer; or the silence, the incident or the limit that kept it back"),
     _column("route", STRING, "the route that named the receiver"),
     time="delivered_at",
@@ -213,12 +205,12 @@ ALERT_DELIVERIES = _table(
 
 SILENCES = _table(
     "silences",
-    "What need not be told, from when until when, by whose word; the newest row of a silence_id holds.",
+    "What need not be reported, from when until when, by whose word; the newest row of a silence_id holds.",
     ("silence_id",),
     _column("silence_id", STRING, "its name, 8 hex digits", required=True),
     _column("matchers", STRING, "JSON: label to the glob patterns of which one must match", required=True),
-    _column("owner", STRING, "who answers for it", required=True),
-    _column("reason", STRING, "why", required=True),
+    _column("created_by", STRING, "who answers for it", required=True),
+    _column("comment", STRING, "why", required=True),
     _column("starts_at", TIMESTAMP, "it covers alerts from then on", required=True),
     _column("ends_at", TIMESTAMP, "until just before", required=True),
     _column("changed_at", TIMESTAMP, "when this row was written", required=True),
@@ -229,7 +221,7 @@ ACKNOWLEDGEMENTS = _table(
     "One row each time somebody said that they are at an incident.",
     ("incident_id", "acknowledged_at"),
     _column("incident_id", STRING, "the incident", required=True),
-    _column("owner", STRING, "who is at it", required=True),
+    _column("acknowledged_by", STRING, "who is at it", required=True),
     _column("note", STRING, "what they say", required=True),
     _column("acknowledged_at", TIMESTAMP, "when they said so", required=True),
     time="acknowledged_at",
@@ -242,31 +234,29 @@ QUALITY = _table(
     _column("suite", STRING, "the expectation suite: the topic, and the lists that lead to its rows", required=True),
     _column("expectation", STRING, "the column it is about, and in set or in range", required=True),
     _column("success", BOOLEAN, "whether it held", required=True),
-    _column("rows", LONG, "rows looked at: those with a value", required=True),
+    _column("evaluated", LONG, "rows evaluated: those with a value", required=True),
     _column("unexpected", LONG, "those of them that are not as expected"),
-    _column("unexpected_share", DOUBLE, "unexpected of rows, or of those read where that is worse, 0 to 1"),
+    _column("unexpected_share", DOUBLE, "unexpected of evaluated, 0 to 1"),
     _column("severity", STRING, "critical, warning or info; only critical ones open data_quality"),
-    _column("says", STRING, "the expectation in words"),
+    _column("description", STRING, "the expectation in words"),
     _column("observed", STRINGS, "up to five unexpected values"),
-    _column("places", STRINGS, "up to five places of them, as topic-partition@offset"),
+    _column("sample_offsets", STRINGS, "where up to five of them stand, as topic-partition@offset"),
     _column("topic", STRING, "the Kafka topic"),
     _column("offsets", STRING, "JSON: partition to the first and the last offset of the sample"),
     _column("query", STRING, "the query whose batch led to it; null for one that somebody asked for"),
-    _column("read_rows", LONG, "rows that a query counted as it read them ([quality] observe_every); else null"),
-    _column("read_unexpected", LONG, "those of them that are not as expected; null likewise"),
     _column("validated_at", TIMESTAMP, "when", required=True),
     time="validated_at",
 )
 
 REPAIRS = _table(
     "repairs",
-    "What people did with quarantined messages, step by step. One that has been claimed is never published again.",
+    "What people did with quarantined messages, action by action. One that has been claimed is never published again.",
     ("topic", "partition", "offset", "ingest_time"),
     _column("topic", STRING, "the Kafka topic", required=True),
     _column("partition", INTEGER, "the Kafka partition", required=True),
     _column("offset", LONG, "the Kafka offset of the quarantined message", required=True),
     _column("ingest_time", TIMESTAMP, "its Kafka timestamp: offsets begin anew in a topic made anew", required=True),
-    _column("step", STRING, "REPAIRED, CLAIMED (for publishing, once) or REPLAYED (Kafka has it)", required=True),
+    _column("action", STRING, "REPAIRED, CLAIMED (for publishing, once) or REPLAYED (Kafka has it)", required=True),
     _column("value", BINARY, "the repaired message; in CLAIMED what is published"),
     _column("claim_id", STRING, "the replay that claimed it, also in the header of what it published"),
     _column("owner", STRING, "who did it", required=True),

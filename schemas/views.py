@@ -54,7 +54,7 @@ VIEWS: Mapping[str, View] = {
         View(
             "firing",
             "Incidents that fire now and that no other incident explains; without the canary's.",
-            f"SELECT * FROM alerts_now WHERE state = 'FIRING' AND suppressed_by IS NULL AND {_NO_CANARY}",
+            f"SELECT * FROM alerts_now WHERE state = 'FIRING' AND inhibited_by IS NULL AND {_NO_CANARY}",
         ),
         View(
             "members",
@@ -63,9 +63,9 @@ VIEWS: Mapping[str, View] = {
         ),
         View(
             "starved_queues",
-            "Queues that nobody consumes now: STARVED has no owner, SILENT has one that does not pull. "
+            "Queues that nobody consumes now: STARVED has no owner, STALLED has one that does not pull. "
             "Without the canary's.",
-            f"SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'SILENT') AND {_NO_CANARY}",
+            f"SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'STALLED') AND {_NO_CANARY}",
         ),
         View(
             "avoided_brokers",

@@ -1,43 +1,211 @@
-"""The command line. Each command loads the settings, does one thing, and ends with 0 done, 1 failed, 2 wrong usage."""
+"""The command line: a command's module is imported when the command is called.
 
-import os
+Each command loads the settings, does one thing, and ends with 0 done, 1 failed, 2 wrong usage. This table is the one
+place that imports inside a function: Spark takes half a second to import, Great Expectations more than one.
+"""
+
+import signal
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 import typer
+from typer.main import get_command
 
-from streaming.board.board_command import board
-from streaming.command import fail, guard, load, needs_kafka
-from streaming.forget_command import forget
-from streaming.history.alerts_command import alerts
-from streaming.history.assignments_command import assignments
-from streaming.history.check_command import check
-from streaming.history.deliveries_command import deliveries
-from streaming.history.explain_command import explain
-from streaming.history.faults_command import faults
-from streaming.history.light_arrow import load_arrow
-from streaming.history.members_command import members
-from streaming.history.owner_command import owner
-from streaming.history.replay_command import replay
-from streaming.history.sql_command import sql
-from streaming.history.whatif_command import whatif
-from streaming.log_flags import log_flags
-from streaming.maintenance.maintain_command import maintain
-from streaming.oncall.ack_command import ack
-from streaming.oncall.canary_command import canary
-from streaming.oncall.relay_command import relay
-from streaming.oncall.silence_command import silence
-from streaming.output import say
-from streaming.quality.quality_command import quality
-from streaming.quality.quarantine_command import quarantine
-from streaming.run_command import run
-from streaming.simulate_command import simulate
-from streaming.stopping import stop_on_signals
-from streaming.visible_commands import VisibleCommands
+from streaming.store.light_arrow import load_arrow
+from streaming.system.leaving import leave
+from streaming.terminal.log_flags import log_flags
+from streaming.terminal.visible_commands import VisibleCommands
+
+
+class Place(NamedTuple):
+    """The module that has a command under its name, the first sentence of the command's help, and the commands below
+    it that other rooms have: it works without them, too.
+    """
+
+    module: str
+    summary: str
+    below: "dict[str, Place]" = {}  # noqa: RUF012  # of a tuple, and nobody changes it
+
+
+COMMANDS = {
+    "demo": Place(
+        "streaming.service.demo_command",
+        "Show it at work: embedded Kafka, a modelled cluster, the stream, the board, each alert as it comes and goes.",
+    ),
+    "run": Place(
+        "streaming.service.run_command",
+        "Run the streaming query, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].",
+    ),
+    "kafka": Place(
+        "streaming.kafka_io.kafka_command",
+        "Run the embedded Kafka in the foreground, with the five topics, until Ctrl-C or SIGTERM.",
+    ),
+    "collect": Place(
+        "streaming.collector.collect_command",
+        "Read a RocketMQ cluster through its own admin client and publish what each broker says to Kafka.",
+    ),
+    "simulate": Place(
+        "streaming.simulator.simulate_command",
+        "Publish a modelled RocketMQ cluster to Kafka: seeded, in virtual time, at any speed, watched in any way.",
+    ),
+    "alerts": Place(
+        "streaming.history.questions",
+        "Print the alerts' transitions from Delta, oldest first; no JVM is started.",
+        {
+            "rules": Place(
+                "streaming.check.rules_command",
+                "Say what an alert would do: when it fires and ends, whom it reaches, what keeps it quiet, which keys "
+                "decide.",
+            )
+        },
+    ),
+    "faults": Place(
+        "streaming.history.questions",
+        "Print which producer avoids which broker, since when and until when: FaultItems from Delta, oldest first.",
+    ),
+    "assignments": Place(
+        "streaming.history.questions",
+        "Print who is meant to consume each queue, who does, and the verdict: each change from Delta, oldest first.",
+    ),
+    "owner": Place(
+        "streaming.history.owner_command",
+        "Say in one line who was meant to consume a queue, who did, and what is wrong with it; now, or --at a moment.",
+    ),
+    "members": Place(
+        "streaming.history.questions",
+        "Print who joined, changed in, left or expired from a consumer group in each broker's view, oldest first.",
+    ),
+    "deliveries": Place(
+        "streaming.history.questions",
+        "Print the delivery log with the cluster, group, topic and broker of each incident, oldest first.",
+    ),
+    "explain": Place(
+        "streaming.history.explain_command",
+        "Tell the story of an incident: its steps, members and queues that moved, causes, effects, who was told.",
+    ),
+    "sql": Place(
+        "streaming.history.sql_command",
+        "Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.",
+    ),
+    "whatif": Place(
+        "streaming.whatif.whatif_command",
+        "Try a change on paper: who takes which queue before and after, what starves, moves or doubles, and why.",
+    ),
+    "relay": Place(
+        "streaming.service.relay_command",
+        "Tell people: every alert to the receivers its route names, until each has it.",
+    ),
+    "canary": Place(
+        "streaming.oncall.canary_command",
+        "Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.",
+    ),
+    "ack": Place("streaming.oncall.ack_command", "Say that somebody is at an incident."),
+    "forget": Place(
+        "streaming.service.forget_command",
+        "End what is open of a cluster, a broker or a consumer group that is gone for good: decommissioned or renamed.",
+    ),
+    "replay": Place(
+        "streaming.replay.replay_command",
+        "Work through recorded events again, under changed rules: which pages would have been sent, and which were.",
+    ),
+    "check": Place(
+        "streaming.check.check_command",
+        "Check the settings: every one is validated, and the rules in force are printed with who set each.",
+    ),
+    "board": Place(
+        "streaming.board.board_command",
+        "Serve the board: what fires, why, and what can be seen; until Ctrl-C or SIGTERM.",
+    ),
+    "maintain": Place(
+        "streaming.maintenance.maintain_command",
+        "Keep the tables small and quick to open, while `run` writes and everyone reads.",
+    ),
+    "silence": Place("streaming.oncall.silence_command", "Keep alerts quiet for a while."),
+    "quality": Place(
+        "streaming.quality.quality_command",
+        "Whether the events are what they should be, by the newest samples that `run` validated.",
+    ),
+    "quarantine": Place(
+        "streaming.quality.quarantine_command",
+        "Messages that broke their contract: where they were, why they were refused, and how they stand.",
+    ),
+}
+"""In the order in which help lists them."""
+
+LOGS = "streaming.logs.logs"
+
+SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board"}
+"""Which end with 0 when they are asked to, also while their modules are imported (stop_on_signals comes later)."""
+
+QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
+"""Answered from the tables in this process, in less time than some imports take; `sql` has one of its own."""
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """Click's commands by name, each imported when it is taken."""
+
+    def __init__(self, places: dict[str, Place]) -> None:
+        self.places = places
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            place = self.places[name]
+            found = getattr(import_module(place.module), name)
+            if place.below:
+                command, found = (
+                    found,
+                    typer.Typer(
+                        cls=Commands,
+                        invoke_without_command=True,
+                        subcommand_metavar="[COMMAND [ARGS]...]",
+                        add_completion=False,
+                        rich_markup_mode=None,
+                    ),
+                )
+                found.callback()(command)
+            elif not isinstance(found, typer.Typer):
+                command, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+                found.command()(command)
+            made: Any = get_command(found)
+            if place.below:
+                made.commands = LazyCommands(place.below)
+            made.name = name
+            self._known[name] = made
+        return self._known[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._known[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class Commands(VisibleCommands):
+    """A group of commands, without more said that of all of them; its help imports none."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = LazyCommands(COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.summary) for name, place in self.commands.places.items()])
+
 
 app = typer.Typer(
-    cls=VisibleCommands,
+    cls=Commands,
     help="Says which RocketMQ queues nobody consumes, since when, why, and the one line that fixes it.",
     no_args_is_help=True,
     add_completion=False,
@@ -46,188 +214,37 @@ app = typer.Typer(
 )
 app.callback()(log_flags)
 
-QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
-"""Answered from the tables in this process, in less time than some imports take; `sql` has one of its own."""
 
-BootstrapServers = Annotated[
-    str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
-]
-
-
-@app.command()
-def demo(
-    seconds: Annotated[
-        float | None, typer.Option(help="End after so many seconds of running; without it, Ctrl-C ends.", min=1)
-    ] = None,
-    scenario: Annotated[str, typer.Option(help="Scenario to play; see `balancewatch simulate --list`.")] = "demo",
-    speed: Annotated[float, typer.Option(help="How much faster than life the past is played.", min=0.1)] = 15.0,
-    data_dir: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for Kafka, tables and checkpoints: new, empty, or an earlier demo's, whose are deleted."
-        ),
-    ] = Path(".demo"),
-    with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board, at a free port.")] = True,
-) -> None:
-    """Show it at work: embedded Kafka, a modelled cluster, the stream, the board, each alert as it comes and goes.
-
-    Example: balancewatch demo --seconds 90
-    """
-    from streaming.demo import run_demo
-    from streaming.demo_folder import DemoFolder, DemoFolderError
-    from streaming.ingest.simulator import ScenarioError, load_scenario
-
-    stop = stop_on_signals()
-    settings = load()
+def main() -> NoReturn:
+    """The `balancewatch` command. However it ends, the interpreter is not taken down: see streaming.system.leaving."""
+    if SERVING & {*sys.argv[1:]}:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: leave(0))
+    code = _exit_code()
     try:
-        load_scenario(scenario)
-    except ScenarioError as error:
-        fail(str(error), code=2)
-    try:
-        folder = DemoFolder(data_dir)
-    except DemoFolderError as error:
-        fail(str(error), code=2)
-    guard(
-        run_demo,
-        settings,
-        stop,
-        folder=folder,
-        scenario=scenario,
-        speed=speed,
-        seconds=seconds,
-        with_board=with_board,
-        ending=stop,
-    )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or 1
+    except OSError as error:
+        import_module(LOGS).say_failure(f"stdout: {error.strerror}")
+        code = code or 1
+    leave(code)
 
 
-app.command()(run)
-
-
-@app.command()
-def kafka(
-    port: Annotated[
-        int | None, typer.Option(help="Port on the loopback; without it, a free one.", min=1, max=65535)
-    ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Its data folder; kept for the next start.")] = Path(".kafka"),
-) -> None:
-    """Run the embedded Kafka in the foreground, with the five topics, until Ctrl-C or SIGTERM.
-
-    Prints `bootstrap_servers=HOST:PORT` once it is ready.
-
-    Example: balancewatch kafka --port 9092 --data-dir /var/lib/balancewatch/kafka
-    """
-    stop = stop_on_signals()
-    from streaming.ingest.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
-    from streaming.ingest.topics import create_topics
-
-    settings = load()
-
-    def work() -> None:
-        broker = EmbeddedKafka(settings.paths.jars, data_dir, port)
-        try:
-            create_topics(
-                settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers, "options": {}})
-            )
-            say(f"bootstrap_servers={broker.bootstrap_servers}", flush=True)
-            while broker.is_alive() and not stop.wait(0.5):
-                pass
-            if not stop.is_set():
-                raise EmbeddedKafkaError(f"Kafka ended by itself; see {broker.log}")
-        finally:
-            broker.stop()
-
-    guard(work, ending=stop)
-
-
-@app.command()
-def collect(
-    name_server: Annotated[
-        str | None,
-        typer.Option("--name-server", help="RocketMQ NameServer, host:port;host:port [collector.name_server]"),
-    ] = None,
-    bootstrap_servers: BootstrapServers = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", help="Consumer group to read; repeat for more. All without it.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Topic to read; repeat for more. All without it.")
-    ] = None,
-    interval: Annotated[float | None, typer.Option(help="Seconds between the starts of two rounds.", min=0.1)] = None,
-    cluster: Annotated[str | None, typer.Option(help="Name the events carry; RocketMQ's own without it.")] = None,
-    probe: Annotated[
-        bool | None,
-        typer.Option("--probe", help="Send a small message to every broker each round and publish its latency."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="End after so many rounds.", min=1)] = None,
-) -> None:
-    """Read a RocketMQ cluster through its own admin client and publish what each broker says to Kafka.
-
-    Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing --probe
-    """
-    stop = stop_on_signals()
-    from streaming.ingest.collector import run_collector
-
-    settings = load(
-        kafka={"bootstrap_servers": bootstrap_servers},
-        collector={
-            "name_server": name_server,
-            "groups": group or None,
-            "topics": topic or None,
-            "interval_seconds": interval,
-            "cluster": cluster,
-            "probe": probe,
-        },
-    )
-    needs_kafka(settings)
-    if not settings.collector.name_server:
-        fail("collector.name_server is empty; give --name-server HOST:PORT", code=2)
-    guard(run_collector, settings, stop, rounds=rounds, ending=stop)
-
-
-app.command()(simulate)
-app.command()(alerts)
-app.command()(faults)
-app.command()(assignments)
-app.command()(owner)
-app.command()(members)
-app.command()(deliveries)
-app.command()(explain)
-app.command()(sql)
-app.command()(whatif)
-app.command()(relay)
-app.command()(canary)
-app.command()(ack)
-app.command()(forget)
-app.add_typer(silence, name="silence")
-app.command()(replay)
-app.command()(check)
-app.command()(board)
-app.command()(maintain)
-app.add_typer(quality, name="quality")
-app.add_typer(quarantine, name="quarantine")
-
-
-def main() -> None:
-    """The `balancewatch` command.
-
-    It leaves without the interpreter's teardown: under load Arrow's native threads abort there now and then, long
-    after everything has been printed, and would turn a 0 into a SIGABRT.
-    """
-    code: int | str | None = 0
-    if sys.argv[1:2] and sys.argv[1] in QUESTIONS:
+def _exit_code() -> int:
+    """Of the command, once it is done."""
+    if sys.argv[1:2] and sys.argv[1] in QUESTIONS and sys.argv[2:3] != ["rules"]:
         load_arrow()
     try:
         app()
     except SystemExit as end:
-        code = end.code
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except Exception as error:
-        from streaming.logs import say_crash
-
-        say_crash(error)
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+        import_module(LOGS).say_crash(error)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

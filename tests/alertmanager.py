@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from streaming.ingest.embedded_kafka import free_port
+from streaming.kafka_io.embedded_kafka import free_port
 from tests.rocketmq_server import wait_for
 
 BINARY = "prometheus-alertmanager"

@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from schemas.events import EVENTS
-from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
-from streaming.ingest.topics import create_topics
-from tests.replay import Stream
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.topics import create_topics
+from tests.engine import Stream
 from tests.twins_log import Log, Story, publish, story, twins_log
 
-pytest_plugins = ["tests.rocketmq"]
+pytest_plugins = ["tests.local_zone", "tests.rocketmq"]
 
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.register_profile("daily", deadline=None, max_examples=30)
@@ -74,7 +74,7 @@ def log() -> Log:
 
 
 @pytest.fixture(scope="session")
-def told(log: Log) -> Story:
+def reported(log: Log) -> Story:
     """The incidents the rules themselves tell of the log, without Spark."""
     return story(Stream().feed(log)["alerts"])
 
@@ -90,7 +90,7 @@ def loaded_kafka(log: Log) -> Iterator[EmbeddedKafka]:
 @pytest.fixture(scope="session")
 def warm_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one JVM with Spark of this worker, as `run` starts it."""
-    from streaming.session import start_spark  # noqa: PLC0415  # most workers never need it
+    from streaming.spark.session import start_spark  # noqa: PLC0415  # most workers never need it
 
     session = start_spark(Settings.load(), tmp_path_factory.mktemp("spark") / "spark.log")
     yield session

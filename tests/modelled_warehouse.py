@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, groupby
 from pathlib import Path
 
-from streaming.history.stream import Event
-from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
-from tests.replay import Stream
+from streaming.replay.stream import Event
+from streaming.simulator import Simulation, load_scenario
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.engine import Stream
 
 START_MS = 1_789_000_000_000
 """2026-09-10 00:26:40 UTC"""

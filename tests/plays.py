@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.ingest.simulator import Scenario, Simulation, load_scenario, scenario_names
-from tests.ingest.modelled import MINUTE, Events, Run, run
-from tests.replay import Stream
+from streaming.simulator import Scenario, Simulation, load_scenario, scenario_names
+from tests.engine import Stream
+from tests.simulator.modelled import MINUTE, Events, Run, run
 
 SEED = 1
 """The seed of `make test`."""

@@ -53,9 +53,9 @@ class Channel:
         tail = b"" if body is None else json.dumps(body).encode()
         self._socket.sendall(struct.pack(">ii", 4 + len(head) + len(tail), len(head)) + head + tail)
         while True:
-            answer, told = self._read()
+            answer, reported = self._read()
             if answer["flag"] & 1 and answer["opaque"] == self._opaque:
-                return Answer(answer["code"], answer.get("extFields") or {}, told)
+                return Answer(answer["code"], answer.get("extFields") or {}, reported)
 
     def read_notified(self) -> list[tuple[int, dict[str, str]]]:
         """What the broker has said unasked by now; each once.

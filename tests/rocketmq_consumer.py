@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from streaming.ingest.rocketmq_jvm import RocketMQError, RocketMQJvm
+from streaming.collector.rocketmq_jvm import RocketMQError, RocketMQJvm
 from tests.rocketmq_clocks import Clocks
 
 

@@ -1,19 +1,22 @@
-"""A server process of RocketMQ: NameServer or broker, from its own jars, on ports of the loopback."""
+"""A server process of RocketMQ: NameServer, broker or proxy, from its own jars, on ports of the loopback."""
 
 import contextlib
 import os
+import secrets
+import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from streaming.ingest.embedded_kafka import free_port
-from streaming.ingest.rocketmq_jvm import jvm_options
-from streaming.jars import java
+from streaming.collector.rocketmq_jvm import jvm_options
+from streaming.spark.jars import class_path, java
 
 START_SECONDS = 120.0
+STOP_SECONDS = 60.0
 
 NO_TLS = "-Dtls.server.mode=disabled"
 """Without it each server makes itself a certificate at its start, a broker two, each a second of a core."""
@@ -35,19 +38,30 @@ def wait_for(
 
 
 class Server:
-    """A RocketMQ server process: NameServer or broker."""
+    """A RocketMQ server process: NameServer, broker or proxy."""
 
-    def __init__(self, jars: Path, folder: Path, port: int, main: list[str], heap: str) -> None:
-        """Start it; `wait` returns when it listens on `port`."""
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        port: int,
+        main: list[str],
+        heap: str,
+        *,
+        jar_set: str = "rocketmq",
+        options: Sequence[str] = (NO_TLS,),
+    ) -> None:
+        """Start it; `wait` returns when it listens on `port`. `jar_set` is one of streaming.spark.jars.SETS."""
         folder.mkdir(parents=True)
         self.port = port
         self.address = f"127.0.0.1:{port}"
         self._log = folder / "server.log"
         self._name = main[0]
-        command = [java(), *jvm_options(jars, folder, heap, "WARN"), "-XX:MaxDirectMemorySize=128m", NO_TLS]
+        _, _, *usual = jvm_options(jars, folder, heap, "WARN")
+        command = [java(), "-cp", f"{folder}:{class_path(jar_set, jars)}", *usual, "-XX:MaxDirectMemorySize=128m"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, *main],
+                [*command, *options, *main],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -55,6 +69,7 @@ class Server:
                 cwd=folder,
                 env={**os.environ, "ROCKETMQ_HOME": str(folder)},
             )
+        self._slices: _Slices | None = None
 
     def wait(self) -> None:
         wait_for(f"{self._name} listens; see {self._log}", self._listens)
@@ -63,10 +78,48 @@ class Server:
     def pid(self) -> int:
         return self._process.pid
 
+    def is_alive(self) -> bool:
+        """Whether its process runs, frozen or not."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """SIGKILL: the machine is gone, nobody says good-bye."""
+        self._end_slices()
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM: it unregisters and ends in peace; SIGKILL after STOP_SECONDS."""
+        self.thaw()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay, nothing is answered."""
+        self._end_slices()
+        self._signal(signal.SIGSTOP)
+
+    def slow(self, stopped_ms: int, running_ms: int) -> None:
+        """Freeze it for `stopped_ms`, let it run for `running_ms`, in turn, until `thaw`."""
+        self._end_slices()
+        self._slices = _Slices(self._signal, stopped_ms / 1000, running_ms / 1000)
+
+    def thaw(self) -> None:
+        """The end of `freeze` and of `slow`."""
+        self._end_slices()
+        self._signal(signal.SIGCONT)
+
+    def _end_slices(self) -> None:
+        slices, self._slices = self._slices, None
+        if slices:
+            slices.end()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.is_alive():
+            os.kill(self.pid, number)
 
     def _listens(self) -> bool:
         assert self._process.poll() is None, self._log.read_text(errors="replace")[-2000:]
@@ -75,10 +128,38 @@ class Server:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+class _Slices:
+    """SIGSTOP and SIGCONT in turn, by a thread of its own; a process that `end` leaves runs."""
+
+    def __init__(self, send: Callable[[signal.Signals], None], stopped_seconds: float, running_seconds: float) -> None:
+        self._send, self._times = send, (stopped_seconds, running_seconds)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="slices")
+        self._thread.start()
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        stopped_seconds, running_seconds = self._times
+        while not self._is_over.is_set():
+            self._send(signal.SIGSTOP)
+            self._is_over.wait(stopped_seconds)
+            self._send(signal.SIGCONT)
+            self._is_over.wait(running_seconds)
+
+
+BELOW_CONNECTIONS = range(10_240, 32_000)
+
+
 def broker_port() -> int:
-    """A port whose neighbours are free too: a broker also listens on port + 1 (HA) and port - 2 (VIP channel)."""
+    """A port whose neighbours are free too: a broker also listens on port + 1 (HA) and port - 2 (VIP channel).
+
+    It is below those that the system gives to connections, one of which may take a neighbour before the broker does.
+    """
     while True:
-        port = free_port()
+        port = secrets.choice(BELOW_CONNECTIONS)
         with contextlib.ExitStack() as held:
             try:
                 for offset in (-2, 0, 1):

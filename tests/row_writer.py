@@ -14,8 +14,8 @@ import pyarrow as pa
 from deltalake import Transaction
 
 from schemas.tables import TABLES, Table
-from streaming.queries.warehouse import create_tables, open_table, table_path
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.tables import create_tables, open_table, table_path
 
 
 @cache
@@ -36,6 +36,6 @@ class RowWriter:
             if not (warehouse / name).exists():
                 shutil.copytree(_empty() / name, warehouse / name)
 
-    def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> None:
+    def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
         path, handle = table_path(self._warehouse, table.name), open_table(self._warehouse, table)
-        Appender(path, handle).append(rows, Transaction(app_id, batch_id))
+        return Appender(path, handle).append(rows, Transaction(app_id, batch_id))

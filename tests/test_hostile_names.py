@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from schemas.events import PULLS
 from streaming.cli import app
-from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.queries.warehouse import append_rows
-from tests.history.stage import START_MS, alert, assignment, delivery, fault, member
+from streaming.simulator import Simulation, load_scenario
+from streaming.warehouse.writer import append_rows
+from tests.history.warehouse_stage import START_MS, alert, assignment, delivery, fault, member
 from tests.offenders import assert_none
 from tests.row_writer import RowWriter
 
@@ -35,14 +35,14 @@ AT = {"changed_at": START_MS}
 
 
 def hostile_rows() -> dict[str, list[dict[str, Any]]]:
-    words = {"summary": f"Nobody consumes {EVIL}", "advice": EVIL, "cause": EVIL, "suppressed_by": None}
+    words = {"summary": f"Nobody consumes {EVIL}", "advice": EVIL, "cause": EVIL, "inhibited_by": None}
     whole = {**NAMES, **words, "broker_name": BROKER, "client_id": CLIENT, "queues": [f"{BROKER}:0"]}
     whole |= {"evidence": json.dumps({EVIL: EVIL}), "labels": json.dumps({"client_id": CLIENT})}
     of_queue = {**NAMES, "broker_name": BROKER}
     message = {"topic": EVIL, "partition": 0, "ingest_time": START_MS}
     raw = json.dumps({"client_id": CLIENT, EVIL: EVIL}, ensure_ascii=False).encode()
     return {
-        "alerts": [alert("a1b2", "FIRING", 5, **whole), alert("c3d4", "FIRING", 6, **{**whole, "suppressed_by": EVIL})],
+        "alerts": [alert("a1b2", "FIRING", 5, **whole), alert("c3d4", "FIRING", 6, **{**whole, "inhibited_by": EVIL})],
         "assignments": [
             assignment(0, "OK", 0, **of_queue, planned_owner=CLIENT, observed_owners=[CLIENT]),
             assignment(0, "STARVED", 1, **of_queue, planned_owner=CLIENT, observed_owners=[]),
@@ -63,17 +63,19 @@ def hostile_rows() -> dict[str, list[dict[str, Any]]]:
         ],
         "alert_deliveries": [delivery("a1b2", "REFUSED", 7, receiver=EVIL, reason=EVIL, route=EVIL, code=400)],
         "silences": [
-            {"silence_id": "0011aabb", "matchers": json.dumps({"cluster": [EVIL]}), "owner": OWNER, "reason": EVIL,
-             "starts_at": START_MS, "ends_at": START_MS * 2, **AT},
+            {"silence_id": "0011aabb", "matchers": json.dumps({"cluster": [EVIL]}), "created_by": OWNER,
+             "comment": EVIL, "starts_at": START_MS, "ends_at": START_MS * 2, **AT},
         ],
-        "acknowledgements": [{"incident_id": ID, "owner": OWNER, "note": EVIL, "acknowledged_at": START_MS + 9_000}],
+        "acknowledgements": [
+            {"incident_id": ID, "acknowledged_by": OWNER, "note": EVIL, "acknowledged_at": START_MS + 9_000},
+        ],
         "quality": [
-            {"suite": EVIL, "expectation": EVIL, "success": False, "rows": 1, "unexpected": 1, "severity": "warning",
-             "says": EVIL, "observed": [EVIL], "places": [f"{EVIL}-0@1"], "topic": EVIL, "offsets": "{}",
-             "validated_at": START_MS},
+            {"suite": EVIL, "expectation": EVIL, "success": False, "evaluated": 1, "unexpected": 1,
+             "severity": "warning", "description": EVIL, "observed": [EVIL], "sample_offsets": [f"{EVIL}-0@1"],
+             "topic": EVIL, "offsets": "{}", "validated_at": START_MS},
         ],
         "repairs": [
-            {**message, "offset": 0, "step": "REPAIRED", "owner": OWNER, "value": raw, **AT},
+            {**message, "offset": 0, "action": "REPAIRED", "owner": OWNER, "value": raw, **AT},
         ],
     }  # fmt: skip
 
@@ -92,7 +94,7 @@ def warehouse(filled: Path, tmp_path: Path) -> Path:
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None or name == "suppressed_by"}
+    return {name: value for name, value in row.items() if value is not None or name == "inhibited_by"}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ IN_ALL_FORMATS: list[list[str]] = [
     ["quality"],
     ["quarantine"],
     ["explain", ID],
-    ["check", ID],
+    ["alerts", "rules", ID],
     ["maintain", "--dry-run"],
 ]
 PLAIN: list[list[str]] = [
@@ -151,8 +153,11 @@ WRONG: list[list[str]] = [
     ["owner", TOPIC, EVIL],
     ["owner", TOPIC, f"{EVIL}:1"],
     ["explain", EVIL],
-    ["check", EVIL],
-    ["check", "--kind", EVIL],
+    ["alerts", EVIL],
+    ["alerts", "rules", EVIL],
+    ["alerts", "rules", f"{EVIL}-1"],
+    ["alerts", "rules", "watchdog", "--severity", EVIL],
+    ["check", "--format", EVIL],
     ["ack", EVIL, "--owner", OWNER, "--note", "n"],
     ["silence", "end", EVIL],
     ["silence", "add", "--match", EVIL, "--for", "1h", "--owner", OWNER, "--reason", EVIL],
@@ -173,7 +178,7 @@ SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "canary"}
 def calls() -> Iterator[tuple[list[str], str]]:
     for arguments in IN_ALL_FORMATS:
         for format_ in ("table", "json", "csv"):
-            if format_ != "csv" or arguments[0] not in ("explain", "check", "maintain"):
+            if format_ != "csv" or not {"explain", "rules", "maintain"} & {*arguments[:2]}:
                 yield [*arguments, "--format", format_], format_
     for arguments in (*PLAIN, *WRONG):
         yield arguments, "table"

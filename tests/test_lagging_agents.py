@@ -6,12 +6,12 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
-from streaming.asking import Asking
-from streaming.clock_keeper import ClockKeeper
-from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.own_clocks import OwnClocks
+from streaming.service.asking import Asking
+from streaming.service.clock_publisher import ClockPublisher
+from streaming.service.collector_clocks import CollectorClocks
+from streaming.simulator import Simulation, load_scenario
+from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
-from tests.replay import Stream
 
 pytestmark = pytest.mark.replay
 
@@ -23,7 +23,7 @@ def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict
     events = Simulation(load_scenario(scenario), 1, START).events(10 * MINUTE)
     sent = [(topic, event) for topic, event in events if topic != CLOCKS]
     _let_it_be(START + lag_s * SECOND, monkeypatch)
-    keeper, stream, rows, place = ClockKeeper(Settings.load()), Stream(), [], 0
+    keeper, stream, rows, place = ClockPublisher(Settings.load()), Stream(), [], 0
     for now_ms in range(START + lag_s * SECOND, START + lag_s * SECOND + 10 * MINUTE, STEP_MS):
         _let_it_be(now_ms, monkeypatch)
         arrived = []
@@ -31,36 +31,38 @@ def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict
             arrived.append(sent[place])
             place += 1
         arrived += [(CLOCKS, tick) for tick in keeper.ticks((now_ms - START) / 1000, now_ms)]
-        told = stream.feed(arrived, lambda _, now_ms=now_ms: now_ms)
-        keeper.listen(told)
-        rows += told.get("alerts", [])
+        reported = stream.feed(arrived, lambda _, now_ms=now_ms: now_ms)
+        keeper.listen(reported)
+        rows += reported.get("alerts", [])
     return rows
 
 
 def _let_it_be(now_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.clock_keeper._now_ms", lambda: now_ms)
-    monkeypatch.setattr("streaming.clock_keeper._pace_ms", lambda: now_ms - START)
-    monkeypatch.setattr("streaming.clock_keeper.time.monotonic", lambda: (now_ms - START) / 1000)
+    monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: now_ms)
+    monkeypatch.setattr("streaming.service.clock_publisher._pace_ms", lambda: now_ms - START)
+    monkeypatch.setattr("streaming.service.clock_publisher.time.monotonic", lambda: (now_ms - START) / 1000)
 
 
 @pytest.mark.parametrize("lag_s", [0, 15, 35, 55, 90, 150, 600])
-def test_what_starves_is_told_however_late_the_agents_events_come(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_starves_is_reported_however_late_the_agents_events_come(
+    lag_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = run("pull_stopped", lag_s, monkeypatch)
-    told = {(row["kind"], row["cause"]) for row in rows if row["fired_at"]}
-    assert ("starved_queue", "pull_stopped") in told
-    assert {kind for kind, _ in told} <= {"starved_queue", "silent_queue", "clock_skew"}
+    reported = {(row["kind"], row["cause"]) for row in rows if row["fired_at"]}
+    assert ("starved_queue", "pull_stopped") in reported
+    assert {kind for kind, _ in reported} <= {"starved_queue", "stalled_queue", "clock_skew"}
 
 
 @pytest.mark.parametrize("lag_s", [0, 25, 45, 150, 600])
-def test_nothing_is_told_of_a_healthy_cluster_but_its_lag(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_of_a_healthy_cluster_but_its_lag(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {row["kind"] for row in run("healthy", lag_s, monkeypatch) if row["fired_at"]}
     assert kinds == ({"clock_skew"} if lag_s > 10 else set())
 
 
 def test_a_clock_that_lags_and_keeps_pace_is_missed_when_it_stops() -> None:
-    clocks = OwnClocks(0)
+    clocks = CollectorClocks(0)
     for second in range(0, 100, 10):
-        clocks.hear("c", START + second * SECOND, START + (second + 3600) * SECOND)
+        clocks.note("c", START + second * SECOND, START + (second + 3600) * SECOND)
     assert clocks.has("c")
     assert clocks.lag_ms("c") == 3_600_000
     silent_at = START + (90 + 3600) * SECOND + 60_000
@@ -69,9 +71,9 @@ def test_a_clock_that_lags_and_keeps_pace_is_missed_when_it_stops() -> None:
 
 
 def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
-    clocks = OwnClocks(0)
+    clocks = CollectorClocks(0)
     for second in range(0, 400, 75):
-        clocks.hear("c", START + second * SECOND, START + second * SECOND)
+        clocks.note("c", START + second * SECOND, START + second * SECOND)
     assert clocks.silent(START + (375 + 224) * SECOND, 60_000) == {}
     assert clocks.silent(START + (375 + 225) * SECOND, 60_000) == {"c": []}
 
@@ -79,14 +81,14 @@ def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
 @pytest.mark.parametrize("off_s", [-3600, -150, -10, 10, 150, 3600])
 def test_run_gives_kafkas_time_whatever_its_own_machine_says(off_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _let_it_be(START + off_s * SECOND, monkeypatch)
-    keeper = ClockKeeper(Settings.load())
+    keeper = ClockPublisher(Settings.load())
     keeper.note_stamp(START + 40, keeper.now_ms())
     assert keeper.now_ms() == START + 40
     keeper.note_stamp(START + 900, START + off_s * SECOND)
     assert keeper.now_ms() == START + 40, "a late answer is no other clock"
 
 
-def test_agents_of_which_one_tells_every_half_minute_ahead_of_the_others_keep_pace() -> None:
+def test_agents_of_which_one_reports_every_half_minute_ahead_of_the_others_keep_pace() -> None:
     """Routes come 125 s late, all else 150 s: the newest event is that of a route, and then for 25 s no newer one."""
     asking = Asking()
     for now in range(155, 300, 5):

@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.ingest.simulator import load_scenario, simulate
-from tests.replay import Stream
+from streaming.simulator import load_scenario, simulate
+from tests.engine import Stream
 
 pytestmark = pytest.mark.replay
 
@@ -71,7 +71,7 @@ def play(windows: Iterable[list[Event]]) -> Rows:
 
 
 @cache
-def told(scenario: str) -> Rows:
+def reported(scenario: str) -> Rows:
     """What the log gives as it is."""
     return play(windows(log_of(scenario)))
 
@@ -80,12 +80,12 @@ def as_multisets(rows: Rows, tables: Iterable[str] = TABLES) -> dict[str, Counte
     return {table: Counter(json.dumps(row, sort_keys=True) for row in rows.get(table, [])) for table in tables}
 
 
-def shuffled(window: list[Event], dice: random.Random, repeated: float) -> list[Event]:
+def shuffled(window: list[Event], rng: random.Random, repeated: float) -> list[Event]:
     """All but the clock event in another order, some of it twice."""
     ticks = [event for event in window if event[0] == CLOCKS]
     others = [event for event in window if event[0] != CLOCKS]
-    others += [event for event in others if dice.random() < repeated]
-    dice.shuffle(others)
+    others += [event for event in others if rng.random() < repeated]
+    rng.shuffle(others)
     return others + ticks
 
 
@@ -93,9 +93,9 @@ def shuffled(window: list[Event], dice: random.Random, repeated: float) -> list[
 @few
 @given(seed=seeds, repeated=st.sampled_from([0.0, 0.2, 1.0]))
 def test_order_and_repetition_between_two_clock_events_change_no_row(scenario: str, seed: int, repeated: float) -> None:
-    dice = random.Random(seed)
-    rows = play(shuffled(window, dice, repeated) for window in windows(log_of(scenario)))
-    assert as_multisets(rows) == as_multisets(told(scenario))
+    rng = random.Random(seed)
+    rows = play(shuffled(window, rng, repeated) for window in windows(log_of(scenario)))
+    assert as_multisets(rows) == as_multisets(reported(scenario))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -103,30 +103,30 @@ def test_order_and_repetition_between_two_clock_events_change_no_row(scenario: s
 @given(seed=seeds, at_most=st.integers(1, 40))
 def test_any_lateness_changes_no_row_while_the_clock_events_wait_for_it(scenario: str, seed: int, at_most: int) -> None:
     """Up to forty clock events, 200 s, come at once behind all that they cover, in one batch or in several."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     held: list[list[Event]] = []
     batches: list[list[Event]] = []
     for window in windows(log_of(scenario)):
         held.append(window)
-        if dice.randrange(at_most) == 0:
-            batches += released(held, dice)
+        if rng.randrange(at_most) == 0:
+            batches += released(held, rng)
             held = []
-    rows = play([*batches, *released(held, dice)])
-    assert as_multisets(rows, OF_TICKS) == as_multisets(told(scenario), OF_TICKS)
+    rows = play([*batches, *released(held, rng)])
+    assert as_multisets(rows, OF_TICKS) == as_multisets(reported(scenario), OF_TICKS)
 
 
-def released(held: list[list[Event]], dice: random.Random) -> list[list[Event]]:
+def released(held: list[list[Event]], rng: random.Random) -> list[list[Event]]:
     """What was held back, in any order, cut somewhere; its clock events last."""
     events = [event for window in held for event in window]
-    others = shuffled([event for event in events if event[0] != CLOCKS], dice, 0)
-    cut = dice.randrange(len(others) + 1)
+    others = shuffled([event for event in events if event[0] != CLOCKS], rng, 0)
+    cut = rng.randrange(len(others) + 1)
     return [others[:cut], others[cut:] + [event for event in events if event[0] == CLOCKS]]
 
 
-def late(events: Iterable[Event], share: float, dice: random.Random) -> list[Event]:
+def late(events: Iterable[Event], share: float, rng: random.Random) -> list[Event]:
     """A share of the events come up to LATE_MS after their time, and clock events in time."""
     arrivals = [
-        (event["event_time_ms"] + (dice.uniform(0, LATE_MS) if topic != CLOCKS and dice.random() < share else 0), n)
+        (event["event_time_ms"] + (rng.uniform(0, LATE_MS) if topic != CLOCKS and rng.random() < share else 0), n)
         for n, (topic, event) in enumerate(events)
     ]
     log = list(events)
@@ -142,7 +142,7 @@ def fired(rows: Rows) -> set[tuple[str, str]]:
 @given(seed=seeds, share=st.sampled_from([0.1, 0.5, 1.0]))
 def test_events_later_than_their_clock_event_hide_no_lasting_fault(scenario: str, seed: int, share: float) -> None:
     rows = play(windows(late(log_of(scenario), share, random.Random(seed))))
-    assert fired(rows) >= fired(told(scenario))
+    assert fired(rows) >= fired(reported(scenario))
 
 
 @pytest.mark.parametrize("scenario", ["healthy", "scale_out_in", "rolling_restart"])
@@ -150,12 +150,12 @@ def test_events_later_than_their_clock_event_hide_no_lasting_fault(scenario: str
 @given(seed=seeds, share=st.sampled_from([0.1, 0.5, 1.0]))
 def test_events_later_than_their_clock_event_make_no_fault_up(scenario: str, seed: int, share: float) -> None:
     rows = play(windows(late(log_of(scenario), share, random.Random(seed))))
-    assert fired(rows) <= fired(told(scenario))
+    assert fired(rows) <= fired(reported(scenario))
 
 
 @few
 @given(skew_ms=st.integers(-20_000, 20_000))
-def test_a_producer_whose_clock_is_wrong_changes_neither_what_is_told_nor_of_whom(skew_ms: int) -> None:
+def test_a_producer_whose_clock_is_wrong_changes_neither_what_is_reported_nor_of_whom(skew_ms: int) -> None:
     """One of three that avoid a slow broker; its attempts are told up to 20 s early or late by their own time."""
     log = log_of("slow_broker")
     skewed = next(event["client_id"] for topic, event in log if topic == SEND_LATENCIES)
@@ -166,6 +166,6 @@ def test_a_producer_whose_clock_is_wrong_changes_neither_what_is_told_nor_of_who
         for topic, event in log
     ]
     rows = play(windows(moved))
-    assert fired(rows) == fired(told("slow_broker"))
+    assert fired(rows) == fired(reported("slow_broker"))
     for table in ("assignments", "memberships"):
-        assert rows[table] == told("slow_broker")[table]
+        assert rows[table] == reported("slow_broker")[table]

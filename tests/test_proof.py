@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from conf.settings import Settings
-from streaming.history.alerts import Filter, WarehouseError, read_alerts
-from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.store.alerts import Filter, WarehouseError, read_alerts
 from tests.conftest import settings_for
 from tests.rocketmq import SCALED, RocketMQ
 from tests.rocketmq_clocks import Clocks
@@ -126,7 +126,7 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
             assert duplicate["queues"] == nobodys
             assert starved["queues"] == nobodys
             assert starved["cause"] == "duplicate_client_id"
-            assert starved["suppressed_by"] == duplicate["incident_id"]
+            assert starved["inhibited_by"] == duplicate["incident_id"]
 
             twins[1].stop()
             over = wait_for_alert("duplicate_client_id", "RESOLVED")

@@ -22,11 +22,11 @@ from tests.remoting import (
 )
 from tests.rocketmq import RocketMQ
 from tests.rocketmq_server import wait_for
-from udfs.allocation import allocate
-from udfs.consumer_manager import ClientChannelInfo, ConsumerManager, SubscriptionData
-from udfs.model import MessageQueue
-from udfs.queue_lock import RebalanceLockManager
-from udfs.rebalance import rebalance_by_topic, sort_client_ids
+from udfs.rocketmq.allocation import allocate
+from udfs.rocketmq.consumer_manager import ClientChannelInfo, ConsumerManager, SubscriptionData
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.queue_lock import RebalanceLockManager
+from udfs.rocketmq.rebalance import rebalance_by_topic, sort_client_ids
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
@@ -103,8 +103,8 @@ class Channels:
         return None if client_ids is None else sort_client_ids(client_ids)
 
 
-def queue_of(told: dict[str, Any]) -> MessageQueue:
-    return MessageQueue(told["topic"], told["brokerName"], told["queueId"])
+def queue_of(reported: dict[str, Any]) -> MessageQueue:
+    return MessageQueue(reported["topic"], reported["brokerName"], reported["queueId"])
 
 
 def assignment(
@@ -118,8 +118,8 @@ def assignment(
         "strategyName": strategy,
         "messageModel": message_model,
     }
-    told = channel.request(QUERY_ASSIGNMENT, body=body).body.get("messageQueueAssignments")
-    return None if told is None else sorted(queue_of(one["messageQueue"]) for one in told)
+    reported = channel.request(QUERY_ASSIGNMENT, body=body).body.get("messageQueueAssignments")
+    return None if reported is None else sorted(queue_of(one["messageQueue"]) for one in reported)
 
 
 def test_every_share_of_every_group_is_what_the_broker_assigns(broker: Cluster) -> None:
@@ -165,7 +165,7 @@ def test_broadcasting_is_assigned_everything_and_an_unknown_topic_or_strategy_no
     assert assignment(channel, "trades", "no_such_group", "A", "AVG") is None
 
 
-def test_a_group_is_told_of_changes_and_of_nothing_else(channels: Channels) -> None:
+def test_a_group_is_reported_of_changes_and_of_nothing_else(channels: Channels) -> None:
     first, second = channels.join("A", "B")
     changed = [(NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": channels.group})]
     assert first.read_notified()
@@ -180,8 +180,8 @@ def test_a_group_is_told_of_changes_and_of_nothing_else(channels: Channels) -> N
     ]:
         assert channels.beat(second, "B", topics) is is_change, topics
         for channel in (first, second):
-            told = [(code, {"consumerGroup": ext["consumerGroup"]}) for code, ext in channel.read_notified()]
-            assert told == (changed if is_change else []), topics
+            reported = [(code, {"consumerGroup": ext["consumerGroup"]}) for code, ext in channel.read_notified()]
+            assert reported == (changed if is_change else []), topics
 
 
 def test_a_heartbeat_without_subscriptions_changes_nothing(channels: Channels) -> None:
@@ -195,7 +195,7 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(channels: Channels) -
     assert first.read_notified()
 
 
-def test_another_client_id_on_a_channel_replaces_it_and_nobody_is_told(channels: Channels) -> None:
+def test_another_client_id_on_a_channel_replaces_it_and_nobody_is_reported(channels: Channels) -> None:
     first, second = channels.join("A", "B")
     first.read_notified()
     assert not channels.beat(second, "C", {"trades": 1})
@@ -238,7 +238,7 @@ def test_locks_are_granted_as_computed(channels: Channels) -> None:
             assert channel.request(UNLOCK_BATCH_MQ, body=body).code == 0
             locks.unlock_batch(channels.group, asked, client_id)
             continue
-        granted = {queue_of(told) for told in channel.request(LOCK_BATCH_MQ, body=body).body["lockOKMQSet"]}
+        granted = {queue_of(reported) for reported in channel.request(LOCK_BATCH_MQ, body=body).body["lockOKMQSet"]}
         assert granted == locks.try_lock_batch(channels.group, asked, client_id, 0)
         seen["granted"] += len(granted)
         seen["refused"] += len(asked) - len(granted)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario
-from tests.ingest.modelled import START, Events, run
-from tests.replay import Stream
+from streaming.simulator import Simulation, load_scenario, parse_scenario
+from tests.engine import Stream
+from tests.simulator.modelled import START, Events, run
 
 pytestmark = pytest.mark.replay
 
@@ -22,9 +22,9 @@ def rolled(pods: int, queues: int, apart: float, down: float, is_surge: bool) ->
     """Pods that are restarted one after the other under their names, or replaced by others that come first."""
     play = load_scenario("rolling_restart").model_dump()
 
-    def pod(number: int, **told: Any) -> dict[str, Any]:
+    def pod(number: int, **reported: Any) -> dict[str, Any]:
         host = f"10.20.{number // 250}.{number % 250 + 1}"
-        return {"name": f"c{number}", "client_id": f"{host}@1#{1000 + number}", "host": host, **told}
+        return {"name": f"c{number}", "client_id": f"{host}@1#{1000 + number}", "host": host, **reported}
 
     fresh = [pod(pods + number, running=False) for number in range(pods)] if is_surge else []
     happenings = []
@@ -60,8 +60,10 @@ def collected(events: Events, every: int) -> Iterator[tuple[str, dict[str, Any]]
     ticks = 0
     for topic, event in events:
         if topic == PULLS:
-            told = {name: value for name, value in event.items() if name not in ("suggest_broker_id", "pull_status")}
-            pulls[event["client_id"], event["topic"], event["broker_name"], event["queue_id"]] = told
+            reported = {
+                name: value for name, value in event.items() if name not in ("suggest_broker_id", "pull_status")
+            }
+            pulls[event["client_id"], event["topic"], event["broker_name"], event["queue_id"]] = reported
         elif topic == HEARTBEATS:
             channel = event["broker_name"], event["client_addr"]
             if event.get("leaving"):
@@ -103,6 +105,6 @@ def test_a_roll_out_pages_nobody(roll_out: tuple[int, int, float, float, bool], 
 
 
 @pytest.mark.parametrize("scenario", ["twins", "mixed_strategy", "split_view", "stale_route"])
-def test_queues_that_two_clients_really_pull_are_told_at_slower_ticks_too(scenario: str) -> None:
+def test_queues_that_two_clients_really_pull_are_reported_at_slower_ticks_too(scenario: str) -> None:
     _, events = run(scenario)
-    assert "doubled_queue" in {kind for kind, _ in pages(ticked(events, 2))}
+    assert "double_consumed_queue" in {kind for kind, _ in pages(ticked(events, 2))}

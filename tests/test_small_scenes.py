@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from tests.replay import cut, messages_of, replay
+from tests.engine import cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
 
@@ -15,7 +15,7 @@ Event = tuple[str, dict[str, Any]]
 Tell = Callable[[int], Iterator[Event]]
 
 
-def beat(second: int, client_id: str, addr: str, group: str = "orders-cg", **told: Any) -> Event:
+def beat(second: int, client_id: str, addr: str, group: str = "orders-cg", **reported: Any) -> Event:
     consumer = {
         "consumer_group": group,
         "consume_type": "CONSUME_PASSIVELY",
@@ -33,11 +33,11 @@ def beat(second: int, client_id: str, addr: str, group: str = "orders-cg", **tol
         "producer_groups": [],
         "consumers": [consumer],
         "event_time_ms": START + second * 1000,
-        **told,
+        **reported,
     }
 
 
-def pull(second: int, client_id: str, addr: str, queue_id: int, group: str = "orders-cg", **told: Any) -> Event:
+def pull(second: int, client_id: str, addr: str, queue_id: int, group: str = "orders-cg", **reported: Any) -> Event:
     return PULLS, {
         "cluster": "c",
         "broker_name": "broker-a",
@@ -49,7 +49,7 @@ def pull(second: int, client_id: str, addr: str, queue_id: int, group: str = "or
         "client_id": client_id,
         "pull_offset": 100,
         "event_time_ms": START + second * 1000,
-        **told,
+        **reported,
     }
 
 
@@ -72,32 +72,34 @@ def pages(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[int, str, str]]:
     return [
         ((row["changed_at"] - START) // 1000, row["kind"], row["cause"])
         for row in rows.get("alerts", [])
-        if row["state"] == "FIRING" and row["severity"] != "info" and not row["suppressed_by"]
+        if row["state"] == "FIRING" and row["severity"] != "info" and not row["inhibited_by"]
     ]
 
 
-@pytest.mark.parametrize("told", [{}, {"is_listed_only": True}], ids=["as before", "told"])
-def test_a_reconnect_that_a_broker_lists_beside_its_dead_channel_is_no_twin(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reported", [{}, {"is_listed_only": True}], ids=["as before", "told"])
+def test_a_reconnect_that_a_broker_lists_beside_its_dead_channel_is_no_twin(reported: dict[str, Any]) -> None:
     """A broker that tells no heartbeats lists a dead channel for two minutes and a scan."""
 
     def tell(second: int) -> Iterator[Event]:
         addr = "10.0.0.1:1" if second < 200 else "10.0.0.1:2"
-        yield beat(second, "a@7", addr, **told)
+        yield beat(second, "a@7", addr, **reported)
         if 200 <= second < 330:
-            yield beat(second, "a@7", "10.0.0.1:1", **told)
+            yield beat(second, "a@7", "10.0.0.1:1", **reported)
         elif second == 330:
-            yield beat(second, "a@7", "10.0.0.1:1", **told, leaving=True)
+            yield beat(second, "a@7", "10.0.0.1:1", **reported, leaving=True)
         yield from (pull(second, "a@7", addr, queue_id) for queue_id in range(4))
 
     assert pages(play(tell, 900)) == []
 
 
-@pytest.mark.parametrize("told", [{}, {"is_listed_only": True}], ids=["as before", "told"])
-def test_twins_at_a_broker_that_tells_no_heartbeats_are_told_when_none_can_be_dead(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reported", [{}, {"is_listed_only": True}], ids=["as before", "told"])
+def test_twins_at_a_broker_that_reports_no_heartbeats_are_reported_when_none_can_be_dead(
+    reported: dict[str, Any],
+) -> None:
     def tell(second: int) -> Iterator[Event]:
-        yield beat(second, "a@7", "10.0.0.1:1", **told)
+        yield beat(second, "a@7", "10.0.0.1:1", **reported)
         if second >= 200:
-            yield beat(second, "a@7", "10.0.0.2:1", **told)
+            yield beat(second, "a@7", "10.0.0.2:1", **reported)
         yield from (pull(second, "a@7", "10.0.0.1:1", queue_id) for queue_id in (range(4) if second < 200 else (0, 1)))
 
     said = pages(play(tell, 900))
@@ -132,7 +134,7 @@ def test_pods_with_a_group_of_their_own_are_replaced_in_silence_across_shards() 
 
 
 @pytest.mark.parametrize(("died", "group"), [(600, "orders_1"), (600, "orders-cg")])
-def test_a_group_with_a_plain_name_that_dies_beside_living_ones_is_told(died: int, group: str) -> None:
+def test_a_group_with_a_plain_name_that_dies_beside_living_ones_is_reported(died: int, group: str) -> None:
     def tell(second: int) -> Iterator[Event]:
         for number, name in enumerate((group, "orders_2")):
             client_id, addr = f"10.0.1.{number}@1", f"10.0.1.{number}:1"
@@ -153,11 +155,11 @@ def test_a_static_topic_beside_a_normal_one_is_not_judged() -> None:
 
     rows = play(tell, 600, has_queue_mapping=True)
     assert pages(rows) == []
-    told = {(row["verdict"], row["verdict_reason"]) for row in rows["assignments"] if row["topic"] == "orders"}
-    assert told == {("NOT_JUDGED", "static_topic")}
+    reported = {(row["verdict"], row["verdict_reason"]) for row in rows["assignments"] if row["topic"] == "orders"}
+    assert reported == {("NOT_JUDGED", "static_topic")}
 
 
-def test_a_hung_listener_that_a_collector_sees_pull_on_is_told_with_the_commit_and_the_end_then_and_now() -> None:
+def test_a_hung_listener_that_a_collector_sees_pull_on_is_reported_with_the_commit_and_the_end_then_and_now() -> None:
     def tell(second: int) -> Iterator[Event]:
         yield beat(second, "a@7", "10.0.0.1:1")
         commit_offset = 1_000 + 10 * min(second, 300)
@@ -165,14 +167,14 @@ def test_a_hung_listener_that_a_collector_sees_pull_on_is_told_with_the_commit_a
         yield from (pull(second, "a@7", "10.0.0.1:1", queue_id, **offsets) for queue_id in range(4))
 
     rows = play(tell, 900)
-    assert pages(rows) == [(490, "silent_queue", "consume_stopped"), (540, "starved_queue", "consume_stopped")]
+    assert pages(rows) == [(490, "stalled_queue", "consume_stopped"), (540, "starved_queue", "consume_stopped")]
     starved = next(row for row in rows["alerts"] if row["kind"] == "starved_queue" and row["state"] == "FIRING")
     assert "while 9600 messages came: a@7 at 10.0.0.1:1 holds them and consumes nothing" in starved["summary"]
 
 
 @pytest.mark.parametrize("phase", [0, 7, 14, 21, 28])
 @pytest.mark.parametrize("every", [25, 30])
-def test_a_frozen_client_is_told_in_rounds_between_which_it_is_late_only_once(every: int, phase: int) -> None:
+def test_a_frozen_client_is_reported_in_rounds_between_which_it_is_late_only_once(every: int, phase: int) -> None:
     """Its heartbeats are late for 50 s, then the broker drops it, and the other takes its queues."""
 
     def tell(second: int) -> Iterator[Event]:

@@ -7,11 +7,11 @@ from typing import Any
 from deltalake import DeltaTable
 
 from conf.settings import Settings
-from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator import Simulation, parse_scenario
-from streaming.ingest.simulator.play import play
-from streaming.ingest.simulator.scenario import SCENARIOS
-from streaming.queries.warehouse import table_path
+from streaming.kafka_io.publisher import Publisher
+from streaming.simulator import Simulation, parse_scenario
+from streaming.simulator.play import play
+from streaming.simulator.scenario import SCENARIOS
+from streaming.warehouse.tables import table_path
 
 SECONDS = 500
 START_MS = 1_750_000_000_000

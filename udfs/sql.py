@@ -12,10 +12,10 @@ from itertools import pairwise
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-from udfs.allocation import CONSISTENT_HASH, POSITIONAL, UnknownStrategyError, allocate_all
-from udfs.fault import RULES, FaultRules, LatencyTable, compute_not_available_duration
-from udfs.model import MessageQueue, java_order
-from udfs.version import NEWEST, RELEASE, ClientVersion
+from udfs.rocketmq.allocation import CONSISTENT_HASH, POSITIONAL, UnknownStrategyError, allocate_all
+from udfs.rocketmq.fault import RULES, FaultRules, LatencyTable, compute_not_available_duration
+from udfs.rocketmq.model import MessageQueue, java_order
+from udfs.rocketmq.version import NEWEST, RELEASE, ClientVersion
 
 STRATEGIES = (*POSITIONAL, CONSISTENT_HASH)
 """What can be allocated from a list of queues and one of clients; the others' options only their clients know."""

@@ -2,15 +2,16 @@
 
 import threading
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from streaming.command import fail, load
-from streaming.output import say, warn
-
-if TYPE_CHECKING:
-    from streaming.board.server import BoardServer
+from conf.settings import SettingsError
+from streaming.board.web.server import BoardServer
+from streaming.system.stopping import stop_on_signals
+from streaming.terminal.command import fail, load
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say, warn
 
 
 def board(
@@ -21,9 +22,7 @@ def board(
         int | None, typer.Option(help="Its port; 0 takes a free one [board.port]", min=0, max=65535)
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
-    ] = None,
+    warehouse: Warehouse = None,
 ) -> None:
     """Serve the board: what fires, why, and what can be seen; until Ctrl-C or SIGTERM. Prints its URL.
 
@@ -36,11 +35,8 @@ def board(
 
     Example: BALANCEWATCH_BOARD_TOKEN=$(openssl rand -hex 24) balancewatch board --host 0.0.0.0
     """
-    from streaming.stopping import stop_on_signals
 
     stop = stop_on_signals()
-    from conf.settings import SettingsError
-    from streaming.board.server import BoardServer
 
     settings = load(paths={"warehouse": warehouse}, board={"host": host, "port": port})
     try:
@@ -59,6 +55,6 @@ def board(
     server.run()
 
 
-def _close_on(stop: threading.Event, server: "BoardServer") -> None:
+def _close_on(stop: threading.Event, server: BoardServer) -> None:
     stop.wait()
     server.close()

@@ -4,8 +4,15 @@ from typing import Annotated
 
 import typer
 
-from streaming.command import fail
-from streaming.history.asked import Warehouse, ask
+from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
+from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
+from streaming.history.query_options import parse_options
+from streaming.history.running import open_history
+from streaming.history.story_printing import print_story, print_story_json
+from streaming.terminal.command import fail
+from streaming.terminal.setting_options import Warehouse
+from streaming.warehouse.warehouse_error import WarehouseError
+from udfs.alerts.runbook import runbook_url
 
 
 def explain(
@@ -28,20 +35,16 @@ def explain(
 
     Example: balancewatch explain c87a8d8867cd0128-1795258351124 --format json | jq '.moves[] | .queue'
     """
-    from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
-    from streaming.history.answering import open_history
-    from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, tell_incident
-    from streaming.history.story_printing import print_story, print_story_json
-    from streaming.history.warehouse_error import WarehouseError
 
-    asked = ask(format_=format_, formats=("table", "json"), warehouse=warehouse)
+    options = parse_options(format_=format_, formats=("table", "json"), warehouse=warehouse)
     beside = [table for table in TABLES.values() if table not in (ALERTS, QUARANTINE, QUALITY)]
     try:
-        history = open_history(asked, ALERTS, *beside)
+        history = open_history(options, ALERTS, *beside)
         incident_id = newest_incident(history) if incident is None else find_incident(history, incident)
         if incident_id is None:
             fail("the alerts table is empty: there is nothing to explain")
-        story = tell_incident(history, incident_id)
+        story = read_story(history, incident_id)
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
-    print_story_json(story) if asked.format == "json" else print_story(story)
+    runbook = runbook_url(options.runbooks_url, story.kind, story.cause)
+    print_story_json(story, runbook) if options.format == "json" else print_story(story, runbook)

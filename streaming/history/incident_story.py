@@ -1,8 +1,8 @@
 """An incident's story out of the tables: its steps, and what happened around it to members, queues and brokers.
 
-    story = tell_incident(history, find_incident(history, "c87a8d88"))
+    story = read_story(history, find_incident(history, "c87a8d88"))
 
-gives a `streaming.history.story.Story`, whose docstrings say what each part holds.
+gives a `streaming.history.story.IncidentStory`, whose docstrings say what each part holds.
 """
 
 import json
@@ -11,18 +11,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streaming.history import surroundings
-from streaming.history.effects import read_effects, read_related
-from streaming.history.moments import to_ms
-from streaming.history.near import near
-from streaming.history.store import History
-from streaming.history.story import MOST_TOLD, REASONS, Quiet, Related, Step, Story, Telling, Word, ends, turning_points
-from udfs.model import is_queue_name
-from udfs.pattern import describe_matchers, is_match, read_matchers
-from udfs.rulebook import CANARY_CLUSTER
+from streaming.history import incident_context
+from streaming.history.inhibited import read_effects, read_related
+from streaming.history.story import (
+    MOST_SHOWN,
+    REASONS,
+    Acknowledged,
+    CoveringSilence,
+    Delivery,
+    IncidentStory,
+    Related,
+    Step,
+    ends,
+    turning_points,
+)
+from streaming.store.store import History
+from streaming.text.suggestions import suggest
+from streaming.text.times import to_ms
+from udfs.alerts.pattern import describe_matchers, is_match, read_matchers
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.rocketmq.model import is_queue_name
 
 BEFORE_MS = 120_000
-MOST_CAUSES = 8
+MOST_INHIBITORS = 8
 
 Row = dict[str, Any]
 Part = TypeVar("Part")
@@ -44,7 +55,7 @@ def find_incident(history: History, text: str) -> str:
     if text and ids:
         raise UnknownIncidentError(f"INCIDENT {text!r} is the beginning of several: {', '.join(ids)}")
     known = history.rows("SELECT DISTINCT incident_id FROM alerts ORDER BY incident_id DESC LIMIT 10000")
-    hint = near(text, [row["incident_id"] for row in known])
+    hint = suggest(text, [row["incident_id"] for row in known])
     raise UnknownIncidentError(f"INCIDENT {text!r} is not in the alerts table{hint}")
 
 
@@ -52,14 +63,14 @@ def newest_incident(history: History) -> str | None:
     """The incident that began to fire last, of those that fire and that nothing explains; else the newest of all."""
     found = history.rows(
         "SELECT incident_id FROM alerts_now WHERE cluster <> $canary "
-        "ORDER BY state = 'FIRING' AND suppressed_by IS NULL DESC, coalesce(fired_at, started_at) DESC, incident_id "
+        "ORDER BY state = 'FIRING' AND inhibited_by IS NULL DESC, coalesce(fired_at, started_at) DESC, incident_id "
         "LIMIT 1",
         {"canary": CANARY_CLUSTER},
     )
     return str(found[0]["incident_id"]) if found else None
 
 
-def tell_incident(history: History, incident_id: str) -> Story:
+def read_story(history: History, incident_id: str) -> IncidentStory:
     """All that the tables know of it. Raises UnknownIncidentError when they know nothing."""
     rows = history.rows(
         "SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", {"id": incident_id}
@@ -70,39 +81,39 @@ def tell_incident(history: History, incident_id: str) -> Story:
     left_out: dict[str, int] = {}
 
     def bounded(name: str, parts: Sequence[Part], always: Collection[int] = ()) -> tuple[Part, ...]:
-        told = ends(len(parts), MOST_TOLD, always)
-        if len(told) < len(parts):
-            left_out[name] = len(parts) - len(told)
-        return tuple(parts[number] for number in told)
+        reported = ends(len(parts), MOST_SHOWN, always)
+        if len(reported) < len(parts):
+            left_out[name] = len(parts) - len(reported)
+        return tuple(parts[number] for number in reported)
 
     steps = [_step(row) for row in rows]
-    effects = read_effects(history, incident_id)
-    tellings = _tellings(history, incident_id)
+    inhibits = read_effects(history, incident_id)
+    deliveries = _deliveries(history, incident_id)
     return replace(
         story,
         steps=bounded("steps", steps, turning_points(steps)),
-        members=bounded("members", surroundings.member_changes(history, story)),
-        moves=bounded("moves", surroundings.queue_moves(history, story)),
-        health=bounded("health", surroundings.health_changes(history, story)),
-        causes=_causes(history, rows),
-        effects=bounded("effects", effects),
-        effects_by_kind=dict(Counter(one.kind for one in effects)),
-        paged_by_kind=dict(Counter(one.kind for one in effects if one.paged_ms is not None)),
-        tellings=bounded("tellings", tellings),
-        untold=_untold(story, tellings),
+        members=bounded("members", incident_context.member_changes(history, story)),
+        queue_changes=bounded("queue_changes", incident_context.queue_moves(history, story)),
+        health=bounded("health", incident_context.health_changes(history, story)),
+        inhibitors=_inhibitors(history, rows),
+        inhibits=bounded("inhibits", inhibits),
+        inhibits_by_kind=dict(Counter(one.kind for one in inhibits)),
+        paged_by_kind=dict(Counter(one.kind for one in inhibits if one.paged_ms is not None)),
+        deliveries=bounded("deliveries", deliveries),
+        not_notified_reason=_not_notified_reason(story, deliveries),
         silences=bounded("silences", _silences(history, story)),
-        words=bounded("words", _words(history, incident_id)),
+        acknowledgements=bounded("acknowledgements", _acknowledgements(history, incident_id)),
         left_out=left_out,
     )
 
 
-def _head(rows: list[Row]) -> Story:
+def _head(rows: list[Row]) -> IncidentStory:
     newest = rows[-1]
     open_rows = [row for row in rows if row["state"] != "RESOLVED"]
     is_over = newest["state"] == "RESOLVED"
     started_ms, changed_ms = to_ms(newest["started_at"]), to_ms(newest["changed_at"])
     names = ("incident_id", "alert_id", "kind", "severity", "state", "cause", "cluster", "consumer_group", "topic")
-    return Story(
+    return IncidentStory(
         **{name: newest[name] for name in names},
         broker_name=newest["broker_name"],
         client_id=newest["client_id"],
@@ -144,47 +155,47 @@ def _step(row: Row) -> Step:
         row["severity"],
         row["cause"],
         _queues(row),
-        row["suppressed_by"],
+        row["inhibited_by"],
         row["summary"],
     )
 
 
-def _causes(history: History, rows: list[Row]) -> tuple[Related, ...]:
+def _inhibitors(history: History, rows: list[Row]) -> tuple[Related, ...]:
     """What explains it, or last did; what explains that; and so on."""
-    causes: list[Related] = []
+    inhibitors: list[Related] = []
     seen = {rows[-1]["incident_id"]}
-    cause_id = next((row["suppressed_by"] for row in reversed(rows) if row["suppressed_by"]), None)
-    while cause_id and cause_id not in seen and len(causes) < MOST_CAUSES:
+    cause_id = next((row["inhibited_by"] for row in reversed(rows) if row["inhibited_by"]), None)
+    while cause_id and cause_id not in seen and len(inhibitors) < MOST_INHIBITORS:
         seen.add(cause_id)
-        causes += read_related(history, "incident_id = $id", {"id": cause_id})
+        inhibitors += read_related(history, "incident_id = $id", {"id": cause_id})
         above = history.rows(
-            "SELECT arg_max(suppressed_by, (changed_at, batch_id)) AS cause_id FROM alerts "
-            "WHERE incident_id = $id AND suppressed_by IS NOT NULL",
+            "SELECT arg_max(inhibited_by, (changed_at, batch_id)) AS cause_id FROM alerts "
+            "WHERE incident_id = $id AND inhibited_by IS NOT NULL",
             {"id": cause_id},
         )
         cause_id = above[0]["cause_id"]
-    return tuple(causes)
+    return tuple(inhibitors)
 
 
-def _tellings(history: History, incident_id: str) -> list[Telling]:
+def _deliveries(history: History, incident_id: str) -> list[Delivery]:
     rows = history.rows(
         "SELECT * FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id", {"id": incident_id}
     )
     names = ("status", "receiver", "outcome", "attempt", "code", "latency_ms", "reason", "route")
-    return [Telling(to_ms(row["delivered_at"]), *(row[name] for name in names)) for row in rows]
+    return [Delivery(to_ms(row["delivered_at"]), *(row[name] for name in names)) for row in rows]
 
 
-def _untold(story: Story, tellings: Sequence[Telling]) -> str | None:
-    if any(one.outcome in ("DUE", "DELIVERED", "RETRYING", "REFUSED") for one in tellings):
+def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Delivery]) -> str | None:
+    if any(one.outcome in ("PENDING", "DELIVERED", "RETRYING", "REFUSED") for one in deliveries):
         return None
     if story.fired_ms is None:
         return f"it never fired, and {story.state} tells nobody"
-    outcomes = {one.outcome: one for one in tellings}
+    outcomes = {one.outcome: one for one in deliveries}
     for outcome, words in (
         ("SILENCED", "a silence covered it"),
-        ("SUPPRESSED", "another incident explains it"),
-        ("HELD_BACK", "too many of its kind fired at a time"),
-        ("UNROUTED", "no route takes it"),
+        ("INHIBITED", "another incident explains it"),
+        ("LIMITED", "too many of its kind fired at a time"),
+        ("NO_ROUTE", "no route takes it"),
     ):
         if outcome in outcomes:
             reason = outcomes[outcome].reason
@@ -192,7 +203,7 @@ def _untold(story: Story, tellings: Sequence[Telling]) -> str | None:
     return "the delivery log has no row of it: no relay has looked since it fired"
 
 
-def _silences(history: History, story: Story) -> list[Quiet]:
+def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
     """Those that match it and were in force at a moment of it."""
     labels = {
         name: getattr(story, name)
@@ -208,12 +219,14 @@ def _silences(history: History, story: Story) -> list[Quiet]:
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
         if is_then and is_match(matchers, labels):
             match = describe_matchers(matchers)
-            found.append(Quiet(row["silence_id"], row["owner"], row["reason"], match, starts_ms, ends_ms))
+            found.append(
+                CoveringSilence(row["silence_id"], row["created_by"], row["comment"], match, starts_ms, ends_ms)
+            )
     return found
 
 
-def _words(history: History, incident_id: str) -> list[Word]:
+def _acknowledgements(history: History, incident_id: str) -> list[Acknowledged]:
     rows = history.rows(
         "SELECT * FROM acknowledgements WHERE incident_id = $id ORDER BY acknowledged_at", {"id": incident_id}
     )
-    return [Word(to_ms(row["acknowledged_at"]), row["owner"], row["note"]) for row in rows]
+    return [Acknowledged(to_ms(row["acknowledged_at"]), row["acknowledged_by"], row["note"]) for row in rows]

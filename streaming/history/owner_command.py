@@ -4,8 +4,17 @@ from typing import Annotated
 
 import typer
 
-from streaming.command import fail
-from streaming.history.asked import At, Cluster, Warehouse, ask
+from schemas.tables import ASSIGNMENTS
+from streaming.history.ownership import SCHEMA, NobodyKnowsError, Queue, describe_owners, read_owners, record_of
+from streaming.history.query_options import At, Cluster, parse_options
+from streaming.history.running import open_history
+from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
+from streaming.terminal.command import fail
+from streaming.terminal.printing import plain, print_records
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
+from streaming.text.times import wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 
 
 def owner(
@@ -27,31 +36,22 @@ def owner(
 
     Example: balancewatch owner orders broker-a:7 --format json
     """
-    import time
-
-    from schemas.tables import ASSIGNMENTS
-    from streaming.history.answering import open_history
-    from streaming.history.freshness import LIVE_TABLES, read_freshness, tell_stale
-    from streaming.history.ownership import SCHEMA, NobodyKnowsError, Queue, read_owners, record_of, tell_owners
-    from streaming.history.printing import plain, print_records
-    from streaming.history.warehouse_error import WarehouseError
-    from streaming.output import say
 
     broker_name, _, number = queue.rpartition(":")
     if not broker_name or not number.isdecimal() or len(number) > 9:
         fail(f"BROKER:QUEUE {queue[:80]!r}: give a broker's name and a queue's number, such as broker-a:7", code=2)
-    asked = ask(at=at, group=group, cluster=cluster, format_=format_, warehouse=warehouse)
-    at_ms = time.time_ns() // 1_000_000 if asked.at_ms is None else asked.at_ms
+    options = parse_options(at=at, group=group, cluster=cluster, format_=format_, warehouse=warehouse)
+    at_ms = wall_ms() if options.at_ms is None else options.at_ms
     try:
-        history = open_history(asked, ASSIGNMENTS, *LIVE_TABLES)
+        history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
         found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), at_ms)
-        freshness = read_freshness(history, at_ms, asked.stale_ms)
+        freshness = read_freshness(history, at_ms, options.stale_ms)
     except (WarehouseError, NobodyKnowsError) as error:
         fail(str(error))
-    if asked.format == "table":
-        stale = tell_stale(freshness)
+    if options.format == "table":
+        stale = describe_stale(freshness)
         for owners in found:
-            say(tell_owners(owners) + (f"; {stale}" if stale else ""))
+            say(describe_owners(owners) + (f"; {stale}" if stale else ""))
         return
     rows = [record_of(owners, freshness) for owners in found]
-    print_records(rows if asked.format == "parquet" else [plain(row) for row in rows], asked.format, SCHEMA)
+    print_records(rows if options.format == "parquet" else [plain(row) for row in rows], options.format, SCHEMA)

@@ -6,15 +6,15 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
-from streaming.history.freshness import Freshness
-from streaming.history.moments import tell, tell_both, to_ms, to_time
-from streaming.history.near import near
-from streaming.history.selecting import is_glob
-from streaming.history.store import History
-from udfs.model import queue_order
-from udfs.prose import join_words, name_queues
-from udfs.rulebook import CANARY_CLUSTER
-from udfs.verdict_reason import VERDICT_REASONS
+from streaming.history.table_question import is_glob
+from streaming.store.freshness import Freshness
+from streaming.store.store import History
+from streaming.text.suggestions import suggest
+from streaming.text.times import both_times, time_text, to_ms, to_time
+from udfs.alerts.prose import join_words, name_queues
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.groups.verdict_reason import VERDICT_REASONS
+from udfs.rocketmq.model import queue_order
 
 FINE = ("OK", "NOT_JUDGED")
 
@@ -38,7 +38,7 @@ class Queue:
 class Owners:
     """One group's answer. `strategy` is the planned owner's, where it told one. `incident_id` is the open incident that
     lists the queue, `advice` the line that fixes it, of the incident that explains it where one does. `verdict_reason`
-    is why the verdict is UNKNOWN or NOT_JUDGED (udfs.verdict_reason).
+    is why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason).
     """
 
     cluster: str
@@ -148,12 +148,12 @@ def _owners(history: History, row: dict[str, Any], at_ms: int) -> Owners:
 def _strategy(history: History, row: dict[str, Any], at_ms: int) -> str | None:
     if row["planned_owner"] is None:
         return None
-    told = history.rows(
+    reported = history.rows(
         f"SELECT arg_max(strategy, changed_at) AS strategy FROM {history.between(MEMBERSHIPS, None, at_ms)} "
         "WHERE cluster = $cluster AND consumer_group = $group AND client_id = $client AND strategy IS NOT NULL",
         {"cluster": row["cluster"], "group": row["consumer_group"], "client": row["planned_owner"]},
     )
-    strategy: str | None = told[0]["strategy"]
+    strategy: str | None = reported[0]["strategy"]
     return strategy
 
 
@@ -162,7 +162,7 @@ def _incident(history: History, row: dict[str, Any], queue: str, at_ms: int) -> 
     rows = history.rows(
         f"WITH moment AS (SELECT * FROM {history.newest(ALERTS, at_ms)} WHERE cluster = $cluster) "
         "SELECT effect.incident_id, effect.kind, effect.cause, coalesce(cause.advice, effect.advice) AS advice "
-        "FROM moment AS effect LEFT JOIN moment AS cause ON cause.incident_id = effect.suppressed_by "
+        "FROM moment AS effect LEFT JOIN moment AS cause ON cause.incident_id = effect.inhibited_by "
         "AND cause.state <> 'RESOLVED' "
         "WHERE effect.state <> 'RESOLVED' AND effect.consumer_group = $group AND effect.topic = $topic "
         "AND list_contains(effect.queues, $queue) "
@@ -172,7 +172,7 @@ def _incident(history: History, row: dict[str, Any], queue: str, at_ms: int) -> 
     return rows[0] if rows else {}
 
 
-def tell_owners(owners: Owners) -> str:
+def describe_owners(owners: Owners) -> str:
     """One line."""
     meant = f"meant for {owners.planned_owner}" if owners.planned_owner else "meant for nobody"
     strategy = f" ({owners.strategy})" if owners.strategy else ""
@@ -185,10 +185,10 @@ def tell_owners(owners: Owners) -> str:
     elif owners.verdict_reason is not None and owners.verdict_reason in VERDICT_REASONS:
         why = f"; {owners.verdict_reason}: {VERDICT_REASONS[owners.verdict_reason].removesuffix('.')}"
     elif owners.verdict == "UNKNOWN":
-        why = "; nothing was heard of it"
+        why = "; no data from it"
     return (
-        f"{owners.topic} {owners.queue} of {owners.consumer_group} ({owners.cluster}) at {tell_both(owners.at_ms)}: "
-        f"{meant}{strategy}, {pulled}: {owners.verdict} since {tell(owners.since_ms)}{heard}{why}"
+        f"{owners.topic} {owners.queue} of {owners.consumer_group} ({owners.cluster}) at {both_times(owners.at_ms)}: "
+        f"{meant}{strategy}, {pulled}: {owners.verdict} since {time_text(owners.since_ms)}{heard}{why}"
     )
 
 
@@ -197,7 +197,7 @@ def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
     name = f"{queue.broker_name}:{queue.queue_id}"
     topics = _distinct(history, "topic", "true", {})
     if queue.topic not in topics:
-        return f"TOPIC {queue.topic!r} is not in the assignments table{near(queue.topic, topics)}"
+        return f"TOPIC {queue.topic!r} is not in the assignments table{suggest(queue.topic, topics)}"
     conditions, params = _names(queue)
     rows = history.rows(
         "SELECT broker_name, queue_id, min(changed_at) AS first FROM assignments "
@@ -206,13 +206,13 @@ def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
     )
     if not rows:
         groups = _distinct(history, "consumer_group", "topic = $topic", {"topic": queue.topic})
-        asked = f"--group {queue.group!r}" if queue.group else f"--cluster {queue.cluster!r}"
-        return f"{asked} has no queue of topic {queue.topic}{near(queue.group or '', groups)}"
+        options = f"--group {queue.group!r}" if queue.group else f"--cluster {queue.cluster!r}"
+        return f"{options} has no queue of topic {queue.topic}{suggest(queue.group or '', groups)}"
     first = {f"{row['broker_name']}:{row['queue_id']}": to_ms(row["first"]) for row in rows}
     if name not in first:
         return f"topic {queue.topic} has no queue {name}; it has {name_queues(sorted(first, key=queue_order))}"
     return (
-        f"nothing is known of {queue.topic} {name} at {tell_both(at_ms)}; its history begins {tell_both(first[name])}"
+        f"nothing is known of {queue.topic} {name} at {both_times(at_ms)}; its history begins {both_times(first[name])}"
     )
 
 

@@ -2,15 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from streaming.command import fail
-from streaming.history.asked import FirstLimit, FormatName, Warehouse, ask
-
-if TYPE_CHECKING:
-    from streaming.history.asked import Asked
+from streaming.history.query_options import FirstLimit, FormatName, QueryOptions, parse_options
+from streaming.history.sql_process import print_apart
+from streaming.history.sql_request import Request
+from streaming.history.view_list import list_views
+from streaming.store.light_arrow import load_arrow
+from streaming.terminal.command import fail
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import note
+from streaming.warehouse.warehouse_error import WarehouseError
 
 MOST_BYTES = 1 << 20
 
@@ -41,33 +45,27 @@ def sql(
 
     Example: balancewatch sql -f report.sql --format parquet > report.parquet
     """
-    from streaming.history.sql_process import print_apart
-    from streaming.history.sql_request import Request
-    from streaming.history.warehouse_error import WarehouseError
-    from streaming.output import note
 
     if query is not None and file is not None:
         fail("give either the SQL or --file", code=2)
     text = _read(query, file)
-    asked = ask(format_=format_, limit=limit, warehouse=warehouse)
+    options = parse_options(format_=format_, limit=limit, warehouse=warehouse)
     if text is None:
-        _list(asked)
+        _list(options)
         return
     try:
-        told = print_apart(Request(text, str(asked.warehouse), asked.format, asked.limit, timeout))
+        reported = print_apart(Request(text, str(options.warehouse), options.format, options.limit, timeout))
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
-    if told:
-        note(told)
+    if reported:
+        note(reported)
 
 
-def _list(asked: "Asked") -> None:
-    from streaming.history.light_arrow import load_arrow
+def _list(options: QueryOptions) -> None:
 
     load_arrow()
-    from streaming.history.view_list import list_views
 
-    list_views(asked.format)
+    list_views(options.format)
 
 
 def _read(query: str | None, file: Path | None) -> str | None:

@@ -14,11 +14,11 @@ from typing import IO, cast
 
 from conf.location import is_store
 from schemas.tables import TABLES
-from streaming.history.asked import is_terminal
-from streaming.history.limits import too_long, too_much
+from streaming.history.query_options import is_terminal
 from streaming.history.sql_request import FILES_GONE, Request
-from streaming.history.warehouse_error import WarehouseError
-from streaming.output import bytes_out
+from streaming.store.limits import too_long, too_much
+from streaming.text.output import bytes_out
+from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
 
 LOOKS = 3
 """How often the tables are looked at when a compaction takes their files away meanwhile."""
@@ -29,7 +29,7 @@ PIPE_BYTES = 1 << 20
 """What is printed and not read yet: a table that somebody looks at in a pager is over before its time is."""
 
 _PROGRAM = """
-from streaming.history.light_arrow import load_arrow
+from streaming.store.light_arrow import load_arrow
 load_arrow()
 from streaming.history.sql_worker import main
 main()
@@ -48,9 +48,9 @@ def print_apart(request: Request) -> str:
     However this ends, so does the process.
     """
     for _ in range(LOOKS):
-        asked = _with_copies(request) if is_store(request.warehouse) else request
+        options = _with_copies(request) if is_store(request.warehouse) else request
         with _worker() as process:
-            words, code = _talk(process, asked)
+            words, code = _talk(process, options)
         if code != FILES_GONE:
             break
     if code == FILES_GONE:
@@ -67,7 +67,7 @@ def print_apart(request: Request) -> str:
 
 def _with_copies(request: Request) -> Request:
     """What the store has is fetched here: whoever computes the answer has neither its credentials nor a network."""
-    from streaming.history.table_files import TableFiles, UnreadableTableError  # noqa: PLC0415  # a store's alone
+    from streaming.store.table_files import TableFiles, UnreadableTableError  # noqa: PLC0415  # deltalake: a store's alone
     from streaming.warehouse.copies_folder import copies_folder  # noqa: PLC0415  # the same
 
     tables = {name: TableFiles(request.warehouse, table) for name, table in TABLES.items()}
@@ -78,8 +78,7 @@ def _with_copies(request: Request) -> Request:
         raise WarehouseError(str(error)) from None
     there = {name: table.paths() for name, table in tables.items() if table.version is not None}
     if not there:
-        missing = "none of our tables is there; has `run` written it?"
-        raise WarehouseError(f"paths.warehouse = {request.warehouse!r}: {missing}")
+        raise NotWrittenError(request.warehouse)
     return replace(request, warehouse=str(copies_folder(request.warehouse)), files=there)
 
 
@@ -97,10 +96,10 @@ def _worker() -> Iterator[subprocess.Popen[bytes]]:
 
 def _talk(process: subprocess.Popen[bytes], request: Request) -> tuple[bytes, int]:
     """Its last words and its exit code; what it prints, which is harmless to show, is passed on as it comes."""
-    told, printed, words = (cast("IO[bytes]", one) for one in (process.stdin, process.stdout, process.stderr))
+    reported, printed, words = (cast("IO[bytes]", one) for one in (process.stdin, process.stdout, process.stderr))
     with suppress(BrokenPipeError):  # where it ended at once its words say why
-        told.write(json.dumps(asdict(request)).encode())
-        told.close()
+        reported.write(json.dumps(asdict(request)).encode())
+        reported.close()
     _pass_on(printed)
     return words.read(), process.wait()
 
@@ -135,8 +134,10 @@ def _environment() -> dict[str, str]:
 
 
 def _screen() -> dict[str, str]:
-    """What Rich would see of the terminal: the worker has a pipe."""
-    found = {"TTY_COMPATIBLE": "1"} if is_terminal() else {}
+    """What Rich would see of the terminal, where there is one: the worker has a pipe."""
+    if not is_terminal():
+        return {}
+    found = {"TTY_COMPATIBLE": "1"}
     for descriptor in range(3):
         with suppress(OSError):
             return {**found, "COLUMNS": str(os.get_terminal_size(descriptor).columns)}

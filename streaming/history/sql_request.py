@@ -9,7 +9,7 @@ FILES_GONE = 75
 
 @dataclass(frozen=True)
 class Request:
-    """See asked.Asked; `seconds` are from when the tables are open.
+    """See query_options.QueryOptions; `seconds` are from when the tables are open.
 
     `files` are those of each table, where the process may not look for them: copies of what a store has.
     """

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TextIO
 
 from streaming.history.confinement import end_after, end_with_parent, hold_files, hold_memory
-from streaming.history.found import first_rows
-from streaming.history.limits import MEMORY_BYTES, too_much
-from streaming.history.printing import print_answer, print_columns
 from streaming.history.sql_request import FILES_GONE, Request
-from streaming.history.store import History
-from streaming.history.warehouse_error import FilesGoneError, WarehouseError
-from udfs.prose import count
+from streaming.store.limits import MEMORY_BYTES, too_much
+from streaming.store.store import History
+from streaming.terminal.printing import print_answer, print_columns
+from streaming.text.result import first_rows
+from streaming.warehouse.warehouse_error import FilesGoneError, WarehouseError
+from udfs.alerts.prose import count
 
 MOST_CHARACTERS = 4_000
 DEEPEST = 10_000

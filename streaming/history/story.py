@@ -1,36 +1,36 @@
 """The story of an incident as values: what `explain` prints and the board's page of an incident shows.
 
-Times are epoch ms. Lists are oldest first and bounded (MOST_TOLD): of longer ones the first half and the last are
-there, and what was left out between them is counted in `Story.left_out`, by the list's name.
+Times are epoch ms. Lists are oldest first and bounded (MOST_SHOWN): of longer ones the first half and the last are
+there, and what was left out between them is counted in `IncidentStory.left_out`, by the list's name.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_TOLD = 200
+MOST_SHOWN = 200
 
 REASONS: Mapping[str, str] = {
     "first_sign": "the first sign; its hold is running",
-    "data_missing": "what it is about is not heard",
+    "data_missing": "what it is about gives no data",
     "hold_over": "seen for long enough, often enough",
     "came_back": "it held again before it was over",
     "cause_changed": "another cause explains it",
     "queues_changed": "other queues are concerned",
     "severity_changed": "its severity changed",
-    "suppressed": "another open incident explains it, so it does not page",
+    "inhibited": "another open incident explains it, so it does not page",
     "cause_ended": "what explained it is over, and it is not",
     "figures_changed": "the figures changed",
     "condition_gone": "it does not hold any more",
     "recovered": "it stayed away",
     "not_confirmed": "it went away before it fired",
-    "heard_again": "the data are back",
+    "data_returned": "the data are back",
     "group_deleted": "the group was deleted",
     "topic_deleted": "the topic was deleted",
     "forgotten": "a person decided that it is gone",
     "given_up": "nothing of what it was about is left",
 }
-"""udfs.life.Reason in words."""
+"""udfs.alerts.life.Reason in words."""
 
 
 def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
@@ -52,7 +52,7 @@ class Step:
     severity: str
     cause: str | None
     queues: tuple[str, ...]
-    suppressed_by: str | None
+    inhibited_by: str | None
     summary: str
 
 
@@ -79,7 +79,7 @@ class MemberChange:
 
 
 @dataclass(frozen=True)
-class QueueMove:
+class QueueChange:
     """A queue whose planned owner, observed owners or verdict changed. `*_before` is None where no row came before."""
 
     at_ms: int
@@ -109,14 +109,14 @@ class Related:
 
 
 @dataclass(frozen=True)
-class Effect(Related):
-    """An incident that this one explains, or did. `explained_until_ms` is None while it does.
+class Inhibited(Related):
+    """An incident that this one explains, or did. `inhibited_until_ms` is None while it does.
 
     `paged_ms` is its first FIRING row that nothing explained, which pages unless it is `info`; None without one.
     """
 
-    explained_since_ms: int
-    explained_until_ms: int | None
+    inhibited_since_ms: int
+    inhibited_until_ms: int | None
     paged_ms: int | None
 
 
@@ -132,8 +132,8 @@ class HealthChange:
 
 
 @dataclass(frozen=True)
-class Telling:
-    """One row of the delivery log: `outcome` is DUE, DELIVERED, RETRYING, REFUSED, or why nobody was told."""
+class Delivery:
+    """One row of the delivery log: `outcome` is PENDING, DELIVERED, RETRYING, REFUSED, or why nobody was told."""
 
     at_ms: int
     status: str | None
@@ -147,34 +147,35 @@ class Telling:
 
 
 @dataclass(frozen=True)
-class Quiet:
+class CoveringSilence:
     """A silence that covered it at some time."""
 
     silence_id: str
-    owner: str
-    reason: str
+    created_by: str
+    comment: str
     match: str
     starts_ms: int
     ends_ms: int
 
 
 @dataclass(frozen=True)
-class Word:
+class Acknowledged:
     """Somebody said that they are at it."""
 
     at_ms: int
-    owner: str
+    acknowledged_by: str
     note: str
 
 
 @dataclass(frozen=True)
-class Story:
+class IncidentStory:
     """One incident. `summary` is the newest, `advice` the newest while it was open; `ended_ms` is None while it is.
 
     What happened around it is of [from_ms, to_ms]: from two minutes before its start until its end; None while it is
     open, and all since then belongs to it.
-    `effects_by_kind` counts all effects, `paged_by_kind` those that paged all the same.
-    `causes` begins with what explains it, then what explains that. `untold` says why nobody was told, or None.
+    `inhibits_by_kind` counts all inhibits, `paged_by_kind` those that paged all the same.
+    `inhibitors` begins with the incident that explains this one, then the one that explains that one.
+    `not_notified_reason` says why nobody was notified, or is None.
     """
 
     incident_id: str
@@ -203,14 +204,14 @@ class Story:
     to_ms: int | None
     steps: tuple[Step, ...] = ()
     members: tuple[MemberChange, ...] = ()
-    moves: tuple[QueueMove, ...] = ()
-    causes: tuple[Related, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    effects_by_kind: Mapping[str, int] = field(default_factory=dict)
+    queue_changes: tuple[QueueChange, ...] = ()
+    inhibitors: tuple[Related, ...] = ()
+    inhibits: tuple[Inhibited, ...] = ()
+    inhibits_by_kind: Mapping[str, int] = field(default_factory=dict)
     paged_by_kind: Mapping[str, int] = field(default_factory=dict)
     health: tuple[HealthChange, ...] = ()
-    tellings: tuple[Telling, ...] = ()
-    untold: str | None = None
-    silences: tuple[Quiet, ...] = ()
-    words: tuple[Word, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    not_notified_reason: str | None = None
+    silences: tuple[CoveringSilence, ...] = ()
+    acknowledgements: tuple[Acknowledged, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)

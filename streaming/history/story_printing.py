@@ -7,37 +7,37 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from streaming.console import VisibleConsole
-from streaming.history.moments import iso, tell_both, tell_span, to_time
-from streaming.history.printing import STATE_STYLES
 from streaming.history.story import (
-    MOST_TOLD,
-    Effect,
+    MOST_SHOWN,
+    CoveringSilence,
+    Delivery,
     HealthChange,
+    IncidentStory,
+    Inhibited,
     MemberChange,
-    QueueMove,
-    Quiet,
+    QueueChange,
     Related,
     Step,
-    Story,
-    Telling,
     ends,
     turning_points,
 )
-from streaming.output import write_json
-from streaming.visible_text import visible
-from udfs.prose import count, join_words, name_queues
+from streaming.terminal.printing import STATE_STYLES
+from streaming.text.console import VisibleConsole
+from streaming.text.output import write_json
+from streaming.text.times import both_times, iso, span_text, to_time
+from streaming.text.visible_text import visible
+from udfs.alerts.prose import count, join_words, name_queues
 
 SHOWN = 12
-"""Of each part, the first half and the last; JSON has up to MOST_TOLD."""
+"""Of each part, the first half and the last; JSON has up to MOST_SHOWN."""
 
 Line = tuple[int | None, str, str]
 """When, what in a word, and the rest."""
 
 
-def print_story_json(story: Story) -> None:
-    """One object; what is `*_ms` in a Story is `*_at` here, ISO 8601."""
-    write_json(_times(asdict(story)))
+def print_story_json(story: IncidentStory, runbook: str | None = None) -> None:
+    """One object; what is `*_ms` in a IncidentStory is `*_at` here, ISO 8601."""
+    write_json({**_times(asdict(story)), "runbook_url": runbook})
 
 
 def _times(value: Any) -> Any:
@@ -49,15 +49,15 @@ def _times(value: Any) -> Any:
 def _time(name: str, value: Any) -> tuple[str, Any]:
     if not name.endswith("_ms") or name == "latency_ms":
         return name, _times(value)
-    return "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at", None if value is None else iso(to_time(value))
+    return "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at", None if value is None else iso(value)
 
 
-def print_story(story: Story) -> None:
+def print_story(story: IncidentStory, runbook: str | None = None) -> None:
     """Head, advice, then each part that has anything to tell, oldest first."""
     console = VisibleConsole()
     head = Text(story.state, style=STATE_STYLES.get(story.state, "")).append(f"  {story.kind}  {story.severity}")
     console.print(head.append(visible(f"  {_subject(story)}")))
-    for label, text in _facts(story):
+    for label, text in _facts(story, runbook):
         _print_indented(console, Text(visible(f"{label}: {text}")))
     for title, lines, left_out in _parts(story):
         if lines:
@@ -70,7 +70,10 @@ def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: 
     shown = ends(len(lines), SHOWN, always)
     days = {to_time(at_ms).date() for at_ms, _, _ in (lines[number] for number in shown) if at_ms is not None}
     missing = len(lines) - len(shown) + left_out
-    before, gap = -1, f"  ... {missing} more here{' at least' if left_out else ''}; --format json has up to {MOST_TOLD}"
+    before, gap = (
+        -1,
+        f"  ... {missing} more here{' at least' if left_out else ''}; --format json has up to {MOST_SHOWN}",
+    )
     for number in shown:
         if number > before + 1:
             console.print(gap)
@@ -101,7 +104,7 @@ def _clock(at_ms: int) -> str:
     return f"{to_time(at_ms):%H:%M:%S}" + (f" ({local:%H:%M:%S %Z})" if local.utcoffset() else "")
 
 
-def _subject(story: Story) -> str:
+def _subject(story: IncidentStory) -> str:
     parts = (
         ("cluster", story.cluster),
         ("group", story.consumer_group),
@@ -112,40 +115,46 @@ def _subject(story: Story) -> str:
     return ", ".join(f"{name} {value}" for name, value in parts if value)
 
 
-def _facts(story: Story) -> Iterator[tuple[str, str]]:
+def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str]]:
     end_ms = story.ended_ms if story.ended_ms is not None else story.changed_ms
-    lasted = tell_span(max(0, end_ms - story.started_ms) // 1000 * 1000)
+    lasted = span_text(max(0, end_ms - story.started_ms) // 1000 * 1000)
     yield "incident", story.incident_id
     if story.ended_ms is not None:
-        yield "from", f"{tell_both(story.started_ms)} until {tell_both(story.ended_ms)}, {lasted}"
+        yield "from", f"{both_times(story.started_ms)} until {both_times(story.ended_ms)}, {lasted}"
     else:
-        yield "since", f"{tell_both(story.started_ms)}; newest row {tell_both(story.changed_ms)}"
-    yield "fired", "never" if story.fired_ms is None else tell_both(story.fired_ms)
+        yield "since", f"{both_times(story.started_ms)}; newest row {both_times(story.changed_ms)}"
+    yield "fired", "never" if story.fired_ms is None else both_times(story.fired_ms)
     if story.cause and story.cause != story.kind:
         yield "cause", story.cause
     yield "what", story.summary
     yield "fix", story.advice
+    if runbook:
+        yield "runbook", runbook
     if story.completeness is not None and story.completeness < 1:
         yield "heard", f"{story.completeness:.0%} of the brokers and clients concerned"
     if story.flaps:
         yield "came back", count(story.flaps, "time") + (", held open as flapping" if story.is_flapping else "")
-    if story.untold:
-        yield "told nobody", story.untold
+    if story.not_notified_reason:
+        yield "notified nobody", story.not_notified_reason
 
 
-def _parts(story: Story) -> Iterator[tuple[str, list[Line], int]]:
+def _parts(story: IncidentStory) -> Iterator[tuple[str, list[Line], int]]:
     """Titles, lines, and how many entries the tables had beyond those of the story."""
     where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
     parts: tuple[tuple[str, str, list[Line]], ...] = (
         ("steps", f"Steps{where}", [_step(one) for one in story.steps]),
-        ("causes", "Explained by", [_related(one) for one in story.causes]),
-        ("effects", _effects(story), [_effect(one) for one in story.effects]),
+        ("inhibitors", "Explained by", [_related(one) for one in story.inhibitors]),
+        ("inhibits", _effects(story), [_effect(one) for one in story.inhibits]),
         ("members", f"Members, from two minutes before{where}", [_member(one) for one in story.members]),
-        ("moves", f"Queues that changed{where}", _moves(story.moves)),
+        ("queue_changes", f"Queues that changed{where}", _queue_changes(story.queue_changes)),
         ("health", f"Producers that avoid the broker{where}", [_health(one) for one in story.health]),
-        ("tellings", f"Who was told{where}", [_telling(one) for one in story.tellings]),
+        ("deliveries", f"Who was notified{where}", [_telling(one) for one in story.deliveries]),
         ("silences", "Silences", [(None, one.silence_id, _quiet(one)) for one in story.silences]),
-        ("words", f"Acknowledged{where}", [(one.at_ms, one.owner, one.note) for one in story.words]),
+        (
+            "acknowledgements",
+            f"Acknowledged{where}",
+            [(one.at_ms, one.acknowledged_by, one.note) for one in story.acknowledgements],
+        ),
     )
     for name, title, lines in parts:
         yield title, lines, story.left_out.get(name, 0)
@@ -153,7 +162,7 @@ def _parts(story: Story) -> Iterator[tuple[str, list[Line], int]]:
 
 def _step(step: Step) -> Line:
     queues = f"; {name_queues(step.queues)}" if step.queues and step.state == "FIRING" else ""
-    under = f" ({step.suppressed_by})" if step.suppressed_by and step.reason == "suppressed" else ""
+    under = f" ({step.inhibited_by})" if step.inhibited_by and step.reason == "inhibited" else ""
     return step.at_ms, step.state, f"{step.why}{under}{queues}"
 
 
@@ -161,10 +170,10 @@ def _related(one: Related) -> Line:
     return one.started_ms, one.state, f"{one.incident_id} {one.kind}: {one.summary}"
 
 
-def _effects(story: Story) -> str:
+def _effects(story: IncidentStory) -> str:
     """The title of the part: those that do not page, and those that did before or after it explained them."""
     paged = story.paged_by_kind
-    quiet = {kind: number - paged.get(kind, 0) for kind, number in story.effects_by_kind.items()}
+    quiet = {kind: number - paged.get(kind, 0) for kind, number in story.inhibits_by_kind.items()}
     title = f"Explains, which therefore do not page: {_by_kind(quiet)}"
     return f"{title}; for a time, which paged: {_by_kind(paged)}" if paged else title
 
@@ -173,15 +182,15 @@ def _by_kind(numbers: Mapping[str, int]) -> str:
     return join_words([f"{number} {kind}" for kind, number in sorted(numbers.items()) if number] or ["none"])
 
 
-def _effect(one: Effect) -> Line:
+def _effect(one: Inhibited) -> Line:
     at_ms, state, text = _related(one)
-    until_ms, paged_ms = one.explained_until_ms, one.paged_ms
+    until_ms, paged_ms = one.inhibited_until_ms, one.paged_ms
     if paged_ms is not None and (until_ms is None or paged_ms < until_ms):
         until = "" if until_ms is None else f" until {_clock(until_ms)}"
         return (
             at_ms,
             state,
-            f"{text} (paged {_clock(paged_ms)}; explained from {_clock(one.explained_since_ms)}{until})",
+            f"{text} (paged {_clock(paged_ms)}; explained from {_clock(one.inhibited_since_ms)}{until})",
         )
     if until_ms is None or (state == "RESOLVED" and paged_ms is None):
         return at_ms, state, text
@@ -195,10 +204,10 @@ def _member(change: MemberChange) -> Line:
     return change.at_ms, change.change, f"{change.client_id} at {views}" + (f", {runs}" if runs else "")
 
 
-def _moves(moves: Sequence[QueueMove]) -> list[Line]:
+def _queue_changes(queue_changes: Sequence[QueueChange]) -> list[Line]:
     """Queues of one topic to which the same happened at one moment are one line."""
     alike: dict[tuple[Any, ...], list[str]] = {}
-    for move in moves:
+    for move in queue_changes:
         alike.setdefault((move.at_ms, move.topic, *_what_moved(move)), []).append(move.queue)
     return [
         (at_ms, "", f"{topic} {name_queues(queues)} {verdict}: {planned}; {pulled}")
@@ -206,7 +215,7 @@ def _moves(moves: Sequence[QueueMove]) -> list[Line]:
     ]
 
 
-def _what_moved(move: QueueMove) -> tuple[str, str, str]:
+def _what_moved(move: QueueChange) -> tuple[str, str, str]:
     """The verdict, who it is meant for and who pulls it, each with what it was before where that was another."""
     if move.verdict_before is None:
         return move.verdict, f"meant for {_who(move.planned_owner)}", f"pulled by {_who(*move.observed_owners)}"
@@ -228,7 +237,7 @@ def _health(change: HealthChange) -> Line:
     return change.at_ms, change.broker_name, f"{change.unavailable_producers} of {change.producers}{until}"
 
 
-def _telling(one: Telling) -> Line:
+def _telling(one: Delivery) -> Line:
     who = "nobody" if one.receiver == "*" else one.receiver
     attempt = f", attempt {one.attempt}, {one.latency_ms} ms" if one.attempt else ""
     code = f", HTTP {one.code}" if one.code else ""
@@ -237,6 +246,6 @@ def _telling(one: Telling) -> Line:
     return one.at_ms, one.outcome or "", f"{who} {one.status or ''}{attempt}{code}{route}{reason}"
 
 
-def _quiet(one: Quiet) -> str:
-    span = f"{tell_both(one.starts_ms)} until {tell_both(one.ends_ms)}"
-    return f"of {one.owner}, {span} ({one.match}): {one.reason}"
+def _quiet(one: CoveringSilence) -> str:
+    span = f"{both_times(one.starts_ms)} until {both_times(one.ends_ms)}"
+    return f"of {one.created_by}, {span} ({one.match}): {one.comment}"

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from streaming.console import VisibleConsole
-from streaming.history.asked import Format
-from streaming.history.printing import print_records
+from streaming.history.query_options import Format
+from streaming.terminal.printing import print_records
+from streaming.text.console import VisibleConsole
 
 
 def list_views(format_: Format) -> None:

@@ -12,7 +12,7 @@ import obstore
 from deltalake import DeltaTable
 
 from conf.location import is_store
-from streaming.queries.delta_log import LOG
+from streaming.warehouse.delta_log import LOG
 from streaming.warehouse.opening import whole
 from streaming.warehouse.table_store import list_files, store_of
 

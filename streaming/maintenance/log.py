@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import obstore
 from deltalake import DeltaTable
 
-from streaming.queries.delta_log import LOG
+from streaming.system.known_error import BalancewatchError
+from streaming.warehouse.delta_log import LOG
 from streaming.warehouse.opening import catch_up
 from streaming.warehouse.table_store import Found, list_folder, read_file, store_of
 
@@ -26,7 +27,7 @@ _CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
 _COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
 
-class EmptyCommitError(RuntimeError):
+class EmptyCommitError(BalancewatchError):
     """A commit of a table's log was lost. The message names its file."""
 
 

@@ -4,16 +4,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.progress import Progress
+from rich.table import Table
 
-from streaming.command import fail, load
-from streaming.output import note, write_json
-
-if TYPE_CHECKING:
-    from streaming.maintenance.upkeep import Report
+from schemas.tables import TABLES
+from streaming.maintenance.upkeep import STEPS, MaintainError, Plan, Report
+from streaming.maintenance.upkeep import maintain as upkeep
+from streaming.terminal.command import fail, load
+from streaming.terminal.setting_options import Checkpoints, Warehouse
+from streaming.text.console import VisibleConsole
+from streaming.text.output import write_json
+from streaming.text.times import wall_ms
 
 SHOW_AFTER_SECONDS = 1.0
 
@@ -24,7 +28,7 @@ def maintain(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
     retention: Annotated[
-        bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.keep_days].")
+        bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.retention_days].")
     ] = True,
     compact: Annotated[
         bool, typer.Option("--compact/--no-compact", help="Take small files together [maintain.target_file_mb].")
@@ -37,12 +41,8 @@ def maintain(
         typer.Option(help="Hours that unused files stay, not below [maintain.reader_hours].", min=1, max=87_600),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
-    ] = None,
-    checkpoints: Annotated[
-        Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
-    ] = None,
+    warehouse: Warehouse = None,
+    checkpoints: Checkpoints = None,
 ) -> None:
     """Keep the tables small and quick to open, while `run` writes and everyone reads. Once a day is enough.
 
@@ -54,9 +54,6 @@ def maintain(
 
     Example: 17 3 * * * balancewatch maintain --format json >> /var/log/balancewatch/maintain.json
     """
-    from schemas.tables import TABLES
-    from streaming.maintenance.upkeep import STEPS, MaintainError, Plan
-    from streaming.maintenance.upkeep import maintain as upkeep
 
     if format_ not in ("table", "json"):
         fail(f"--format {format_!r}: choose table or json", code=2)
@@ -67,7 +64,7 @@ def maintain(
     plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, compact, vacuum, dry_run)
     try:
         with _progress(len(plan.tables) * len(STEPS)) as on_step:
-            reports = list(upkeep(settings, plan, time.time_ns() // 1_000_000, on_step))
+            reports = list(upkeep(settings, plan, wall_ms(), on_step))
     except MaintainError as error:
         fail(str(error))
     if format_ == "json":
@@ -82,9 +79,6 @@ def maintain(
 @contextmanager
 def _progress(steps: int) -> Iterator[Any]:
     """A bar on a terminal's stderr, with the table and the step at work, once it takes longer."""
-    from rich.progress import Progress
-
-    from streaming.console import VisibleConsole
 
     began = time.monotonic()
     with Progress(console=VisibleConsole(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -97,10 +91,7 @@ def _progress(steps: int) -> Iterator[Any]:
         yield show
 
 
-def _print_table(reports: "list[Report]") -> None:
-    from rich.table import Table
-
-    from streaming.console import VisibleConsole
+def _print_table(reports: list[Report]) -> None:
 
     dry_run = reports[0].dry_run
     table = Table(caption="Nothing was changed: this is what would be done." if dry_run else None)
@@ -120,13 +111,9 @@ def _print_table(reports: "list[Report]") -> None:
             f"-{one.files_deleted:,} ({_size(one.bytes_deleted)})" if one.files_deleted else "",
         )
     VisibleConsole().print(table)
-    for one in reports:
-        if one.note:
-            note(f"{one.table}: {one.note}")
 
 
-def _total(reports: "list[Report]") -> "Report":
-    from streaming.maintenance.upkeep import Report
+def _total(reports: list[Report]) -> Report:
 
     total = Report("all", reports[0].dry_run)
     for name in ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted"):

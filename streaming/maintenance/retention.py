@@ -8,7 +8,6 @@ relay that found an incident without its deliveries would tell it again.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +15,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from schemas.tables import ALERTS, QUARANTINE, Table
-from streaming.history.view_sql import files_as_rows
+from streaming.store.view_text import files_as_rows
+from streaming.text.times import to_time
 from streaming.warehouse.file_copies import files_here
 from streaming.warehouse.opening import catch_up, is_gap
 
@@ -149,7 +149,7 @@ def _old_files(handle: DeltaTable, table: Table, cutoff_ms: int) -> list[str]:
     adds = handle.get_add_actions(flatten=True)
     known = f"min.{table.time}" in adds.schema.names
     oldest = adds[f"min.{table.time}"].to_pylist() if known else [None] * adds.num_rows
-    cutoff = datetime.fromtimestamp(cutoff_ms / 1000, UTC)
+    cutoff = to_time(cutoff_ms)
     old = {path for path, at in zip(adds["path"].to_pylist(), oldest, strict=True) if at is None or at < cutoff}
     return files_here(handle, [uri for uri in handle.file_uris() if uri.rpartition("/")[2] in old])
 
@@ -177,4 +177,4 @@ def _moment(at_ms: int) -> str:
 
 
 def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return to_time(at_ms).strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -16,14 +16,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, TABLES
+from schemas.tables import TABLES
 from streaming.maintenance.files import MB, file_sizes
 from streaming.maintenance.log import drop_expired, last_checkpoint
-from streaming.maintenance.readers import RELAY, ReaderError, read_reader
-from streaming.queries.delta_log import in_one_line, log_name
-from streaming.queries.warehouse import table_path
+from streaming.warehouse.delta_log import in_one_line, log_name
 from streaming.warehouse.opening import open_delta, whole
 from streaming.warehouse.table_store import store_of
+from streaming.warehouse.tables import table_path
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
 """(bytes, files): so many files below so many bytes, and not of the tier below, become files of up to those bytes."""
@@ -95,18 +94,18 @@ class _KeptTable:
         self._settings, self._path, self._name = settings, table_path(settings.paths.warehouse, name), name
         self._shortened_at: float | None = None
         self._seen = -LOOK_COMMITS
-        self._told = ""
+        self._reported = ""
 
     def keep(self) -> None:
         try:
             if self._has_grown():
                 self._tidy()
-            self._told = ""
+            self._reported = ""
         except (DeltaError, BaseError, OSError) as error:  # another has compacted it first, or a disk is full
             said = in_one_line(error)
-            if said != self._told:
+            if said != self._reported:
                 log.warning("a table's small files are left for now", table=self._name, reason=said)
-            self._told = said
+            self._reported = said
 
     def _has_grown(self) -> bool:
         if self._seen < 0:
@@ -130,22 +129,8 @@ class _KeptTable:
         if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
             handle.create_checkpoint()
         if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
-            self._shorten_log(handle)
+            drop_expired(self._path, self._settings.maintain.reader_hours)  # it grows by 86,400 files a day
             self._shortened_at = time.monotonic()
-
-    def _shorten_log(self, handle: DeltaTable) -> None:
-        """Without what readers may still want of it; what nobody wants any more grows by 86,400 files a day."""
-        keep_hours = self._settings.maintain.reader_hours
-        if self._name == ALERTS.name:
-            checkpoint = self._settings.paths.checkpoints.expanduser() / RELAY
-            try:
-                reader = read_reader(checkpoint, self._path, handle)
-            except ReaderError:  # `maintain` says so
-                return
-            since_ms = None if reader is None else reader.unread_since_ms
-            if since_ms is not None and time.time() * 1000 - since_ms >= keep_hours * 3_600_000:
-                return
-        drop_expired(self._path, keep_hours)
 
 
 def compact_files(handle: DeltaTable, size: int) -> int:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, TABLES, Table
+from schemas.tables import TABLES, Table
 from streaming.maintenance.files import (
     Stock,
     bytes_of,
@@ -23,21 +23,21 @@ from streaming.maintenance.files import (
     take_stock,
 )
 from streaming.maintenance.log import log_files, refuse_empty_commits, shorten_log
-from streaming.maintenance.readers import RELAY, Reader, read_reader
 from streaming.maintenance.retention import SUBJECTS, drop_old, find_old
-from streaming.queries.delta_log import in_one_line
-from streaming.queries.warehouse import table_path
+from streaming.system.known_error import BalancewatchError
+from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import Found
+from streaming.warehouse.tables import table_path
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+DAY_MS = 86_400_000
 STEPS = ("retention", "compaction", "vacuum", "log")
 
 OnStep = Callable[[str, str], None]
 """Called with a table's name and one of STEPS, as it begins."""
 
 
-class MaintainError(RuntimeError):
+class MaintainError(BalancewatchError):
     """It cannot be done so. The message names the setting or the flag."""
 
 
@@ -61,7 +61,7 @@ class Report:
     rows: int = 0
     files: int = 0
     bytes: int = 0
-    keep_days: int = 0
+    retention_days: int = 0
     rows_dropped: int = 0
     files_compacted: int = 0
     files_made: int = 0
@@ -69,7 +69,6 @@ class Report:
     bytes_deleted: int = 0
     vacuum_hours: int | None = None
     log_files_deleted: int = 0
-    note: str = ""
     failed: str = ""
 
     def row(self) -> dict[str, Any]:
@@ -111,9 +110,9 @@ class _Upkeep:
     def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
         self._path = table_path(settings.paths.warehouse, table.name)
-        self._keep_days = self._days(table)
+        self._retention_days = self._days(table)
         self._log: list[Found] = []
-        self.report = Report(table.name, plan.dry_run, keep_days=self._keep_days)
+        self.report = Report(table.name, plan.dry_run, retention_days=self._retention_days)
 
     def work(self) -> None:
         self._log = log_files(self._path)
@@ -121,7 +120,7 @@ class _Upkeep:
         handle = open_delta(self._path)
         stock = take_stock(handle)
         self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
-        if self._plan.does_retention and self._keep_days:
+        if self._plan.does_retention and self._retention_days:
             self._on_step(self._table.name, STEPS[0])
             self._drop_old(handle)
         if self._plan.does_compaction:
@@ -129,16 +128,10 @@ class _Upkeep:
             has_changed = self.report.rows_dropped and not self._plan.dry_run
             self._compact(handle, take_stock(handle) if has_changed else stock)
         if self._plan.does_vacuum:
-            reader = self._reader(handle)
             self._on_step(self._table.name, STEPS[2])
-            self._vacuum(handle, reader)
+            self._vacuum(handle)
             self._on_step(self._table.name, STEPS[3])
-            self._shorten_log(handle, reader)
-
-    def _reader(self, handle: DeltaTable) -> Reader | None:
-        """Who reads it as a stream: of the alerts the relay."""
-        checkpoint = self._settings.paths.checkpoints.expanduser() / RELAY
-        return read_reader(checkpoint, self._path, handle) if self._table is ALERTS else None
+            self._shorten_log(handle)
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
@@ -164,7 +157,7 @@ class _Upkeep:
         return self._now_ms - days * DAY_MS if days else 0
 
     def _days(self, table: Table) -> int:
-        return next((days for name, days in self._settings.maintain.keep_days.items() if name == table.name), 0)
+        return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)
 
     def _compact(self, handle: DeltaTable, stock: Stock) -> None:
         wish = self._settings.maintain
@@ -177,24 +170,17 @@ class _Upkeep:
             taken, made = compact(handle, wish.target_file_mb)
         self.report.files_compacted, self.report.files_made = taken, made
 
-    def _vacuum(self, handle: DeltaTable, reader: Reader | None) -> None:
-        hours = self._settings.maintain.vacuum_hours
-        if reader is not None and reader.unread_since_ms is not None:
-            behind = -(-(self._now_ms - reader.unread_since_ms) // HOUR_MS) + 1
-            if behind > hours:
-                hours = behind
-                self.report.note = f"the relay has yet to read version {reader.version}: files of {hours} h are left"
-        self.report.vacuum_hours = hours
+    def _vacuum(self, handle: DeltaTable) -> None:
+        """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
+        hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
         unused = find_unused(handle, self._path, hours)
         self.report.bytes_deleted = bytes_of(self._path, unused)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)
         self.report.files_deleted = len(unused)
 
-    def _shorten_log(self, handle: DeltaTable, reader: Reader | None) -> None:
-        unread_since_ms = reader.unread_since_ms if reader is not None else None
+    def _shorten_log(self, handle: DeltaTable) -> None:
         keep_hours = self._settings.maintain.reader_hours
-        if unread_since_ms is None or self._now_ms - unread_since_ms < keep_hours * HOUR_MS:
-            self.report.log_files_deleted = shorten_log(
-                handle, self._path, self._log, keep_hours, dry_run=self._plan.dry_run
-            )
+        self.report.log_files_deleted = shorten_log(
+            handle, self._path, self._log, keep_hours, dry_run=self._plan.dry_run
+        )

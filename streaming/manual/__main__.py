@@ -14,12 +14,14 @@ from streaming.manual.contract_tables import (
     topics_table,
     views_table,
 )
+from streaming.manual.runbook_facts import facts_block, list_block, page_of
 from streaming.manual.settings_table import settings_table
-from streaming.output import say
+from streaming.text.output import say
+from udfs.alerts.runbook import CAUSES
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = ("README.md", "schemas/README.md")
+PAGES = ("README.md", "schemas/README.md", "conf/README.md", "udfs/alerts/runbooks/README.md")
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "commands": commands_table,
@@ -30,6 +32,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "tables": tables_table,
     "columns": columns_tables,
     "views": views_table,
+    "runbooks": list_block,
 }
 
 
@@ -38,6 +41,9 @@ def stale_pages() -> dict[Path, str]:
     blocks = {name: write() for name, write in BLOCKS.items()}
     found = {ROOT / page: (ROOT / page).read_text() for page in PAGES}
     fresh = {path: fill_blocks(text, blocks) for path, text in found.items()}
+    for kind in CAUSES:
+        found[page_of(kind)] = text = page_of(kind).read_text()
+        fresh[page_of(kind)] = fill_blocks(text, {"facts": facts_block(kind)})
     return {path: text for path, text in fresh.items() if text != found[path]}
 
 

@@ -66,24 +66,24 @@ def _columns(table: Table) -> str:
 
 def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
     for field in event.fields:
-        told = field.metadata
-        unit = ", ".join(filter(None, (told["unit"], *_bounds(told))))
-        null = "" if told["null"] == NEVER else told["null"]
-        yield f"`{prefix}{field.name}`", _type(field.dataType), unit, null, told["comment"]
+        reported = field.metadata
+        unit = ", ".join(filter(None, (reported["unit"], *_bounds(reported))))
+        null = "" if reported["null"] == NEVER else reported["null"]
+        yield f"`{prefix}{field.name}`", _type(field.dataType), unit, null, reported["comment"]
         if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
             yield from _fields(field.dataType.elementType, f"{prefix}{field.name}[].")
 
 
-def _bounds(told: dict[str, Any]) -> Iterator[str]:
+def _bounds(reported: dict[str, Any]) -> Iterator[str]:
     """What is said of a field's bounds, where they are its own."""
-    if "minimum" in told:
-        yield f"from {told['minimum']}"
-    if "maximum" in told:
-        yield f"to {told['maximum']}"
-    if "max_length" in told:
-        yield f"at most {told['max_length']:,} characters"
-    if "max_items" in told:
-        yield f"at most {told['max_items']:,}"
+    if "minimum" in reported:
+        yield f"from {reported['minimum']}"
+    if "maximum" in reported:
+        yield f"to {reported['maximum']}"
+    if "max_length" in reported:
+        yield f"at most {reported['max_length']:,} characters"
+    if "max_items" in reported:
+        yield f"at most {reported['max_items']:,}"
 
 
 def _type(type_: T.DataType) -> str:

@@ -7,7 +7,7 @@ from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.totals import Totals
 from streaming.metrics.verdict_names import PRODUCERS, UNAVAILABLE_PRODUCERS
-from streaming.oncall.own_alerts import CANARY_CLUSTER
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
 class Brokers:
@@ -21,7 +21,7 @@ class Brokers:
         """Brokers without a series of their own."""
         return self._totals.folded
 
-    def hear(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def update(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             if row["cluster"] == CANARY_CLUSTER:
                 continue

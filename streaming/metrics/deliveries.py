@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conf.location import Location
-from streaming.history.alerts import WarehouseError
+from conf.oncall import CANARY
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.verdict_names import (
     ATTEMPT_SECONDS,
@@ -20,13 +20,13 @@ from streaming.metrics.verdict_names import (
 )
 from streaming.metrics.verdicts import Verdicts
 from streaming.oncall.canary_log import read_canaries
-from streaming.oncall.own_alerts import CANARY
 from streaming.oncall.record import EVERYBODY, Record
 from streaming.oncall.worker import Reply
+from streaming.warehouse.warehouse_error import WarehouseError
 
 
 class Deliveries:
-    """Ears of a relay (streaming.oncall.ears). The canary is told apart: it is nobody's page."""
+    """The RelayListener of the metrics. The canary is told apart: it is nobody's page."""
 
     def __init__(self, exporter: Exporter, verdicts: Verdicts) -> None:
         self._exporter, self._verdicts = exporter, verdicts
@@ -47,8 +47,8 @@ class Deliveries:
             self._exporter.add(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict)
             self._exporter.observe(ATTEMPT_SECONDS, reply.latency_ms / 1000, receiver=reply.receiver)
 
-    def decided(self, records: Sequence[Record], own_alerts: Sequence[Mapping[str, Any]]) -> None:
-        self._verdicts.hear_alerts(own_alerts)
+    def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
+        self._verdicts.update_alerts(self_alerts)
         for record in records:
             seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
             is_delivered = record.outcome == "DELIVERED"

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streaming.metrics.cardinality import clean
 from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import clean
 from streaming.metrics.totals import Figure, Subject, Totals
 from streaming.metrics.verdict_names import CLIENT_IDS, GROUPS, MEMBERS, QUEUES
-from streaming.oncall.own_alerts import CANARY_CLUSTER
-from udfs.membership import CHANGED, JOINED
-from udfs.ownership import DOUBLED, MISPLACED, NOT_JUDGED, OK, SILENT, STARVED, UNKNOWN
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN
+from udfs.rocketmq.membership import CHANGED, JOINED
 
 Row = Mapping[str, Any]
 
-VERDICTS = (OK, STARVED, SILENT, DOUBLED, MISPLACED, NOT_JUDGED, UNKNOWN)
+VERDICTS = (OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
 
 BY_VERDICT: Mapping[str, Figure] = {verdict: (QUEUES, (("verdict", verdict),)) for verdict in VERDICTS}
 ALL_MEMBERS: Figure = (MEMBERS, ())
@@ -88,7 +88,7 @@ class Groups:
         """Groups without a series of their own."""
         return self._totals.folded
 
-    def hear(self, assignments: Iterable[Row], memberships: Iterable[Row]) -> None:
+    def update(self, assignments: Iterable[Row], memberships: Iterable[Row]) -> None:
         """Rows in the order in which they were written; the canary's are left out.
 
         A group in trouble is told before the others: of two that fight for the last name it is the one to see.
@@ -104,7 +104,7 @@ class Groups:
                 view = group.views.setdefault(row["broker_name"], _View())
                 view.put(row["client_addr"], row["client_id"] if is_member else None)
         for subject in sorted(touched, key=lambda one: (_is_well(touched[one]), one)):
-            self._tell(subject, touched[subject])
+            self._put(subject, touched[subject])
         self._totals.flush()
 
     def _touch(self, row: Row, touched: dict[Subject, _Group]) -> _Group | None:
@@ -114,7 +114,7 @@ class Groups:
         group = touched[subject] = self._groups.get(subject) or touched.get(subject) or _Group()
         return group
 
-    def _tell(self, subject: Subject, group: _Group) -> None:
+    def _put(self, subject: Subject, group: _Group) -> None:
         was_there, is_gone = subject in self._groups, group.is_gone()
         if is_gone:
             self._groups.pop(subject, None)
@@ -136,4 +136,4 @@ class Groups:
 
 
 def _is_well(group: _Group) -> bool:
-    return not any(group.counts[verdict] for verdict in (STARVED, SILENT, DOUBLED))
+    return not any(group.counts[verdict] for verdict in (STARVED, STALLED, DOUBLE_CONSUMED))

@@ -30,19 +30,19 @@ class Signs:
     has_jvm: bool = True
 
 
-def reasons_not_alive(signs: Signs, hung_seconds: float) -> Iterator[str]:
+def reasons_not_alive(signs: Signs, unhealthy_after_seconds: float) -> Iterator[str]:
     """Why a restart is due; none while it starts."""
     for part, is_alive in signs.parts.items():
         if not is_alive:
             yield f"the thread {part} is dead"
-    if signs.jvm_age_seconds is not None and signs.jvm_age_seconds > hung_seconds:
+    if signs.jvm_age_seconds is not None and signs.jvm_age_seconds > unhealthy_after_seconds:
         yield f"the JVM has not answered for {signs.jvm_age_seconds:.0f} s"
     for name, query in signs.queries.items():
-        if query is not None and query.age_seconds > hung_seconds:
+        if query is not None and query.age_seconds > unhealthy_after_seconds:
             yield f"the query {name} has shown no progress for {query.age_seconds:.0f} s"
 
 
-def reasons_not_ready(signs: Signs, late_seconds: float) -> Iterator[str]:
+def reasons_not_ready(signs: Signs, unready_after_seconds: float) -> Iterator[str]:
     """Why what it says may be old, or incomplete. With the lower limit it has all reasons of the other."""
     if signs.jvm_age_seconds is None and signs.has_jvm:
         yield "Spark is starting"
@@ -53,4 +53,4 @@ def reasons_not_ready(signs: Signs, late_seconds: float) -> Iterator[str]:
             yield f"the query {name} has ended"
         elif not query.has_worked:
             yield f"the query {name} has not ended its first batch"
-    yield from reasons_not_alive(signs, late_seconds)
+    yield from reasons_not_alive(signs, unready_after_seconds)

@@ -40,7 +40,7 @@ LAG_MAX = Gauge(
     "Far above the others' share: the keys are skewed, or one broker of Kafka is slow.",
 )
 EVENT_TIME_GAP = Gauge(
-    "balancewatch_event_time_gap_seconds",
+    "balancewatch_event_time_lag_seconds",
     "seconds",
     ("cluster",),
     "From a collector's newest clock event that was worked through to now; after a restart, from the newest verdict.",
@@ -50,8 +50,10 @@ PROGRESS_AGE = Gauge(
     "balancewatch_progress_age_seconds",
     "seconds",
     ("query",),
-    "Since a query ended a batch or said that it has nothing to do; counted by a thread that needs no JVM.",
-    "It hangs: Kafka, the disk or the JVM. /readyz says 503 above metrics.late_seconds, /healthz above hung_seconds.",
+    "Since a query ended a batch or said that it has nothing to do, or since a relay of its own, `relay`, read the "
+    "table `alerts`; counted by a thread that needs no JVM.",
+    "It hangs: Kafka, the disk or the JVM. /readyz says 503 above metrics.unready_after_seconds, /healthz above "
+    "unhealthy_after_seconds.",
 )
 JVM_AGE = Gauge(
     "balancewatch_jvm_age_seconds",
@@ -78,7 +80,7 @@ STATE_ROWS = Counter(
     "balancewatch_state_rows_updated_total",
     "rows",
     ("query",),
-    "State values that a query has written: an agenda, a stamp and the buckets that changed, for each task.",
+    "State values that a query has written: an index, a stamp and the buckets that changed, for each task.",
     "Much of what is known changes: groups come and go, or routes change.",
 )
 STATE_MEMORY = Gauge(

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from streaming.metrics.cardinality import OTHER, clean
 from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import OTHER, clean
 from streaming.metrics.verdict_names import INCIDENTS
-from streaming.oncall.own_alerts import CANARY_CLUSTER
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 RESOLVED = "RESOLVED"
 
@@ -20,7 +20,7 @@ class Shape(NamedTuple):
     kind: str
     severity: str
     state: str
-    is_suppressed: str
+    is_inhibited: str
 
 
 class Incidents:
@@ -36,7 +36,7 @@ class Incidents:
         self._exported: set[Shape] = set()
         clusters.when_lost(self._lose)
 
-    def hear(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def update(self, rows: Iterable[Mapping[str, Any]]) -> None:
         touched: set[Shape] = set()
         for row in rows:
             if row["cluster"] == CANARY_CLUSTER:
@@ -66,5 +66,5 @@ class Incidents:
 
     def _shape(self, row: Mapping[str, Any]) -> Shape:
         cluster = clean(row["cluster"]) if self._clusters.is_named(row["cluster"]) else OTHER
-        is_suppressed = "true" if row.get("suppressed_by") else "false"
-        return Shape(cluster, row["kind"], row["severity"], row["state"], is_suppressed)
+        is_inhibited = "true" if row.get("inhibited_by") else "false"
+        return Shape(cluster, row["kind"], row["severity"], row["state"], is_inhibited)

@@ -6,21 +6,22 @@ from contextlib import AbstractContextManager, nullcontext
 import structlog
 from pyspark.sql import SparkSession
 
-from conf.location import is_store
 from conf.settings import Settings
-from streaming.logs import count_lines
+from streaming.logs.logs import count_lines
 from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.health import reasons_not_alive, reasons_not_ready
 from streaming.metrics.health_names import LOG_LINES, RULES_TAKEN
 from streaming.metrics.listener import listen
+from streaming.metrics.liveness import Liveness
 from streaming.metrics.server import Endpoint, Server, read_token
 from streaming.metrics.verdict_names import CANARY_INTERVAL
 from streaming.metrics.verdicts import Verdicts
-from streaming.metrics.vitals import Vitals
-from streaming.oncall import alert_stream
 from streaming.queries import balance
-from streaming.queries.rows import Rows
+from streaming.queries.written_batch import WrittenBatch
+
+FOLLOWER = "relay"
+"""Under which name a relay of its own shows how long ago it read the table `alerts`, beside the names of queries."""
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ class Instruments:
         self.exporter = Exporter()
         self.verdicts = Verdicts(self.exporter, settings.metrics.max_groups)
         self.deliveries = Deliveries(self.exporter, self.verdicts)
-        self.vitals = Vitals(self.exporter, expected)
+        self.liveness = Liveness(self.exporter, expected)
         self.exporter.add(RULES_TAKEN, 0)
         self.exporter.set(CANARY_INTERVAL, settings.canary.interval_seconds)
         for level in ("warning", "error"):
@@ -50,37 +51,42 @@ class Instruments:
         """Where it is served."""
         return self._server.port
 
-    def begin(self, spark: SparkSession | None, *, runs_queries: bool, tells_people: bool) -> None:
+    def begin(self, spark: SparkSession | None, *, runs_queries: bool, notifies: bool) -> None:
         """Spark is there, its queries are not yet: listen to it, and take in what the tables say.
 
         Without a Spark of its own a process is there once the tables are taken in.
         """
         warehouse = self._settings.paths.warehouse
         if spark is not None:
-            self._guard(lambda: listen(spark, self.vitals))
-            self._guard(lambda: self.vitals.ask_jvm(spark))
-        self.vitals.has_jvm = spark is not None
-        self._guard(lambda: self.verdicts.load(warehouse, runs_queries=runs_queries, tells_people=tells_people))
-        if tells_people:
+            self._guard(lambda: listen(spark, self.liveness))
+            self._guard(lambda: self.liveness.ask_jvm(spark))
+        self.liveness.has_jvm = spark is not None
+        self._guard(lambda: self.verdicts.load(warehouse, runs_queries=runs_queries, notifies=notifies))
+        if notifies:
             self._guard(lambda: self.deliveries.load(warehouse))
 
-    def hear(self, rows: Rows) -> None:
+    def follow(self, name: str) -> Callable[[], None]:
+        """A table's log is followed under this name, as a query is: to be called whenever all of it was read."""
+        self.liveness.started(name)
+        return lambda: self.liveness.idled(name)
+
+    def on_batch(self, batch: WrittenBatch) -> None:
         """A batch is in the tables."""
-        self._guard(lambda: self.verdicts.hear(rows))
+        self._guard(lambda: self.verdicts.update(batch.rows))
 
     def take_rules(self) -> None:
         """Changed rules, or whom to tell, are in force."""
         self.exporter.add(RULES_TAKEN)
 
     def reasons_not_alive(self) -> list[str]:
-        return list(reasons_not_alive(self.vitals.signs(), self._settings.metrics.hung_seconds))
+        return list(reasons_not_alive(self.liveness.signs(), self._settings.metrics.unhealthy_after_seconds))
 
     def reasons_not_ready(self) -> list[str]:
-        return list(reasons_not_ready(self.vitals.signs(), self._settings.metrics.late_seconds))
+        return list(reasons_not_ready(self.liveness.signs(), self._settings.metrics.unready_after_seconds))
 
     def close(self) -> None:
         count_lines(None)
-        self.vitals.stop()
+        self.liveness.stop()
         self._server.close()
 
     def __enter__(self) -> "Instruments":
@@ -104,5 +110,4 @@ def run_instruments(settings: Settings, *, is_lasting: bool) -> AbstractContextM
 
 def relay_instruments(settings: Settings) -> AbstractContextManager[Instruments | None]:
     """Those of `relay`, where the settings have them. Raises SettingsError."""
-    streams = [] if is_store(settings.paths.warehouse) else [alert_stream.NAME]
-    return Instruments(settings, streams, key="relay_port") if settings.metrics.enabled else nullcontext()
+    return Instruments(settings, [FOLLOWER], key="relay_port") if settings.metrics.enabled else nullcontext()

@@ -41,10 +41,10 @@ class Listener:
         self._guard(lambda one: self._hearer.progressed(json.loads(one.progress().json())), event)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(lambda one: self._tell(self._hearer.idled, one), event)
+        self._guard(lambda one: self._report(self._hearer.idled, one), event)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(lambda one: self._tell(self._hearer.ended, one), event)
+        self._guard(lambda one: self._report(self._hearer.ended, one), event)
 
     def _start(self, event: Any) -> None:
         name = event.name()
@@ -53,7 +53,7 @@ class Listener:
             self._names = others | {event.runId().toString(): name}
             self._hearer.started(name)
 
-    def _tell(self, heard: Callable[[str], None], event: Any) -> None:
+    def _report(self, heard: Callable[[str], None], event: Any) -> None:
         name = self._names.get(event.runId().toString())
         if name is not None:
             heard(name)

@@ -33,7 +33,7 @@ Label = Literal[
     "broker_name",
     "cluster",
     "consumer_group",
-    "is_suppressed",
+    "is_inhibited",
     "kind",
     "level",
     "outcome",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streaming.metrics.cardinality import OTHER
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import OTHER
 from streaming.metrics.health_names import (
     LAG,
     LAG_MAX,
@@ -74,9 +74,9 @@ def read_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
         topic: sum(max(0, offset - start.get(topic, {}).get(partition, 0)) for partition, offset in partitions.items())
         for topic, partitions in end.items()
     }
-    is_told = bool(start) or sum(taken.values()) == source["numInputRows"]
+    is_reported = bool(start) or sum(taken.values()) == source["numInputRows"]
     if taken:
-        yield from taken.items() if is_told else [(OTHER, source["numInputRows"])]
+        yield from taken.items() if is_reported else [(OTHER, source["numInputRows"])]
 
 
 def _offsets(source: Mapping[str, Any], name: str) -> Offsets:

@@ -18,9 +18,9 @@ from waitress import wasyncore
 from conf.metrics import Metrics
 from conf.oncall import read_secret
 from conf.section import SettingsError
-from streaming.bounded_server import BoundedServer, Bounds
 from streaming.metrics.exporter import TEXT
-from streaming.visible_text import visible_label
+from streaming.system.bounded_server import BoundedServer, Bounds
+from streaming.text.visible_text import visible_label
 
 THREADS = 2
 BOUNDS = Bounds(50, 20, idle_seconds=20, request_seconds=15, answer_seconds=60)
@@ -117,12 +117,16 @@ class _Loop:
             ident=None,
         )
         self._stop = threading.Event()
+        self._closing = threading.Lock()
+        """Held to wake the loop and to close its sockets: a number that was closed may be another file's by then."""
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def close(self) -> None:
-        self._stop.set()
-        self._server.pull_trigger()
+        with self._closing:
+            if not self._stop.is_set():
+                self._stop.set()
+                self._server.pull_trigger()
         self.thread.join(timeout=5)
 
     def _serve(self) -> None:
@@ -130,7 +134,8 @@ class _Loop:
         while not self._stop.is_set():
             wasyncore.loop(timeout=1, use_poll=True, map=self._sockets, count=1)
         self._server.task_dispatcher.shutdown()
-        wasyncore.close_all(self._sockets)
+        with self._closing:
+            wasyncore.close_all(self._sockets)
 
 
 def _serve_health(settings: Metrics, endpoint: Endpoint, key: str, *, is_any: bool) -> _Loop | None:

@@ -6,9 +6,9 @@ Telling it of one subject costs that subject's figures, however many others ther
 from collections import Counter
 from collections.abc import Mapping
 
+from streaming.metrics.cardinality import OTHER, Cardinality, clean
 from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import OTHER, Folding, clean
 from streaming.metrics.metric import Gauge, Label
 
 Subject = tuple[str, str]
@@ -23,7 +23,7 @@ class Totals:
 
     def __init__(self, exporter: Exporter, label: Label, clusters: Clusters, limit: int) -> None:
         self._exporter, self._label, self._clusters = exporter, label, clusters
-        self._folding: Folding[Subject] = Folding(limit)
+        self._folding: Cardinality[Subject] = Cardinality(limit)
         self._figures: dict[Subject, Mapping[Figure, int]] = {}
         self._sums: dict[Subject, Counter[Figure]] = {}
         self._subjects: Counter[Subject] = Counter()

@@ -10,8 +10,8 @@ QUEUES = Gauge(
     "balancewatch_queues",
     "queues",
     ("cluster", "consumer_group", "verdict"),
-    "Queues of a group by their verdict now: OK, STARVED, SILENT, DOUBLED, MISPLACED, NOT_JUDGED or UNKNOWN.",
-    "STARVED or SILENT: nobody consumes them; `balancewatch alerts --current --group GROUP` says why, and the fix.",
+    "Queues of a group by their verdict now: OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN.",
+    "STARVED or STALLED: nobody consumes them; `balancewatch alerts --current --group GROUP` says why, and the fix.",
 )
 MEMBERS = Gauge(
     "balancewatch_members",
@@ -49,7 +49,7 @@ GROUPS = Gauge(
     "State and batches grow with it; so do the series below metrics.max_groups.",
 )
 FOLDED = Gauge(
-    "balancewatch_folded_names",
+    "balancewatch_series_limited",
     "groups",
     ("kind",),
     'Groups, brokers or clusters without a name of their own here: summed under "other", or left out.',
@@ -58,12 +58,12 @@ FOLDED = Gauge(
 INCIDENTS = Gauge(
     "balancewatch_incidents",
     "incidents",
-    ("cluster", "kind", "severity", "state", "is_suppressed"),
-    "Open incidents: PENDING, FIRING, RECOVERING or UNKNOWN. A suppressed one has a cause that pages in its place.",
+    ("cluster", "kind", "severity", "state", "is_inhibited"),
+    "Open incidents: PENDING, FIRING, RECOVERING or UNKNOWN. A inhibited one has a cause that pages in its place.",
     "`balancewatch alerts --current --state FIRING` lists them, each with the one line that fixes it.",
 )
 CANARY_SECONDS = Histogram(
-    "balancewatch_canary_seconds",
+    "balancewatch_canary_latency_seconds",
     "seconds",
     (),
     "From the injection of a modelled twin into Kafka to its delivery by the relay: the way a real page goes.",
@@ -95,8 +95,9 @@ DELIVERY_DECISIONS = Counter(
     "balancewatch_delivery_decisions_total",
     "decisions",
     ("outcome",),
-    "Rows of the delivery log: DUE, DELIVERED, RETRYING, REFUSED, SILENCED, SUPPRESSED, HELD_BACK or UNROUTED.",
-    "HELD_BACK: oncall.limit was reached. UNROUTED: no route takes it. SILENCED: see `balancewatch silence list`.",
+    "Rows of the delivery log: PENDING, DELIVERED, RETRYING, REFUSED, SILENCED, INHIBITED, LIMITED or NO_ROUTE.",
+    "LIMITED: oncall.max_firing_per_kind was reached. NO_ROUTE: no route takes it. "
+    "SILENCED: see `balancewatch silence list`.",
 )
 DELIVERY_SECONDS = Histogram(
     "balancewatch_delivery_seconds",
@@ -115,7 +116,7 @@ ATTEMPT_SECONDS = Histogram(
     SHORT,
 )
 DUE_NOTICES = Gauge(
-    "balancewatch_due_notices",
+    "balancewatch_notifications_pending",
     "notices",
     ("receiver",),
     "Notices that a receiver is owed and does not have yet.",

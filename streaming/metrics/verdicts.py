@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from conf.location import Location
 from schemas.contract import CODES
 from schemas.events import EVENTS
 from schemas.tables import TABLES
-from streaming.history.moments import to_ms
-from streaming.history.store import History, WarehouseError
 from streaming.metrics.brokers import Brokers
+from streaming.metrics.cardinality import OTHER, clean
 from streaming.metrics.clusters import Clusters
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.folding import OTHER, clean
 from streaming.metrics.groups import Groups
 from streaming.metrics.health_names import (
     EVENT_TIME_GAP,
@@ -29,10 +26,13 @@ from streaming.metrics.health_names import (
 )
 from streaming.metrics.incidents import Incidents
 from streaming.metrics.verdict_names import FOLDED
-from streaming.oncall.own_alerts import CANARY_CLUSTER, OWN_KINDS
-from streaming.queries.rows import Rows
 from streaming.queries.shard_clock import CLOCK_HEARD, RUN
-from streaming.queries.warehouse import table_path
+from streaming.store.store import History
+from streaming.text.times import to_ms
+from streaming.warehouse.rows import Rows
+from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.self_kinds import RELAY_KINDS
 
 Row = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ NEWEST = {
     "memberships": "SELECT cluster, consumer_group, broker_name, client_id, client_addr, change FROM memberships_now "
     "WHERE change IN ('JOINED', 'CHANGED')",
     "broker_health": "SELECT cluster, broker_name, unavailable_producers, producers FROM broker_health_now",
-    "alerts": "SELECT incident_id, cluster, kind, severity, state, suppressed_by FROM alerts_now "
+    "alerts": "SELECT incident_id, cluster, kind, severity, state, inhibited_by FROM alerts_now "
     "WHERE state <> 'RESOLVED'",
 }
 """Table to the query for what of it holds now."""
@@ -66,26 +66,26 @@ class Verdicts:
         self._ticks_ms: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def load(self, warehouse: Location, *, runs_queries: bool, tells_people: bool) -> None:
+    def load(self, warehouse: Location, *, runs_queries: bool, notifies: bool) -> None:
         """What the tables say now.
 
-        Only what this process hears the end of: alerts about the relay where it `tells_people`, all else where it
+        Only what this process hears the end of: alerts about the relay where it `notifies`, all else where it
         `runs_queries`.
         """
         began = time.monotonic()
         tables = NEWEST if runs_queries else ("alerts",)
         rows = {table: _newest(warehouse, table) for table in tables}
-        rows["alerts"] = [row for row in rows["alerts"] if (tells_people if row["kind"] in OWN_KINDS else runs_queries)]
+        rows["alerts"] = [row for row in rows["alerts"] if (notifies if row["kind"] in RELAY_KINDS else runs_queries)]
         with self._lock:
-            self._hear(rows)
+            self._update(rows)
             for row in rows.get("assignments", ()):  # no clock is as old as what it made
                 self._tick(row["cluster"], to_ms(row["changed_at"]))
         log.debug("metrics loaded", seconds=round(time.monotonic() - began, 2))
 
-    def hear(self, rows: Rows) -> None:
+    def update(self, rows: Rows) -> None:
         """A batch is in the tables. Called by several threads, one a query."""
         with self._lock:
-            self._hear(rows)
+            self._update(rows)
         for table, of_table in rows.items():
             if of_table and table in TABLES:
                 self._exporter.add(ROWS_WRITTEN, len(of_table), table=table)
@@ -99,15 +99,15 @@ class Verdicts:
                 with self._lock:
                     self._tick(row["cluster"], row["newest_ms"])
 
-    def hear_alerts(self, rows: Sequence[Row]) -> None:
+    def update_alerts(self, rows: Sequence[Row]) -> None:
         """Rows of the alerts table that are in no batch."""
         with self._lock:
-            self._incidents.hear(rows)
+            self._incidents.update(rows)
 
-    def _hear(self, rows: Mapping[str, Sequence[Row]]) -> None:
-        self._groups.hear(rows.get("assignments", ()), rows.get("memberships", ()))
-        self._brokers.hear(rows.get("broker_health", ()))
-        self._incidents.hear(rows.get("alerts", ()))
+    def _update(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        self._groups.update(rows.get("assignments", ()), rows.get("memberships", ()))
+        self._brokers.update(rows.get("broker_health", ()))
+        self._incidents.update(rows.get("alerts", ()))
         for kind, folded in (
             ("groups", self._groups.folded),
             ("brokers", self._brokers.folded),
@@ -139,9 +139,9 @@ class Verdicts:
 def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
     """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
     try:
-        if not DeltaTable.is_deltatable(table_path(warehouse, table)):
-            return []
         return History(warehouse, [TABLES[table]]).rows(NEWEST[table])
+    except NotWrittenError:
+        return []
     except (WarehouseError, DeltaError, OSError) as error:
         log.error("metrics begin without a table", table=table, error=str(error)[:300])
         return []

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from streaming.command import fail, load
+from streaming.oncall.delivery import Acknowledgement
+from streaming.oncall.delivery_log import OperatorInput
+from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.terminal.command import fail, load
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
+from streaming.text.times import wall_ms
 
 MOST_CHARACTERS = 1_000
 
@@ -13,19 +19,12 @@ def ack(
     incident: Annotated[str, typer.Argument(help="An incident_id, as `balancewatch alerts` prints it in JSON.")],
     owner: Annotated[str, typer.Option(help="Who is at it.")],
     note: Annotated[str, typer.Option(help="What they say.")],
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
-    ] = None,
+    warehouse: Warehouse = None,
 ) -> None:
     """Say that somebody is at an incident. PagerDuty is told within seconds and stops escalating.
 
     Example: balancewatch ack c87a8d8867cd0128-1795258351124 --owner ada --note "restarting the twin"
     """
-    from streaming.history.alerts import Filter, WarehouseError, read_alerts
-    from streaming.oncall.duty import Acknowledgement
-    from streaming.oncall.ledger import Words
-    from streaming.oncall.relay import clock_ms
-    from streaming.output import say
 
     for flag, text in (("--owner", owner), ("--note", note)):
         if not text.strip() or len(text) > MOST_CHARACTERS:
@@ -40,5 +39,5 @@ def ack(
         fail(f"INCIDENT {incident!r} is not known; `balancewatch alerts --current --format json` has incident_ids", 2)
     if found["state"] == "RESOLVED":
         fail(f"INCIDENT {incident!r} is over since {found['changed_at']}; nothing to acknowledge")
-    Words(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident, owner, note, clock_ms()))
+    OperatorInput(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident, owner, note, wall_ms()))
     say(f"{incident} acknowledged by {owner}: {found['summary']}")

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from streaming.oncall.duty import Acknowledgement
+from streaming.oncall.delivery import Acknowledgement
+from streaming.oncall.incident_state import IncidentState
 from streaming.oncall.now import Now
 from streaming.oncall.outbox import Outbox
-from streaming.oncall.story import Story
 
 
 class Acknowledged:
@@ -16,7 +16,7 @@ class Acknowledged:
         self._known: set[tuple[str, str]] = set()
         self._waiting: dict[str, dict[int, Acknowledgement]] = {}
 
-    def hear(self, word: Acknowledgement) -> None:
+    def note(self, word: Acknowledgement) -> None:
         self._waiting.setdefault(word.incident_id, {})[word.at_ms] = word
 
     def remember(self, delivery_key: str, receiver: str) -> None:
@@ -27,13 +27,13 @@ class Acknowledged:
         """It is over."""
         self._waiting.pop(incident_id, None)
 
-    def tell(self, incident_id: str, story: Story, now: Now) -> None:
+    def notify(self, incident_id: str, incident_state: IncidentState, now: Now) -> None:
         """What was said of it is due to its receivers, once they are told of it."""
-        if story.told is None:
+        if incident_state.notified is None:
             return
         for word in self._waiting.pop(incident_id, {}).values():
-            for receiver in story.receivers:
+            for receiver in incident_state.receivers:
                 key = f"{incident_id}:acknowledged:{word.at_ms}", receiver
                 box = self._outboxes.get(receiver)
-                if key not in self._known and box and box.owe_acknowledgement(word, story.told, now):
+                if key not in self._known and box and box.owe_acknowledgement(word, incident_state.notified, now):
                     self._known.add(key)

@@ -1,43 +1,41 @@
-"""New rows of the alerts table for a relay: Spark's stream brings them, and while it is away Delta itself is read.
+"""New rows of the alerts table for a relay: handed over by the query beside it, or read from the table's log.
 
-In an object store, for which our Spark has no jars, they are always read so.
+What counts is the log. Rows that are handed over are taken where they are the table's next version. In any other case,
+for another has written in between or a batch ran again, the log says what is new.
 """
 
+import queue
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import structlog
 from pyarrow.dataset import FileSystemDataset
-from pyspark.sql import SparkSession
 
-from conf.location import Location, is_store
+from conf.location import Location
 from conf.settings import Settings
 from schemas.tables import ALERTS
-from streaming.oncall.alert_stream import AlertStream, AnotherTableError, Observe, discard_checkpoint
-from streaming.oncall.transition import read_transition
-from streaming.queries.delta_log import read_commit
-from streaming.queries.warehouse import table_path
-from streaming.readable_rows import read_rows
+from streaming.oncall.transition import Transition, read_transition
+from streaming.queries.written_batch import WrittenBatch
+from streaming.system.known_error import BalancewatchError
+from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.opening import catch_up, open_delta
+from streaming.warehouse.readable_rows import read_rows
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import table_path
 
 log = structlog.get_logger()
 
-CHECK_SECONDS = 0.5
-HEALTHY_SECONDS = 60.0
-"""A stream that has run so long has not failed in a row."""
+STOP_SECONDS = 60.0
 
-PAUSE_MOST_SECONDS = 60.0
-MOST_FAILURES = 5
+Observe = Callable[[list[Transition]], None]
 
 
-class AlertLogError(RuntimeError):
-    """What is new cannot be told: the log was cleaned away meanwhile, which takes maintain.reader_hours."""
+class AlertLogError(BalancewatchError):
+    """What is new cannot be told: the log or a file was cleaned away meanwhile, which takes maintain.reader_hours."""
 
 
-class NewFiles:
-    """The files that were appended to the alerts table after `version`, as its log says.
+class NewRows:
+    """The rows that were appended to the alerts table after `version`.
 
     What maintenance wrote anew, compacting the table or dropping old rows, is not new.
     """
@@ -45,12 +43,22 @@ class NewFiles:
     def __init__(self, warehouse: Location, version: int) -> None:
         self._path = table_path(warehouse, ALERTS.name)
         self._table = open_delta(self._path)
-        self.version = self._before = version
+        self.version = version
+
+    def take(self, batch: WrittenBatch, observe: Observe) -> None:
+        """Hand over the batch's rows if they are the next version's; else, unless it is known, what the log has."""
+        version = batch.versions.get(ALERTS.name)
+        if version == self.version + 1:
+            rows = arrow_table(batch.rows[ALERTS.name], ALERTS, batch.batch_id)  # as the table has them
+            observe(read_rows(ALERTS.name, rows, read_transition))
+            self.version = version
+        elif version is None or version > self.version:
+            self.read_to(observe)
 
     def read_to(self, observe: Observe) -> None:
         """Hand over the rows of the new files; from then on they are known.
 
-        Raises AlertLogError when the log no longer says which they are.
+        Raises AlertLogError when the log no longer says which they are, or one is gone.
         """
         catch_up(self._table)
         newest = int(self._table.version())
@@ -58,15 +66,12 @@ class NewFiles:
         if new:
             dataset = self._table.to_pyarrow_dataset()
             fragments = [dataset.format.make_fragment(file, dataset.filesystem) for file in new]
-            rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
+            try:
+                rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
+            except FileNotFoundError as error:
+                raise AlertLogError(f"a file that is new in the alerts table is gone: {error}"[:300]) from None
             observe(read_rows(ALERTS.name, rows, read_transition))
-        self.version = self._before = newest
-
-    def skip(self) -> None:
-        """Somebody else has handed over what was there when this was called last."""
-        self.version = self._before
-        catch_up(self._table)
-        self._before = int(self._table.version())
+        self.version = newest
 
     def _appended(self, version: int) -> tuple[str, ...]:
         commit = read_commit(self._path, version)
@@ -76,116 +81,83 @@ class NewFiles:
 
 
 class AlertFeed:
-    """`start` and `stop` it. A stream that ends or cannot be built is built again, ever less often."""
+    """`start` and `stop` it. A thread of its own, so that no batch waits for the relay.
+
+    It reads the log as it starts, where a batch's rows are not all that is new, and when it is told to `look`; with
+    `follows_log` every poll_seconds too, for then nobody hands anything over.
+    """
 
     def __init__(
         self,
-        spark: Callable[[], SparkSession],
         settings: Settings,
         version: int,
         observe: Observe,
+        *,
+        follows_log: bool = False,
         on_lost: Callable[[], None] = lambda: None,
+        on_read: Callable[[], None] = lambda: None,
     ) -> None:
         """`version` is of the alerts table, as the relay has read it. `observe` is called from another thread.
 
         `on_lost` is called when the log no longer says what is new since then: the relay is to begin from the tables.
+        `on_read` is called whenever all that was new is handed over.
         """
-        self._spark, self._settings, self._observe, self._on_lost = spark, settings, observe, on_lost
-        self._has_stream = not is_store(settings.paths.warehouse)
-        self._new = NewFiles(settings.paths.warehouse, version)
+        self._poll_seconds, self._follows_log = settings.oncall.poll_seconds, follows_log
+        self._observe, self._on_lost, self._on_read = observe, on_lost, on_read
+        self._new = NewRows(settings.paths.warehouse, version)
         self._reading = threading.Lock()
+        self._news: queue.SimpleQueue[WrittenBatch | None] = queue.SimpleQueue()
+        self._is_behind = False
         self._stop = threading.Event()
-        self._stream: AlertStream | None = None
-        self._failures = 0
-        self._failed = ""
         self._thread = threading.Thread(target=self._feed, name="relay-feed", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def drain(self, seconds: float) -> None:
-        """Return when all rows that are in the table now are handed over, or the seconds are over."""
-        stream = self._stream
-        if stream is not None:
-            stream.drain(seconds)
-        else:
-            self._read_new()
+    def on_batch(self, batch: WrittenBatch) -> None:
+        """Take over its alerts. One that comes before `start` is not lost."""
+        if batch.rows.get(ALERTS.name):
+            self._news.put(batch)
+
+    def look(self) -> None:
+        """Somebody has written alerts that are in no batch."""
+        self._news.put(None)
+
+    def drain(self) -> None:
+        """Return when all rows that are in the table now are handed over, or cannot be read."""
+        self._take(None)
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(PAUSE_MOST_SECONDS)
-
-    def lost(self) -> str | None:
-        """Why no stream can be hoped for any more: Spark is gone, or it failed too often in a row."""
-        if self._failures and is_gone(self._spark):
-            return f"the Spark session is gone ({self._failed})"
-        if self._failures >= MOST_FAILURES:
-            return f"the stream of the alerts failed {self._failures} times in a row ({self._failed})"
-        return None
+        self._news.put(None)
+        self._thread.join(STOP_SECONDS)
 
     def _feed(self) -> None:
+        news: WrittenBatch | None = None  # what was committed before anybody could hand it over is in the log
         while not self._stop.is_set():
-            if not self._has_stream:
-                self._bridge(PAUSE_MOST_SECONDS)
-                continue
-            try:
-                self._follow_stream()
-            except Exception as error:
-                if isinstance(error, AnotherTableError):
-                    self._discard_checkpoint()
-                self._failures += 1
-                self._failed = (str(error).splitlines() or [type(error).__name__])[0][:300]
-                pause = min(PAUSE_MOST_SECONDS, 2.0 ** (self._failures - 1))
-                log.error("no stream of the alerts; the table is read itself", error=self._failed, seconds=pause)
-                self._bridge(pause)
+            self._take(news)
+            news = self._next()
 
-    def _discard_checkpoint(self) -> None:
+    def _next(self) -> WrittenBatch | None:
         try:
-            log.warning(
-                "the relay's checkpoint is of another alerts table", moved_to=discard_checkpoint(self._settings)
-            )
-        except OSError as error:
-            log.error("the relay's checkpoint is of another alerts table; move it away", error=str(error))
+            return self._news.get(timeout=self._poll_seconds if self._follows_log or self._is_behind else None)
+        except queue.Empty:
+            return None
 
-    def _follow_stream(self) -> None:
-        """Until it fails, or all is to stop. The checkpoint knows where it was; a new one begins where we were."""
-        stream = AlertStream(self._spark(), self._settings, self._new.version, self._observe)
-        self._stream, healthy_at = stream, time.monotonic() + HEALTHY_SECONDS
-        try:
-            while not self._stop.wait(CHECK_SECONDS):
-                stream.check()
-                if time.monotonic() >= healthy_at:
-                    healthy_at += HEALTHY_SECONDS
-                    self._failures = 0
-                    with self._reading:
-                        self._new.skip()
-        finally:
-            self._stream = None
-            with suppress(Exception):
-                stream.stop()
-
-    def _bridge(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while True:
-            self._read_new()
-            left = until - time.monotonic()
-            if left <= 0 or self._stop.wait(min(left, self._settings.oncall.poll_seconds)):
-                return
-
-    def _read_new(self) -> None:
+    def _take(self, news: WrittenBatch | None) -> None:
+        """With None what the log has."""
         try:
             with self._reading:
-                self._new.read_to(self._observe)
+                if news is None:
+                    self._new.read_to(self._observe)
+                else:
+                    self._new.take(news, self._observe)
         except AlertLogError as error:
             log.warning("the relay begins anew, from the tables", reason=str(error))
             self._on_lost()
-        except Exception as error:
+        except Exception as error:  # whatever it is, it is tried again
+            self._is_behind = True
             log.error("the alerts table cannot be read", error=str(error)[:300])
-
-
-def is_gone(spark: Callable[[], SparkSession]) -> bool:
-    """Whether the session was stopped, or its JVM is no longer there."""
-    try:
-        return bool(spark().sparkContext._jsc.sc().isStopped())
-    except Exception:
-        return True
+        else:
+            self._is_behind = False
+            self._on_read()

@@ -2,7 +2,7 @@
 
 A firing alert is a lease: it ends `lease_seconds` after it was told last, so it must be told again before, and a
 dead sender leaves nothing open for ever (Prometheus: 4 times its resend delay). It ends by Alertmanager's clock, and
-where so many are open that telling all of them could take longer, later: each batch may wait for its answer.
+where so many are open that reporting all of them could take longer, later: each batch may wait for its answer.
 
 `severity` is a label, because routing trees match on it, and labels are an alert's identity there. So an incident
 whose severity changes becomes a new alert, and the old one is ended by the same request. When this process has
@@ -14,12 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streaming.oncall.incident_link import incident_link
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, bearer, json_bytes
 from streaming.oncall.receiver import Answer, Verdict
-from streaming.oncall.text import clean, cut_list, one_line, rfc3339
+from streaming.oncall.text import clean, cut_list, one_line
 from streaming.oncall.their_clock import TheirClock, is_same
+from streaming.text.times import iso
 
 ALERTS_PATH = "/api/v2/alerts"
 QUEUES_SHOWN = 20
@@ -49,7 +50,7 @@ class Alertmanager:
         *,
         lease_seconds: float,
         token: str | None = None,
-        board_url: str | None = None,
+        links: Links = NO_LINKS,
         time_outs: TimeOuts = TIME_OUTS,
     ) -> None:
         """`lease_seconds`: at least four times the interval in which open incidents are told again, or one late
@@ -59,7 +60,7 @@ class Alertmanager:
         self._lease_ms = round(lease_seconds * 1000)
         self._answer_ms = round(time_outs.total * 1000)
         self._clock = TheirClock()
-        self._board_url = board_url
+        self._links = links
         self._poster = Poster(url.rstrip("/") + ALERTS_PATH, headers=bearer(token), time_outs=time_outs)
         self._severities: dict[str, str] = {}
 
@@ -89,11 +90,11 @@ class Alertmanager:
     def _post(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Once; twice where the answer shows that the times in it were of another clock."""
         for _ in range(2):
-            told_ms = self._clock.now_ms(now_ms)
-            payload = alerts(notices, told_ms, self._lease(notices), self._severities, self._board_url)
+            notified_ms = self._clock.now_ms(now_ms)
+            payload = alerts(notices, notified_ms, self._lease(notices), self._severities, self._links)
             reply = self._poster.post(json_bytes(payload), now_ms)
-            self._clock.hear(reply.date)
-            if reply.answer.verdict != "DELIVERED" or is_same(told_ms, self._clock.now_ms(now_ms)):
+            self._clock.note(reply.date)
+            if reply.answer.verdict != "DELIVERED" or is_same(notified_ms, self._clock.now_ms(now_ms)):
                 break
         if reply.answer.verdict == "DELIVERED":
             self._remember(notices)
@@ -127,31 +128,31 @@ def alerts(
     now_ms: int,
     lease_ms: int,
     severities: Mapping[str, str] | None = None,
-    board_url: str | None = None,
+    links: Links = NO_LINKS,
 ) -> list[dict[str, Any]]:
-    """The request's body. `severities` is what was told last of each incident: the alert under another is ended."""
-    told: list[dict[str, Any]] = []
+    """The request's body. `severities` is what was notified last of each incident: the alert under another is ended."""
+    notified: list[dict[str, Any]] = []
     for notice in notices:
         before = (severities or {}).get(notice.incident_id, notice.severity)
         if before != notice.severity:
             ended = dataclasses.replace(notice, severity=before, status="resolved", changed_at_ms=now_ms)
-            told.append(_alert(ended, now_ms, lease_ms, board_url))
-        told.append(_alert(notice, now_ms, lease_ms, board_url))
-    return told
+            notified.append(_alert(ended, now_ms, lease_ms, links))
+        notified.append(_alert(notice, now_ms, lease_ms, links))
+    return notified
 
 
-def _alert(notice: Notice, now_ms: int, lease_ms: int, board_url: str | None) -> dict[str, Any]:
+def _alert(notice: Notice, now_ms: int, lease_ms: int, links: Links) -> dict[str, Any]:
     # Event time may be ahead of this clock, and an end before the start, or in the future, is refused or no end.
     starts_ms = min(notice.started_at_ms, now_ms)
     is_firing = notice.status == "firing"
     ends_ms = now_ms + lease_ms if is_firing else max(starts_ms, min(notice.changed_at_ms, now_ms))
     alert = {
         "labels": labels(notice),
-        "annotations": annotations(notice),
-        "startsAt": rfc3339(starts_ms),
-        "endsAt": rfc3339(ends_ms),
+        "annotations": annotations(notice, links),
+        "startsAt": iso(starts_ms),
+        "endsAt": iso(ends_ms),
     }
-    link = incident_link(board_url, notice)
+    link = links.incident(notice)
     return alert | ({"generatorURL": link} if link else {})
 
 
@@ -169,15 +170,16 @@ def labels(notice: Notice) -> dict[str, str]:
     return {name: clean(value) for name, value in named.items() if value}
 
 
-def annotations(notice: Notice) -> dict[str, str]:
+def annotations(notice: Notice, links: Links = NO_LINKS) -> dict[str, str]:
     """What changes during an incident: never part of its identity."""
-    told = {
+    notified = {
         "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),
         "advice": one_line(notice.advice, ANNOTATION_CHARACTERS),
         "cause": clean(notice.cause or ""),
         "reason": clean(notice.reason or ""),
         "queues": clean(cut_list(notice.queues, QUEUES_SHOWN)),
         "incident_id": notice.incident_id,
-        "started": rfc3339(notice.started_at_ms),
+        "started": iso(notice.started_at_ms),
+        "runbook_url": links.runbook(notice) or "",
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in notified.items() if value}

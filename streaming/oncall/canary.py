@@ -5,19 +5,21 @@ delivery is the service's own figure, and its absence an alert (`canary_lost`). 
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import structlog
 from kafka.errors import KafkaError
 
+from conf.oncall import CANARY
 from conf.settings import Settings
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
-from streaming.ingest.publisher import Publisher, PublishError
+from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.oncall.notice import Notice
-from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER
 from streaming.oncall.receiver import Answer
+from streaming.text.times import wall_ms
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.self_kinds import LIMITS
 
 END_SECONDS = 30.0
 """So long after its injection the twin's group is deleted, and its alert with it."""
@@ -104,7 +106,7 @@ class CanaryThread:
     def _publish(self, events: Callable[[int], Iterator[Event]]) -> None:
         try:
             with Publisher(self._settings.kafka) as publisher:
-                for topic, event in events(time.time_ns() // 1_000_000):
+                for topic, event in events(wall_ms()):
                     publisher.publish(topic, event)
                 publisher.flush()
         except (PublishError, KafkaError) as error:
@@ -135,5 +137,5 @@ class CanaryReceiver:
 
 
 def lost_after_ms(settings: Settings) -> int:
-    """A canary that was due so long ago is lost: two intervals, and a minute for the way."""
-    return round((2 * settings.canary.interval_seconds + 60) * 1000)
+    """A canary that was due so long ago is lost: some intervals, and what the way may take."""
+    return round(LIMITS.canary_intervals * settings.canary.interval_seconds * 1000) + LIMITS.canary_way_ms

@@ -1,20 +1,24 @@
 """`balancewatch canary`: how long the modelled twins took from injection to delivery, and whether they still come."""
 
-import time
 from statistics import quantiles
 from typing import Annotated, Any
 
 import typer
 
-from streaming.command import fail, load
+from streaming.oncall.canary import lost_after_ms
+from streaming.oncall.canary_log import read_canaries
+from streaming.terminal.command import fail, load
+from streaming.terminal.printing import print_rows
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
+from streaming.text.times import wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 
 
 def canary(
     last: Annotated[int, typer.Option(help="How many of the newest to show.", min=1, max=10_000)] = 20,
     format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
-    ] = None,
+    warehouse: Warehouse = None,
 ) -> None:
     """Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.
 
@@ -24,11 +28,6 @@ def canary(
 
     Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
     """
-    from streaming.history.alerts import WarehouseError
-    from streaming.history.printing import print_rows
-    from streaming.oncall.canary import lost_after_ms
-    from streaming.oncall.canary_log import read_canaries
-    from streaming.output import say
 
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
@@ -42,7 +41,7 @@ def canary(
     print_rows([one.row() for one in arrived], format_, "No canary has arrived yet.")  # type: ignore[arg-type]  # checked above
     if arrived and format_ == "table":
         say(_summary([one.seconds for one in arrived], settings.canary.slo_seconds))
-    age_ms = time.time_ns() // 1_000_000 - arrived[-1].delivered_at_ms if arrived else None
+    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
         fail(f"the canary is lost: {newest}, one is due every {settings.canary.interval_seconds:g} s; is `run` up?")

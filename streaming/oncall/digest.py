@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.oncall.incident_link import incident_link
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import json_bytes
-from streaming.oncall.text import clock, lasted, one_line
+from streaming.oncall.text import lasted, one_line
+from streaming.text.times import time_text
+from udfs.alerts.firing_limit import SEVERITIES
 
 SUMMARY_CHARACTERS = 600
 ADVICE_CHARACTERS = 300
 NAME_CHARACTERS = 100
 
-ORDER = {"critical": 0, "error": 1, "warning": 2, "info": 3}
+ORDER = {severity: number for number, severity in enumerate(SEVERITIES)}
 
 
 def _as_markdown(text: str) -> str:
@@ -38,11 +40,11 @@ class Style:
     notice_end: str
     head: Callable[[str], str]
     escape: Callable[[str], str]
-    link: Callable[[str], str]
+    link: Callable[[str, str], str]
 
 
-MARKDOWN = Style("  \n", "\n\n", lambda text: f"**{text}**", _as_markdown, lambda url: f"[Incident]({url})")
-PLAIN = Style("\n", "\n\n", str, str, lambda url: f"Incident: {url}")
+MARKDOWN = Style("  \n", "\n\n", lambda text: f"**{text}**", _as_markdown, lambda word, url: f"[{word}]({url})")
+PLAIN = Style("\n", "\n\n", str, str, lambda word, url: f"{word}: {url}")
 
 
 def headline(notices: Sequence[Notice]) -> str:
@@ -64,26 +66,26 @@ def digest(
     now_ms: int,
     style: Style,
     is_fit: Callable[[str], bool],
-    board_url: str | None = None,
+    links: Links = NO_LINKS,
 ) -> str:
     """The text of all `notices`, or of as many of the first as `is_fit` allows, and how many more there are.
 
     At least one is told. `is_fit` is asked with a whole text: it knows the envelope that the text goes into.
     """
-    blocks = [_block(notice, now_ms, style, incident_link(board_url, notice)) for notice in in_order(notices)]
+    blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
 
-    def told(count: int) -> str:
+    def notified(count: int) -> str:
         more = len(blocks) - count
         rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
         return style.notice_end.join([*blocks[:count], *rest])
 
-    if is_fit(whole := told(len(blocks))):
+    if is_fit(whole := notified(len(blocks))):
         return whole
     low, high = 1, len(blocks) - 1  # the longest text that fits, by halving
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if is_fit(told(middle)) else (low, middle - 1)
-    return told(low)
+        low, high = (middle, high) if is_fit(notified(middle)) else (low, middle - 1)
+    return notified(low)
 
 
 def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool]:
@@ -91,18 +93,20 @@ def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool
     return lambda text: len(json_bytes(envelope(text))) <= max_bytes
 
 
-def _block(notice: Notice, now_ms: int, style: Style, link: str | None) -> str:
+def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     kind = one_line(notice.kind, NAME_CHARACTERS)
     if notice.status == "firing":
         ago = lasted(now_ms - notice.started_at_ms)
         update = "" if notice.is_first else ", changed"
-        head = f"FIRING {notice.severity} {kind}{update} (since {clock(notice.started_at_ms)}, {ago})"
+        head = f"FIRING {notice.severity} {kind}{update} (since {time_text(notice.started_at_ms)}, {ago})"
     else:
         ago = lasted(notice.changed_at_ms - notice.started_at_ms)
-        head = f"RESOLVED {kind} (at {clock(notice.changed_at_ms)}, after {ago})"
+        head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
     lines = [style.head(style.escape(head)), style.escape(one_line(notice.summary, SUMMARY_CHARACTERS))]
     if notice.status == "firing" and notice.advice:
         lines.append(style.escape("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS)))
-    if link:
-        lines.append(style.link(link))
+    if notice.status == "firing" and (runbook := links.runbook(notice)):
+        lines.append(style.link("Runbook", runbook))
+    if incident := links.incident(notice):
+        lines.append(style.link("Incident", incident))
     return style.line_end.join(lines)

@@ -12,6 +12,7 @@ from typing import Any
 
 from streaming.oncall.chat_answer import judge
 from streaming.oncall.digest import MARKDOWN, digest, fits, headline
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import json_bytes
 from streaming.oncall.receiver import Answer, Verdict
@@ -41,19 +42,19 @@ class DingTalk(Robot):
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the robot confirms with errcode 0."""
         params = signature(self._secret, now_ms) if self._secret else None
-        body = json_bytes(message(notices, now_ms, self._board_url))
+        body = json_bytes(message(notices, now_ms, self._links))
         reply = self._poster.post(body, now_ms, params=params, needs_body=True)
         return judge(reply, self._poster, ("errcode",), "errmsg", VERDICTS)
 
 
-def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:
+def message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
     """The request's body, at most BODY_BYTES."""
     title = headline(notices)
 
     def envelope(text: str) -> dict[str, Any]:
         return {"msgtype": "markdown", "markdown": {"title": title, "text": f"### {title}\n\n{text}"}}
 
-    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES), board_url))
+    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES), links))
 
 
 def signature(secret: str, now_ms: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from streaming.oncall.chat_answer import judge
 from streaming.oncall.digest import PLAIN, digest, fits, headline
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import json_bytes
 from streaming.oncall.receiver import Answer, Verdict
@@ -41,7 +42,7 @@ class Feishu(Robot):
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Delivered is what the bot confirms with code 0 (StatusCode in its older answers)."""
-        body = message(notices, now_ms, self._board_url)
+        body = message(notices, now_ms, self._links)
         if self._secret:
             body = {**signature(self._secret, now_ms), **body}
         reply = self._poster.post(json_bytes(body), now_ms, needs_body=True)
@@ -50,7 +51,7 @@ class Feishu(Robot):
         return judge(reply, self._poster, ("code", "StatusCode"), "msg", {**VERDICTS, TWO_MEANINGS: limited})
 
 
-def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None) -> dict[str, Any]:
+def message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
     """The request's body, at most BODY_BYTES with its signature."""
     title = headline(notices)
     colour = "red" if any(notice.status == "firing" for notice in notices) else "green"
@@ -64,7 +65,7 @@ def message(notices: Sequence[Notice], now_ms: int, board_url: str | None = None
             },
         }
 
-    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES), board_url))
+    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES), links))
 
 
 def signature(secret: str, now_ms: int) -> dict[str, str]:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import structlog
 
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.receiver import Answer
-from streaming.oncall.text import one_line, rfc3339
+from streaming.oncall.text import one_line
+from streaming.text.times import iso
 
 LINE_CHARACTERS = 2_000
 
@@ -21,8 +23,8 @@ class LogReceiver:
     min_interval_seconds = 0.0
     is_leased = False
 
-    def __init__(self, name: str = "log") -> None:
-        self.name = name
+    def __init__(self, name: str = "log", links: Links = NO_LINKS) -> None:
+        self.name, self._links = name, links
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Write each as `alert firing` (a warning) or `alert resolved`."""
@@ -37,8 +39,9 @@ class LogReceiver:
                 **{name: value for name, value in notice.labels.items() if name not in {"kind", "event"}},
                 "summary": one_line(notice.summary, LINE_CHARACTERS),
                 "advice": one_line(notice.advice, LINE_CHARACTERS),
-                "started_at": rfc3339(notice.started_at_ms),
-                "changed_at": rfc3339(notice.changed_at_ms),
+                **({"runbook_url": runbook} if (runbook := self._links.runbook(notice)) else {}),
+                "started_at": iso(notice.started_at_ms),
+                "changed_at": iso(notice.changed_at_ms),
             }
             with contextlib.suppress(OSError, ValueError):
                 write(f"alert {notice.status}", **fields)

@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from streaming.oncall.incident_link import incident_link
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, AddressError, Poster, TimeOuts, json_bytes
 from streaming.oncall.receiver import Answer
-from streaming.oncall.text import clean, one_line, rfc3339
+from streaming.oncall.text import clean, one_line
+from streaming.text.times import iso
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 CLIENT = "balancewatch"
@@ -47,7 +48,7 @@ class PagerDuty:
         routing_key: str,
         *,
         url: str = EVENTS_URL,
-        board_url: str | None = None,
+        links: Links = NO_LINKS,
         time_outs: TimeOuts = TIME_OUTS,
     ) -> None:
         """Raises AddressError."""
@@ -55,7 +56,7 @@ class PagerDuty:
             raise AddressError(f"the routing key of {name} is empty; take the integration key of an Events API v2")
         self.name = name
         self._routing_key = routing_key.strip()
-        self._board_url = board_url
+        self._links = links
         self._poster = Poster(url, secrets=[self._routing_key], time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
@@ -68,7 +69,7 @@ class PagerDuty:
         return self._post(notice, "acknowledge", now_ms)
 
     def _post(self, notice: Notice, action: Action, now_ms: int) -> Answer:
-        reply = self._poster.post(event(notice, action, self._routing_key, self._board_url), now_ms)
+        reply = self._poster.post(event(notice, action, self._routing_key, self._links), now_ms)
         answer = reply.answer
         if answer.code == 429:
             return dataclasses.replace(
@@ -82,7 +83,7 @@ class PagerDuty:
         self._poster.close()
 
 
-def event(notice: Notice, action: Action, routing_key: str, board_url: str | None = None) -> bytes:
+def event(notice: Notice, action: Action, routing_key: str, links: Links = NO_LINKS) -> bytes:
     """The request's body, within BODY_BYTES: too large an evidence is left out first, then queues, and it says so."""
     body: dict[str, Any] = {
         "routing_key": routing_key,
@@ -90,11 +91,15 @@ def event(notice: Notice, action: Action, routing_key: str, board_url: str | Non
         "dedup_key": notice.incident_id[:DEDUP_KEY_CHARACTERS],
         "client": CLIENT,
     }
-    if link := incident_link(board_url, notice):
-        body |= {"client_url": link, "links": [{"href": link, "text": "The incident on the board"}]}
+    incident, runbook = links.incident(notice), links.runbook(notice)
+    if incident:
+        body["client_url"] = incident
+    named = ((incident, "The incident on the board"), (runbook, f"Runbook: {notice.kind}"))
+    if shown := [{"href": href, "text": text} for href, text in named if href]:
+        body["links"] = shown
     if action != "trigger":
         return json_bytes(body)
-    body["payload"] = payload = _payload(notice)
+    body["payload"] = payload = _payload(notice, runbook)
     details = payload["custom_details"]
     encoded = json_bytes(body)
     if len(encoded) > BODY_BYTES:
@@ -106,22 +111,23 @@ def event(notice: Notice, action: Action, routing_key: str, board_url: str | Non
     return encoded
 
 
-def _payload(notice: Notice) -> dict[str, Any]:
+def _payload(notice: Notice, runbook: str | None) -> dict[str, Any]:
     details = {
         "advice": one_line(notice.advice, ADVICE_CHARACTERS),
+        **({"runbook_url": runbook} if runbook else {}),
         "cause": notice.cause,
         "reason": notice.reason,
         "labels": notice.labels,
         "queues": list(notice.queues),
         "incident_id": notice.incident_id,
-        "started_at": rfc3339(notice.started_at_ms),
+        "started_at": iso(notice.started_at_ms),
         "evidence": notice.evidence,
     }
     payload = {
         "summary": one_line(notice.summary, SUMMARY_CHARACTERS) or notice.kind,
         "source": clean(notice.broker_name or notice.cluster),
         "severity": SEVERITIES.get(notice.severity, "error"),
-        "timestamp": rfc3339(notice.changed_at_ms),
+        "timestamp": iso(notice.changed_at_ms),
         "component": notice.topic or notice.client_id,
         "group": notice.consumer_group or notice.cluster,
         "class": notice.kind,

@@ -4,53 +4,52 @@ from typing import Any
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
-from streaming.history.alerts import WarehouseError
-from streaming.oncall.duty import Duty
-from streaming.oncall.ledger import Ledger, Words, is_table
+from streaming.oncall.delivery import Delivery
+from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
+from streaming.oncall.incident_state import WithheldReason
 from streaming.oncall.notice import Notice
 from streaming.oncall.record import EVERYBODY
 from streaming.oncall.relay import Relay
-from streaming.oncall.story import Hold
-from streaming.oncall.switchboard import make_receivers
+from streaming.oncall.wiring import make_receivers
+from streaming.warehouse.readable_rows import open_written
 
 HELD = {
     "SILENCED": "not told: silence {} covers it",
-    "SUPPRESSED": "not told: {} explains it",
-    "HELD_BACK": "not told: {}",
-    "UNROUTED": "not told: {}",
+    "INHIBITED": "not told: {} explains it",
+    "LIMITED": "not told: {}",
+    "NO_ROUTE": "not told: {}",
 }
 
 
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
-    """One row a notice and receiver, in the order of sending. Writes nothing. Raises WarehouseError, SettingsError."""
+    """One row a notice and receiver, in the order of sending. Writes nothing. Raises NotWrittenError, SettingsError."""
     warehouse = settings.paths.warehouse
     receivers = make_receivers(settings.oncall)
-    if not is_table(warehouse, ALERTS):
-        raise WarehouseError(f"paths.warehouse = {str(warehouse)!r}: no alerts table there; has `run` written it?")
+    open_written(warehouse, ALERTS)
     relay = Relay(
         settings.oncall,
-        Ledger(warehouse, may_write=False),
-        Words(warehouse, may_write=False),
+        DeliveryLog(warehouse, may_write=False),
+        OperatorInput(warehouse, may_write=False),
         receivers,
     )
     rows = []
-    for name, box in relay.desk.outboxes.items():
-        rows += [_row(name, duty.notice, duty.route, _why(duty)) for duty in box.owed()]
+    for name, box in relay.policy.outboxes.items():
+        rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
         rows += [_row(name, notice, "", "told again: it holds a lease") for notice in box.renewed()]
     rows += [
-        _held_row(story.newest.notice, story.hold)
-        for story in relay.desk.stories.values()
-        if story.is_held() and story.newest is not None and story.hold is not None
+        _held_row(incident_state.newest.notice, incident_state.withheld)
+        for incident_state in relay.policy.incident_states.values()
+        if incident_state.is_held() and incident_state.newest is not None and incident_state.withheld is not None
     ]
     for receiver in receivers.values():
         receiver.close()
     return rows
 
 
-def _why(duty: Duty) -> str:
-    if duty.acknowledgement is not None:
-        return f"acknowledged by {duty.acknowledgement.owner}"
-    return f"due, tried {duty.attempts} times" if duty.attempts else "due"
+def _why(delivery: Delivery) -> str:
+    if delivery.acknowledgement is not None:
+        return f"acknowledged by {delivery.acknowledgement.acknowledged_by}"
+    return f"due, tried {delivery.attempts} times" if delivery.attempts else "due"
 
 
 def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:
@@ -66,5 +65,5 @@ def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:
     }
 
 
-def _held_row(notice: Notice, hold: Hold) -> dict[str, Any]:
-    return _row(EVERYBODY, notice, "", HELD[hold.outcome].format(hold.reason))
+def _held_row(notice: Notice, withheld: WithheldReason) -> dict[str, Any]:
+    return _row(EVERYBODY, notice, "", HELD[withheld.outcome].format(withheld.reason))

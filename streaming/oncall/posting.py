@@ -21,7 +21,7 @@ import httpx
 
 from streaming.oncall.receiver import Answer, Verdict
 from streaming.oncall.text import one_line
-from streaming.visible_text import shown_json
+from streaming.text.visible_text import shown_json
 
 READ_BYTES = 16_384
 """As much of an answer as is read; what a vendor says of an event is far shorter."""
@@ -120,7 +120,7 @@ class Poster:
                 self._runner = self._runner or asyncio.Runner()
                 response, text = self._runner.run(self._exchange(url, body, own, needs_body))
         except Exception as error:  # whatever broke, the notice has perhaps not arrived, and is tried again
-            return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._tell(error)}"))
+            return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._describe(error)}"))
         verdict, reason = _classify(response.status_code)
         said = self.quote(text.decode("utf-8", "replace"))
         if said and verdict != "DELIVERED":
@@ -146,7 +146,7 @@ class Poster:
                     await response.aclose()
         return response, text
 
-    def _tell(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         match error:
             case httpx.ConnectTimeout():
                 return f"not connected within {self._time_outs.connect:g} s"
@@ -247,8 +247,8 @@ def _parse(url: str) -> httpx.URL:
     except (httpx.InvalidURL, UnicodeError):
         raise AddressError("the address is no URL; give one like https://host/path") from None
     if parsed.scheme not in {"http", "https"} or not parsed.host:
-        told = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
-        raise AddressError(f"the address must be http:// or https:// with a host; it has {told}")
+        notified = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
+        raise AddressError(f"the address must be http:// or https:// with a host; it has {notified}")
     return parsed
 
 

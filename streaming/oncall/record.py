@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from streaming.oncall.notice import Notice
 
-Outcome = Literal["DUE", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "SUPPRESSED", "HELD_BACK", "UNROUTED"]
-"""DUE: owed from now on. RETRYING: an attempt failed. REFUSED: given up. The rest: not told, and why not."""
+Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE"]
+"""PENDING: owed from now on. RETRYING: an attempt failed. REFUSED: given up. The rest: not told, and why not."""
 
 EVERYBODY = "*"
 """The receiver of a row that says why nobody is told."""

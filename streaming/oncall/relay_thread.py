@@ -1,20 +1,23 @@
-"""The relay beside the query: a thread that never ends or slows it, and starts anew when it fails."""
+"""The relay beside the query: a thread that never ends or slows a batch, and starts anew when it fails.
+
+The tables are what it begins from, at each start: what nobody handed over is found there.
+"""
 
 import threading
 import time
 from collections.abc import Callable
 
 import structlog
-from pyspark.sql import SparkSession
 
+from conf.oncall import CANARY
 from conf.settings import Settings, SettingsError
 from streaming.oncall.alert_feed import AlertFeed
 from streaming.oncall.canary import CanaryReceiver, lost_after_ms
-from streaming.oncall.ears import Deaf, Ears
-from streaming.oncall.ledger import Ledger, Words
-from streaming.oncall.own_alerts import CANARY
+from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
 from streaming.oncall.relay import ProgressAge, Relay
-from streaming.oncall.switchboard import make_receivers
+from streaming.oncall.relay_listener import NullListener, RelayListener
+from streaming.oncall.wiring import make_receivers
+from streaming.queries.written_batch import WrittenBatch
 
 log = structlog.get_logger()
 
@@ -23,29 +26,32 @@ PAUSE_MOST_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 
 
-class RelayLostError(RuntimeError):
-    """A relay of its own hears of new alerts no more. The message says why."""
-
-
 class RelayThread:
-    """`start` and `stop` it. Whatever goes wrong inside is logged, and after a pause it begins anew from the tables."""
+    """`start` and `stop` it. Whatever goes wrong inside is logged, and after a pause it begins anew from the tables.
+
+    A BatchListener: beside a query it is told of each batch, and of alerts that are in none by `look`.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        spark: Callable[[], SparkSession],
         progress_age: ProgressAge | None = None,
         *,
+        follows_log: bool = False,
         expects_canary: bool = False,
-        ears: Ears | None = None,
+        listener: RelayListener | None = None,
+        on_read: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises SettingsError when a receiver's secret is missing. `spark` gives the session the stream runs in.
+        """Raises SettingsError when a receiver's secret is missing.
 
-        With `expects_canary` the absence of the canary is an alert, where the settings have one. `ears` hear it all.
+        With `follows_log` it looks for new alerts in the table's log, every oncall.poll_seconds: no query of this
+        process hands them over. With `expects_canary` the absence of the canary is an alert, where the settings have
+        one. `listener` hears it all; `on_read` is called whenever all that was new was taken over.
         """
         _check(settings)
-        self._settings, self._spark, self._progress_age = settings, spark, progress_age
-        self._expects_canary, self._ears = expects_canary, ears or Deaf()
+        self._settings, self._progress_age = settings, progress_age
+        self._follows_log, self._expects_canary = follows_log, expects_canary
+        self._listener, self._on_read = listener or NullListener(), on_read
         self._stop = threading.Event()
         self._end = threading.Event()
         self._is_up = threading.Event()
@@ -54,6 +60,18 @@ class RelayThread:
 
     def start(self) -> None:
         self._thread.start()
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        """Its alerts go to the policy. While there is none they are in the tables, which the next one begins from."""
+        feed = self._feed
+        if feed is not None:
+            feed.on_batch(batch)
+
+    def look(self) -> None:
+        """Alerts were written that are in no batch."""
+        feed = self._feed
+        if feed is not None:
+            feed.look()
 
     def wait_until_up(self) -> None:
         """Return when it hears of new alerts, or has had DRAIN_SECONDS to come so far."""
@@ -75,18 +93,13 @@ class RelayThread:
         self.wait_until_up()  # a short run may be over before the tables are read
         feed = self._feed
         if feed is not None:
-            feed.drain(DRAIN_SECONDS)
+            feed.drain()
         self._stop.set()
         self._end.set()
         self._thread.join(4 * DRAIN_SECONDS)
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
-
-    def lost(self) -> str | None:
-        """Why it will hear of new alerts no more, or only from the table itself."""
-        feed = self._feed
-        return None if feed is None else feed.lost()
 
     def _supervise(self) -> None:
         pause = 1.0
@@ -98,7 +111,7 @@ class RelayThread:
                 if time.monotonic() - began >= HEALTHY_SECONDS:
                     pause = 1.0
                 log.error("the relay failed and starts again", error=str(error)[:300], seconds=pause)
-                self._ears.restarted()
+                self._listener.restarted()
                 self._stop.wait(pause)
                 pause = min(PAUSE_MOST_SECONDS, 2 * pause)
 
@@ -108,22 +121,29 @@ class RelayThread:
             return
         settings = self._settings
         warehouse = settings.paths.warehouse
-        receivers = make_receivers(settings.oncall)
+        receivers = make_receivers(settings.oncall, settings.runbooks_url)
         has_canary = settings.canary.interval_seconds > 0
         if has_canary:
             receivers[CANARY] = CanaryReceiver()
         overdue_ms = lost_after_ms(settings) if has_canary else 0
         relay = Relay(
             settings.oncall,
-            Ledger(warehouse),
-            Words(warehouse),
+            DeliveryLog(warehouse),
+            OperatorInput(warehouse),
             receivers,
             progress_age=self._progress_age,
             lost_after_ms=overdue_ms if self._expects_canary else None,
-            ears=self._ears,
+            listener=self._listener,
         )
-        self._feed = feed = AlertFeed(self._spark, settings, relay.version, relay.observe, on_lost=end.set)
-        feed.start()
+        self._feed = feed = AlertFeed(
+            settings,
+            relay.version,
+            relay.observe,
+            follows_log=self._follows_log,
+            on_lost=end.set,
+            on_read=self._on_read,
+        )
+        feed.start()  # from here on: what was committed before, it reads itself
         self._is_up.set()
         try:
             relay.run(end)

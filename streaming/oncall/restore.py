@@ -4,13 +4,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.oncall.desk import Desk
-from streaming.oncall.duty import Duty
+from streaming.oncall.delivery import Delivery
+from streaming.oncall.incident_state import IncidentState, WithheldReason
+from streaming.oncall.notification_policy import NotificationPolicy
 from streaming.oncall.now import Now
 from streaming.oncall.record import EVERYBODY, Outcome
-from streaming.oncall.story import Hold, Story
-from streaming.oncall.transition import Transition, epoch_ms, need
-from streaming.readable_rows import UNREADABLE
+from streaming.oncall.transition import Transition, need
+from streaming.text.times import to_ms
+from streaming.warehouse.readable_rows import UNREADABLE
 
 LOG_COLUMNS = (
     "incident_id",
@@ -36,7 +37,7 @@ class Past:
     due: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
     answers: dict[tuple[str, str], Outcomes] = field(default_factory=dict)
     attempts: dict[tuple[str, str], int] = field(default_factory=dict)
-    hold: Hold | None = None
+    withheld: WithheldReason | None = None
     is_closed: bool = False
 
     def owed(self, receivers: Collection[str]) -> bool:
@@ -61,13 +62,13 @@ def read_pasts(
         try:
             need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
             key, receiver, outcome = row["delivery_key"], row["receiver"], row["outcome"]
-            at_ms = epoch_ms(row["delivered_at"])
+            at_ms = to_ms(row["delivered_at"])
         except UNREADABLE as error:
             if on_unreadable is not None:
                 on_unreadable(row, error)
             continue
         past = pasts.setdefault(row["incident_id"], Past())
-        if outcome == "DUE":
+        if outcome == "PENDING":
             past.due.setdefault(key, {})[receiver] = (row["route"] or "", at_ms)
         elif outcome in ("DELIVERED", "REFUSED"):
             _, before_ms = past.answers.get((key, receiver), (outcome, at_ms))
@@ -75,12 +76,12 @@ def read_pasts(
         elif outcome == "RETRYING":
             past.attempts[key, receiver] = max(row["attempt"] or 0, past.attempts.get((key, receiver), 0))
         elif receiver == EVERYBODY:
-            past.hold = Hold(outcome, row["reason"] or "", at_ms)
+            past.withheld = WithheldReason(outcome, row["reason"] or "", at_ms)
             past.is_closed = row["status"] == "resolved"
     return pasts
 
 
-def is_settled(
+def is_completed(
     rows: Sequence[tuple[str, int]],
     past: Past,
     receivers: Collection[str],
@@ -102,56 +103,60 @@ def is_settled(
     return has_end_due and not past.owed(receivers) and not is_renewed
 
 
-def restore(desk: Desk, stories: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now: Now) -> None:
-    """Fill a new desk. Incidents that were told come first, so that they keep their place under the limit."""
+def restore(
+    policy: NotificationPolicy, incident_states: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], now: Now
+) -> None:
+    """Fill a new policy. Incidents that were told come first, so that they keep their place under the limit."""
     rest: list[Transition] = []
-    for incident_id, transitions in stories.items():
+    for incident_id, transitions in incident_states.items():
         ordered = sorted(transitions, key=lambda one: one.position)
         past = pasts.get(incident_id, Past())
         for (key, receiver), _ in past.answers.items():
             if ":acknowledged:" in key:
-                desk.remember_acknowledged(key, receiver)
-        told = _restore_told(desk, ordered, past, now)
-        if told is None and past.hold is not None:
-            desk.stories[incident_id] = Story(hold=past.hold)
-        if told is None or told.state != "RESOLVED":
-            rest += [one for one in ordered if told is None or one.position > told.position]
-    desk.observe(rest, now)
-    desk.tell_newcomers(now)
+                policy.remember_acknowledged(key, receiver)
+        notified = _restore_notified(policy, ordered, past, now)
+        if notified is None and past.withheld is not None:
+            policy.incident_states[incident_id] = IncidentState(withheld=past.withheld)
+        if notified is None or notified.state != "RESOLVED":
+            rest += [one for one in ordered if notified is None or one.position > notified.position]
+    policy.observe(rest, now)
+    policy.notify_newcomers(now)
 
 
-def _restore_told(desk: Desk, ordered: Sequence[Transition], past: Past, now: Now) -> Transition | None:
+def _restore_notified(
+    policy: NotificationPolicy, ordered: Sequence[Transition], past: Past, now: Now
+) -> Transition | None:
     """The newest transition that was due to anybody; the outboxes know again what of it is still owed."""
-    story, told = Story(), None
+    incident_state, notified = IncidentState(), None
     for transition in ordered:
         due = past.due.get(transition.notice.key)
         if due is None:
             continue
-        told = transition
+        notified = transition
         if transition.state != "RESOLVED":
-            story.told = transition.notice
+            incident_state.notified = transition.notice
         for receiver, (route, due_at_ms) in due.items():
-            story.receivers.setdefault(receiver, route)
-            _restore_duty(desk, receiver, Duty(transition.notice, route, now.pace_of(due_at_ms)), past, now)
-    if told is None:
+            incident_state.receivers.setdefault(receiver, route)
+            _restore_duty(policy, receiver, Delivery(transition.notice, route, now.pace_of(due_at_ms)), past, now)
+    if notified is None:
         return None
-    if told.state == "RESOLVED":
-        desk.settle(told.incident_id)
+    if notified.state == "RESOLVED":
+        policy.settle(notified.incident_id)
     else:
-        story.fired_at_ms = told.at_ms
-        desk.resume(story, told)
-    return told
+        incident_state.fired_at_ms = notified.at_ms
+        policy.resume(incident_state, notified)
+    return notified
 
 
-def _restore_duty(desk: Desk, receiver: str, duty: Duty, past: Past, now: Now) -> None:
-    box = desk.outboxes.get(receiver)
+def _restore_duty(policy: NotificationPolicy, receiver: str, delivery: Delivery, past: Past, now: Now) -> None:
+    box = policy.outboxes.get(receiver)
     if box is None:
         return  # it is not configured now; should it be again, the log still says what is due to it
-    outcome, at_ms = past.answers.get((duty.key, receiver), (None, 0))
+    outcome, at_ms = past.answers.get((delivery.key, receiver), (None, 0))
     if outcome == "DELIVERED":
-        box.remember(duty.notice, now.pace_of(at_ms))
-    elif outcome == "REFUSED" and duty.status == "resolved":
-        box.forget(duty.notice)
+        box.remember(delivery.notice, now.pace_of(at_ms))
+    elif outcome == "REFUSED" and delivery.status == "resolved":
+        box.forget(delivery.notice)
     elif outcome is None:
-        duty.attempts = past.attempts.get((duty.key, receiver), 0)
-        box.owe(duty)
+        delivery.attempts = past.attempts.get((delivery.key, receiver), 0)
+        box.owe(delivery)

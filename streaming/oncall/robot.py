@@ -1,5 +1,6 @@
 """What the robots of the chats share: one address, a signature where it is asked for, many notices in a message."""
 
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts
 
 
@@ -15,13 +16,13 @@ class Robot:
         url: str,
         *,
         secret: str | None = None,
-        board_url: str | None = None,
+        links: Links = NO_LINKS,
         time_outs: TimeOuts = TIME_OUTS,
     ) -> None:
         """Raises AddressError."""
         self.name = name
         self._secret = secret
-        self._board_url = board_url
+        self._links = links
         self._poster = Poster(url, secrets=[secret] if secret else [], time_outs=time_outs)
 
     def close(self) -> None:

@@ -1,18 +1,24 @@
 """`balancewatch silence`: keep alerts quiet for a while, in somebody's name and for a reason."""
 
 import secrets
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from conf.location import Location
-from streaming.command import fail, load
-
-if TYPE_CHECKING:
-    from streaming.oncall.silence_rows import UnreadableSilence
-    from udfs.pattern import Matchers
-    from udfs.silence import Silence
+from streaming.oncall.delivery_log import OperatorInput
+from streaming.oncall.silence_rows import UnreadableSilence
+from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.terminal.command import fail, load
+from streaming.terminal.printing import print_rows
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
+from streaming.text.time_text import parse_moment, parse_span
+from streaming.text.times import iso, wall_ms
+from udfs.alerts.pattern import LABELS, Matchers, describe_matchers, is_match
+from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
+from udfs.alerts.silence import Silence
 
 MOST_MS = 366 * 86_400_000
 MOST_CHARACTERS = 1_000
@@ -23,9 +29,6 @@ silence = typer.Typer(
     rich_markup_mode=None,
 )
 
-Warehouse = Annotated[
-    str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
-]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
 
 
@@ -52,24 +55,20 @@ def add(
     Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
     --owner ada --reason "load test" --dry-run
     """
-    from streaming.history.printing import print_rows
-    from streaming.oncall.ledger import Words
-    from streaming.oncall.relay import clock_ms
-    from udfs.silence import Silence
 
     _check_format(format_)
     for flag, text in (("--owner", owner), ("--reason", reason)):
         if not text.strip() or len(text) > MOST_CHARACTERS:
             fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
     matchers = _matchers(match or [])
-    now_ms = clock_ms()
+    now_ms = wall_ms()
     made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, _end_ms(for_, until, now_ms))
     settings = load(paths={"warehouse": warehouse})
     covered = _covered(settings.paths.warehouse, made)
     if dry_run:
         print_rows(covered, format_, "It would cover no incident that fires now.")  # type: ignore[arg-type]  # checked
         return
-    Words(settings.paths.warehouse).add_silence(made, now_ms)
+    OperatorInput(settings.paths.warehouse).add_silence(made, now_ms)
     print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")  # type: ignore[arg-type]  # checked
 
 
@@ -83,17 +82,14 @@ def list_(
 
     Example: balancewatch silence list --format json
     """
-    from streaming.history.printing import print_rows
-    from streaming.oncall.ledger import Words
-    from streaming.oncall.relay import clock_ms
 
     _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
-    now_ms = clock_ms()
-    words = Words(settings.paths.warehouse, may_write=False)
-    found = sorted(words.read_silences() or [], key=lambda one: one.ends_at_ms)
+    now_ms = wall_ms()
+    operator_input = OperatorInput(settings.paths.warehouse, may_write=False)
+    found = sorted(operator_input.read_silences() or [], key=lambda one: one.ends_at_ms)
     rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
-    rows += [_unreadable_row(one) for one in words.unreadable]
+    rows += [_unreadable_row(one) for one in operator_input.unreadable]
     print_rows(rows, format_, "No silence is in force.")  # type: ignore[arg-type]  # checked above
 
 
@@ -106,33 +102,25 @@ def end(
 
     Example: balancewatch silence end 3f9a01bc
     """
-    from dataclasses import replace
-
-    from streaming.oncall.ledger import Words
-    from streaming.oncall.relay import clock_ms
-    from streaming.output import say
 
     settings = load(paths={"warehouse": warehouse})
-    now_ms = clock_ms()
+    now_ms = wall_ms()
     found = next((one for one in _silences(settings.paths.warehouse) if one.silence_id == silence_id), None)
     if found is None:
         fail(f"SILENCE_ID {silence_id!r} is not known; `balancewatch silence list` has them", code=2)
     if found.ends_at_ms <= now_ms:
-        fail(f"silence {silence_id} is over since {_iso(found.ends_at_ms)}")
-    Words(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
-    say(f"silence {silence_id} of {found.owner} is over")
+        fail(f"silence {silence_id} is over since {iso(found.ends_at_ms, 'seconds')}")
+    OperatorInput(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    say(f"silence {silence_id} of {found.created_by} is over")
 
 
-def _silences(warehouse: Location) -> "list[Silence]":
-    from streaming.oncall.ledger import Words
+def _silences(warehouse: Location) -> list[Silence]:
 
-    return Words(warehouse, may_write=False).read_silences() or []
+    return OperatorInput(warehouse, may_write=False).read_silences() or []
 
 
-def _covered(warehouse: Location, made: "Silence") -> list[dict[str, Any]]:
+def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     """Incidents that fire now and that it would keep quiet; none where there is no alerts table yet."""
-    from streaming.history.alerts import Filter, WarehouseError, read_alerts
-    from udfs.pattern import is_match
 
     try:
         rows = read_alerts(warehouse, Filter(state="FIRING"), current=True)
@@ -142,8 +130,7 @@ def _covered(warehouse: Location, made: "Silence") -> list[dict[str, Any]]:
     return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
 
 
-def _matchers(texts: list[str]) -> "Matchers":
-    from udfs.pattern import LABELS, MOST_CHARACTERS
+def _matchers(texts: list[str]) -> Matchers:
 
     if not texts:
         fail("give at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
@@ -153,8 +140,11 @@ def _matchers(texts: list[str]) -> "Matchers":
         if label not in LABELS:
             fail(f"--match {text!r}: {label!r} is no label; choose {', '.join(LABELS)}", code=2)
         patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
-        if not patterns or len(globs) > MOST_CHARACTERS:
-            fail(f"--match {text[:50]!r}: give a pattern of up to {MOST_CHARACTERS} characters after {label}=", code=2)
+        if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
+            fail(
+                f"--match {text[:50]!r}: give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}=",
+                code=2,
+            )
         if label in matchers:
             fail(f"--match {text!r}: {label} is given twice; write {label}=GLOB,GLOB", code=2)
         matchers[label] = patterns
@@ -162,7 +152,6 @@ def _matchers(texts: list[str]) -> "Matchers":
 
 
 def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
-    from streaming.history.moments import parse_moment, parse_span
 
     if (for_ is None) == (until is None):
         fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
@@ -182,27 +171,26 @@ def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
     return end_ms
 
 
-def _row(one: "Silence", now_ms: int) -> dict[str, Any]:
-    from udfs.pattern import describe_matchers
+def _row(one: Silence, now_ms: int) -> dict[str, Any]:
 
     return {
         "silence_id": one.silence_id,
         "state": "active" if one.is_active(now_ms) else "over" if one.ends_at_ms <= now_ms else "to come",
         "match": describe_matchers(one.matchers),
-        "owner": one.owner,
-        "reason": one.reason,
-        "starts_at": _iso(one.starts_at_ms),
-        "ends_at": _iso(one.ends_at_ms),
+        "created_by": one.created_by,
+        "comment": one.comment,
+        "starts_at": iso(one.starts_at_ms, "seconds"),
+        "ends_at": iso(one.ends_at_ms, "seconds"),
     }
 
 
-def _unreadable_row(one: "UnreadableSilence") -> dict[str, Any]:
+def _unreadable_row(one: UnreadableSilence) -> dict[str, Any]:
     return {
         "silence_id": one.silence_id,
         "state": "unreadable",
         "match": f"nothing: {one.why}; it says {one.matchers[:MOST_CHARACTERS]}",
-        "owner": one.owner,
-        "reason": one.reason,
+        "created_by": one.created_by,
+        "comment": one.comment,
         "starts_at": None,
         "ends_at": None,
     }
@@ -211,7 +199,3 @@ def _unreadable_row(one: "UnreadableSilence") -> dict[str, Any]:
 def _check_format(format_: str) -> None:
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
-
-
-def _iso(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.tables import SILENCES
-from streaming.oncall.transition import epoch_ms, need
-from streaming.readable_rows import UNREADABLE, Row, say_left_out, why
-from udfs.pattern import read_matchers
-from udfs.silence import Silence
+from streaming.oncall.transition import need
+from streaming.text.times import to_ms
+from streaming.warehouse.readable_rows import UNREADABLE, Row, say_left_out, why
+from udfs.alerts.pattern import read_matchers
+from udfs.alerts.silence import Silence
 
-SILENCE_TEXTS = ("silence_id", "matchers", "owner", "reason")
+SILENCE_TEXTS = ("silence_id", "matchers", "created_by", "comment")
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class UnreadableSilence:
 
     silence_id: str
     matchers: str
-    owner: str
-    reason: str
+    created_by: str
+    comment: str
     why: str
 
 
@@ -32,14 +33,19 @@ def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableS
             silences.append(_silence(row))
         except UNREADABLE as error:
             say_left_out(SILENCES.name, row, error)
-            silence_id, matchers, owner, reason = (str(row[name]) for name in SILENCE_TEXTS)
-            unreadable.append(UnreadableSilence(silence_id, matchers, owner, reason, why(error)))
+            silence_id, matchers, created_by, comment = (str(row[name]) for name in SILENCE_TEXTS)
+            unreadable.append(UnreadableSilence(silence_id, matchers, created_by, comment, why(error)))
     return silences, tuple(unreadable)
 
 
 def _silence(row: Row) -> Silence:
-    need(row, ("silence_id", "owner", "reason", "matchers"))
+    need(row, ("silence_id", "created_by", "comment", "matchers"))
     matchers = read_matchers(row["matchers"])
     return Silence(
-        row["silence_id"], matchers, row["owner"], row["reason"], epoch_ms(row["starts_at"]), epoch_ms(row["ends_at"])
+        row["silence_id"],
+        matchers,
+        row["created_by"],
+        row["comment"],
+        to_ms(row["starts_at"]),
+        to_ms(row["ends_at"]),
     )

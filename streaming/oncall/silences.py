@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from streaming.oncall.notice import Notice
-from streaming.oncall.own_alerts import CANARY_CLUSTER
 from streaming.oncall.transition import match_labels
-from udfs.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
 
 
 class Silences:

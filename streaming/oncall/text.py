@@ -1,9 +1,8 @@
-"""Words for people and machines out of a notice: one line, cut on whole characters, times as they are read."""
+"""Words for people and machines out of a notice: one line, cut on whole characters, how long it lasted."""
 
 import re
-from datetime import UTC, datetime
 
-from streaming.visible_text import visible_name
+from streaming.text.visible_text import visible_name
 
 CUT = "…"
 
@@ -33,16 +32,6 @@ def cut_list(items: tuple[str, ...], at_most: int) -> str:
     """The first `at_most` items, by commas, and how many more there are."""
     more = len(items) - at_most
     return ", ".join(items[:at_most]) + (f" and {more} more" if more > 0 else "")
-
-
-def rfc3339(ms: int) -> str:
-    """Epoch ms as RFC 3339 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def clock(ms: int) -> str:
-    """Epoch ms as people say it: day and second, UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def lasted(ms: int) -> str:

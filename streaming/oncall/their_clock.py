@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
+from streaming.text.times import to_ms
+
 SAME_MS = 5_000
 """A Date is cut to seconds and is on its way for a while; so near, the two clocks are the same."""
 
@@ -18,10 +20,10 @@ class TheirClock:
         self._pace_ns = pace_ns
         self._zero_ms: int | None = None
 
-    def hear(self, date: str | None) -> None:
+    def note(self, date: str | None) -> None:
         """An answer's Date header, just now."""
         try:
-            said_ms = round(parsedate_to_datetime(date).timestamp() * 1000) if date else None
+            said_ms = to_ms(parsedate_to_datetime(date)) if date else None
         except (ValueError, TypeError, OverflowError):
             return
         if said_ms is not None:

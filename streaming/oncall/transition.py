@@ -1,13 +1,13 @@
 """One row of the alerts table as the relay reads it: which step of the incident it is, and what there is to tell."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from streaming.oncall.notice import Notice
-from udfs.pattern import LABELS
+from streaming.text.json_text import parse_object
+from streaming.text.times import to_ms
+from udfs.alerts.pattern import LABELS
 
 RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
 """The order of steps that one moment made."""
@@ -19,10 +19,10 @@ IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
 
 @dataclass(frozen=True)
 class Transition:
-    """`state` as in the table. `suppressed_by` is the incident that explains this one: then nobody is told."""
+    """`state` as in the table. `inhibited_by` is the incident that explains this one: then nobody is told."""
 
     state: str
-    suppressed_by: str | None
+    inhibited_by: str | None
     notice: Notice
 
     @property
@@ -42,7 +42,7 @@ class Transition:
 def read_transition(row: Mapping[str, Any]) -> Transition:
     """From a row of the alerts table; times as epoch ms or as datetimes, absent columns as null.
 
-    Raises ValueError and others for a row that cannot be read (streaming.readable_rows).
+    Raises ValueError and others for a row that cannot be read (streaming.warehouse.readable_rows).
     """
     need(row, REQUIRED)
     queues = row.get("queues")
@@ -63,11 +63,11 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
         summary=row["summary"],
         advice=row["advice"],
-        started_at_ms=epoch_ms(row["started_at"]),
-        changed_at_ms=epoch_ms(row["changed_at"]),
+        started_at_ms=to_ms(row["started_at"]),
+        changed_at_ms=to_ms(row["changed_at"]),
         evidence=parse_object(row.get("evidence")),
     )
-    return Transition(row["state"], row.get("suppressed_by"), notice)
+    return Transition(row["state"], row.get("inhibited_by"), notice)
 
 
 def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -82,20 +82,7 @@ def match_labels(notice: Notice) -> dict[str, str | None]:
     return {name: getattr(notice, name) for name in LABELS}
 
 
-def epoch_ms(time: datetime | int) -> int:
-    return time if isinstance(time, int) else round(time.timestamp() * 1000)
-
-
 def _labels(row: Mapping[str, Any]) -> dict[str, str]:
     """The identity labels; of an older release's row those of its columns that are set."""
     labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
     return {str(name): str(value) for name, value in labels.items()}
-
-
-def parse_object(text: str | None) -> dict[str, Any]:
-    """Empty where the text is no JSON object: one row that cannot be read must not hide the others."""
-    try:
-        value = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

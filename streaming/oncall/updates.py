@@ -7,8 +7,8 @@ clock is the pace's (streaming.oncall.now).
 
 from dataclasses import dataclass
 
+from streaming.oncall.incident_state import IncidentState, content
 from streaming.oncall.notice import Notice
-from streaming.oncall.story import Story, content
 
 SETTLE_MS = 30_000
 LONGEST_SETTLE_MS = 900_000
@@ -17,9 +17,9 @@ PATIENCE = 4
 
 @dataclass
 class _Change:
-    """An untold one: since when there is something to tell, and since when it is this."""
+    """An unreported one: since when there is something to tell, and since when it is this."""
 
-    story: Story
+    incident_state: IncidentState
     queues: tuple[str, ...]
     since_ms: int
     changed_ms: int
@@ -30,42 +30,42 @@ class Updates:
 
     def __init__(self) -> None:
         self._held: dict[str, _Change] = {}
-        self._told: dict[str, int] = {}
+        self._notified: dict[str, int] = {}
         self._is_flushed = False
 
-    def is_held(self, story: Story, told: Notice, notice: Notice, pace_ms: int) -> bool:
-        """Whether this change of what was told is to wait; asked again when `due` says so."""
+    def is_held(self, incident_state: IncidentState, notified: Notice, notice: Notice, pace_ms: int) -> bool:
+        """Whether this change of what was notified is to wait; asked again when `due` says so."""
         name = notice.incident_id
-        if content(notice, with_queues=False) != content(told, with_queues=False):
+        if content(notice, with_queues=False) != content(notified, with_queues=False):
             self.drop(name)
             return False
-        change = self._held.setdefault(name, _Change(story, notice.queues, pace_ms, pace_ms))
+        change = self._held.setdefault(name, _Change(incident_state, notice.queues, pace_ms, pace_ms))
         if change.queues != notice.queues:
             change.queues, change.changed_ms = notice.queues, pace_ms
         if not self._is_flushed and not self._is_due(name, change, pace_ms):
             return True
         self.drop(name)
-        self._told[name] = self._told.get(name, 0) + 1
+        self._notified[name] = self._notified.get(name, 0) + 1
         return False
 
-    def due(self, pace_ms: int) -> list[Story]:
+    def due(self, pace_ms: int) -> list[IncidentState]:
         """Those that have waited long enough."""
-        return [change.story for name, change in self._held.items() if self._is_due(name, change, pace_ms)]
+        return [change.incident_state for name, change in self._held.items() if self._is_due(name, change, pace_ms)]
 
-    def flush(self) -> list[Story]:
+    def flush(self) -> list[IncidentState]:
         """All: from now on nothing is held, for nobody may come back to it."""
         self._is_flushed = True
-        return [change.story for change in self._held.values()]
+        return [change.incident_state for change in self._held.values()]
 
     def drop(self, incident_id: str) -> None:
-        """Nothing of it is untold."""
+        """Nothing of it is unreported."""
         self._held.pop(incident_id, None)
 
     def forget(self, incident_id: str) -> None:
         """It is over."""
         self.drop(incident_id)
-        self._told.pop(incident_id, None)
+        self._notified.pop(incident_id, None)
 
     def _is_due(self, name: str, change: _Change, pace_ms: int) -> bool:
-        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(self._told.get(name, 0), 10))
+        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(self._notified.get(name, 0), 10))
         return pace_ms >= min(change.changed_ms + settle_ms, change.since_ms + PATIENCE * settle_ms)

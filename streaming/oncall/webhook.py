@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 from streaming.oncall.alertmanager import annotations, labels
-from streaming.oncall.incident_link import incident_link
+from streaming.oncall.links import NO_LINKS, Links
 from streaming.oncall.notice import Notice
 from streaming.oncall.posting import TIME_OUTS, Poster, TimeOuts, bearer, json_bytes
 from streaming.oncall.receiver import Answer
-from streaming.oncall.text import rfc3339
+from streaming.text.times import iso
 
 NO_END = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert has not ended."""
@@ -34,27 +34,27 @@ class Webhook:
         url: str,
         *,
         token: str | None = None,
-        board_url: str | None = None,
+        links: Links = NO_LINKS,
         time_outs: TimeOuts = TIME_OUTS,
     ) -> None:
         """`token` is sent as a bearer. Raises AddressError."""
         self.name = name
-        self._board_url = board_url
+        self._links = links
         self._poster = Poster(url, headers=bearer(token), time_outs=time_outs)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """2xx is delivered, whatever the body says."""
         (notice,) = notices
-        body = json_bytes(message(notices, now_ms, self.name, self._board_url))
+        body = json_bytes(message(notices, now_ms, self.name, self._links))
         return self._poster.post(body, now_ms, headers={"Idempotency-Key": _header(notice.key)}).answer
 
     def close(self) -> None:
         self._poster.close()
 
 
-def message(notices: Sequence[Notice], now_ms: int, receiver: str, board_url: str | None = None) -> dict[str, Any]:
+def message(notices: Sequence[Notice], now_ms: int, receiver: str, links: Links = NO_LINKS) -> dict[str, Any]:
     """The request's body for one group of notices; it fires while one of them does."""
-    alerts = [_alert(notice, now_ms, board_url) for notice in notices]
+    alerts = [_alert(notice, now_ms, links) for notice in notices]
     common = _common([alert["labels"] for alert in alerts])
     group = {name: common[name] for name in GROUPED_BY if name in common}
     pairs = ", ".join(f'{name}="{value}"' for name, value in group.items())
@@ -67,21 +67,21 @@ def message(notices: Sequence[Notice], now_ms: int, receiver: str, board_url: st
         "groupLabels": group,
         "commonLabels": common,
         "commonAnnotations": _common([alert["annotations"] for alert in alerts]),
-        "externalURL": board_url or "",
+        "externalURL": links.board_url,
         "notification_reason": next((notice.reason for notice in notices if notice.reason), ""),
         "alerts": alerts,
     }
 
 
-def _alert(notice: Notice, now_ms: int, board_url: str | None) -> dict[str, Any]:
+def _alert(notice: Notice, now_ms: int, links: Links) -> dict[str, Any]:
     ended_ms = max(notice.started_at_ms, min(notice.changed_at_ms, now_ms))
     return {
         "status": notice.status,
         "labels": labels(notice),
-        "annotations": annotations(notice),
-        "startsAt": rfc3339(notice.started_at_ms),
-        "endsAt": NO_END if notice.status == "firing" else rfc3339(ended_ms),
-        "generatorURL": incident_link(board_url, notice) or "",
+        "annotations": annotations(notice, links),
+        "startsAt": iso(notice.started_at_ms),
+        "endsAt": NO_END if notice.status == "firing" else iso(ended_ms),
+        "generatorURL": links.incident(notice) or "",
         "fingerprint": notice.alert_id,
     }
 

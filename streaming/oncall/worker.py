@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from streaming.oncall.duty import Send
+from streaming.oncall.delivery import Send
 from streaming.oncall.receiver import Answer, Receiver
 
 log = structlog.get_logger()

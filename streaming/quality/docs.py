@@ -23,7 +23,8 @@ from great_expectations.render.view.view import DefaultJinjaPageView
 from schemas.expectations import Suite
 from schemas.suites import SUITES
 from streaming.quality.validator import open_context, suite_as_gx
-from streaming.visible_text import visible
+from streaming.text.times import time_text, to_ms
+from streaming.text.visible_text import visible
 
 STYLES = Path(__file__).with_name("docs.css")
 
@@ -109,7 +110,7 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
 def _counts_of(row: Mapping[str, Any]) -> dict[str, Any]:
     percent = 100 * (row["unexpected_share"] or 0.0)
     return {
-        "element_count": row["rows"] or 0,
+        "element_count": row["evaluated"] or 0,
         "unexpected_count": row["unexpected"] or 0,
         "unexpected_percent": percent,
         "unexpected_percent_total": percent,
@@ -122,7 +123,7 @@ def _counts_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _counted(row: Mapping[str, Any]) -> str:
     """An old row may lack the counts."""
-    unexpected, rows = (f"{row[name]:,}" if row[name] is not None else "?" for name in ("unexpected", "rows"))
+    unexpected, rows = (f"{row[name]:,}" if row[name] is not None else "?" for name in ("unexpected", "evaluated"))
     return f"{unexpected} of {rows}"
 
 
@@ -144,7 +145,7 @@ def _head(title: str) -> str:
 
 def _index(newest: Rows) -> str:
     lines = "\n".join(_index_line(suite, newest) for suite in SUITES.values())
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    made = time_text(to_ms(datetime.now(UTC)))
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head("What events should be, and are")}\n<body>\n'
         f"<h1>What events should be, and are</h1>\n<p>Made {made} by Great Expectations from the newest results.</p>\n"
@@ -161,8 +162,8 @@ def _index_line(suite: Suite, newest: Rows) -> str:
     if not found:
         return f"<tr><td>{name}</td><td>not validated yet</td><td></td><td></td><td></td><td></td></tr>"
     word = '<span class="text-danger">fails</span>' if failed else '<span class="text-success">holds</span>'
-    says = "<br>".join(html.escape(f"{row['says'] or row['expectation']} ({_counted(row)})") for row in failed)
-    at = max(row["validated_at"] for row in found).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    says = "<br>".join(html.escape(f"{row['description'] or row['expectation']} ({_counted(row)})") for row in failed)
+    at = time_text(to_ms(max(row["validated_at"] for row in found)))
     return (
         f'<tr><td>{name}</td><td><a href="results/{suite.name}.html">{word}</a></td>'
         f'<td class="number">{len(found) - len(failed)}</td><td class="number">{len(failed)}</td>'

@@ -8,9 +8,8 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -18,15 +17,16 @@ from kafka.errors import KafkaError
 
 from conf.settings import Settings
 from schemas.tables import ALERTS, QUALITY
-from streaming.checkpoint_offsets import read_position
-from streaming.data_loss import checkpoint_of
-from streaming.quality.intake import Intake
-from streaming.quality.observed import Observations, Progress
-from streaming.quality.outcome import as_read
-from streaming.quality.quality_alert import QualityAlerts, read_open
+from streaming.quality.inspection import Inspection
+from streaming.quality.quality_alert import QualityAlerts, read_open_topics
+from streaming.quality.read_progress import ReadProgress
 from streaming.queries import balance
-from streaming.queries.rows import Rows, arrow_table
-from streaming.queries.warehouse import Writer
+from streaming.queries.checkpoint_offsets import read_position
+from streaming.queries.written_batch import WrittenBatch
+from streaming.self_monitoring.data_loss import checkpoint_of
+from streaming.text.times import wall_ms
+from streaming.warehouse.rows import Rows, arrow_table
+from streaming.warehouse.writer import Writer
 
 TOPICS = {balance.NAME: balance.TOPICS}
 
@@ -38,26 +38,19 @@ log = structlog.get_logger()
 
 
 class Inspector:
-    """`start`, `hear` after each batch, `stop`. What goes wrong in it costs a look, never the query."""
+    """`start` and `stop` it; a BatchListener. What goes wrong in it costs a look, never the query."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        writer: Writer,
-        on_alerts: OnAlerts | None = None,
-        recent: Callable[[str], Iterable[Progress]] = lambda _: (),
-    ) -> None:
-        """`on_alerts` is told the rows of `alerts` that it writes; `recent` gives a query's newest progress."""
+    def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
+        """`on_alerts` is told the rows of `alerts` that it writes."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
-        self._observations = Observations(recent)
         self._batches: Counter[str] = Counter()
         self._due: set[str] = set()
         self._heard = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
         self._inspection: Any = None
-        self._alerts = QualityAlerts(settings.quality, read_open(settings.paths.warehouse))
-        self._intake = Intake({name: checkpoint_of(name, settings) for name in TOPICS})
+        self._alerts = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse))
+        self._intake = ReadProgress({name: checkpoint_of(name, settings) for name in TOPICS})
         self._written_ms = 0
 
     def start(self) -> None:
@@ -73,10 +66,13 @@ class Inspector:
             self._heard.notify()
         self._thread.join(timeout=10)
 
-    def hear(self, name: str, batch_id: int, rows: Rows) -> None:
+    def on_batch(self, batch: WrittenBatch) -> None:
+        self.note_batch(batch.query, batch.batch_id, batch.rows)
+
+    def note_batch(self, name: str, batch_id: int, rows: Rows) -> None:
         """After each batch of a query."""
         with self._heard:
-            self._intake.hear(name, batch_id, rows)
+            self._intake.note(name, batch_id, rows)
             self._batches[name] += 1
             if self._batches[name] % self._settings.quality.every_batches == 0:
                 self._due.add(name)
@@ -100,7 +96,7 @@ class Inspector:
                 self._due.discard(ready)
             looked_at[ready] = time.monotonic()
             try:
-                self.look(ready, time.time_ns() // 1_000_000)
+                self.look(ready, wall_ms())
             except Exception as error:  # whatever it is, the query goes on
                 _warn(error, query=ready)
                 self._forget()
@@ -112,20 +108,17 @@ class Inspector:
         if self._inspection is not None:
             self._inspection.close()
         with suppress(Exception):  # the table may be what went wrong
-            self._alerts = QualityAlerts(self._settings.quality, read_open(self._settings.paths.warehouse))
+            self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings.paths.warehouse))
 
     def look(self, name: str, now_ms: int) -> None:
         """Validate what the query has read last, topic by topic; those without anything new are left out.
 
         A topic that cannot be validated is told in the log and looked at again next time; the others are not held up.
         """
-        from streaming.quality.inspection import Inspection  # noqa: PLC0415  # brings Great Expectations, which is large
-
         position = read_position(checkpoint_of(name, self._settings))
         if position is None:
             return
         self._inspection = self._inspection or Inspection(self._settings)
-        counts = self._observations.take(name, TOPICS[name])
         quality, alerts, looked_at = [], [], []
         for topic in TOPICS[name]:
             with self._heard:
@@ -142,7 +135,6 @@ class Inspector:
                 if isinstance(error, KafkaError):
                     break  # each of the others would wait as long for Kafka
                 continue
-            inspected = replace(inspected, outcomes=as_read(inspected.outcomes, topic, counts))
             quality += inspected.rows(name, now_ms)
             alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
             looked_at.append(topic)
@@ -164,8 +156,8 @@ class Inspector:
 
 def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
     """Write the end of what an earlier `run` left open: this one validates nothing, and could never end it."""
-    now_ms = time.time_ns() // 1_000_000
-    rows = QualityAlerts(settings.quality, read_open(settings.paths.warehouse)).end_all(now_ms)
+    now_ms = wall_ms()
+    rows = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse)).end_all(now_ms)
     if rows:
         writer.append(ALERTS, arrow_table(rows, ALERTS, now_ms), APP_ID, now_ms)
         if on_alerts is not None:

@@ -1,17 +1,34 @@
 """`balancewatch quarantine`: what was refused and why, repaired, and published again once."""
 
+import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from conf.location import Location
-from streaming.command import fail, guard, load, needs_kafka
-from streaming.history.asked import At, FormatName, Limit, Since, Topic, Until, Warehouse, ask
-from streaming.quality.wanted import OPEN, STATES, Wanted
-
-if TYPE_CHECKING:
-    from streaming.quality.repairs import Place
+from schemas.tables import QUARANTINE, REPAIRS
+from streaming.history.query_options import (
+    At,
+    FormatName,
+    Limit,
+    Since,
+    Topic,
+    Until,
+    is_terminal,
+    parse_options,
+)
+from streaming.history.running import print_notes
+from streaming.quality.filters import OPEN, STATES, QuarantineFilter
+from streaming.quality.quarantine_printing import print_message
+from streaming.quality.quarantine_work import Asked, Change, find_one, repair_all, replay_all
+from streaming.quality.quarantined import list_quarantined, open_quarantine, read_quarantined
+from streaming.quality.repairs import Place
+from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
+from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
+from streaming.terminal.setting_options import BootstrapServers, Warehouse
+from streaming.text.output import bytes_out
+from streaming.warehouse.warehouse_error import WarehouseError
 
 quarantine = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -61,13 +78,8 @@ def listed(
     """
     if context.invoked_subcommand is not None:
         return
-    from schemas.tables import QUARANTINE, REPAIRS
-    from streaming.history.answering import print_notes
-    from streaming.history.printing import Layout, print_answer, print_table, when
-    from streaming.history.warehouse_error import WarehouseError
-    from streaming.quality.quarantined import list_quarantined, open_quarantine
 
-    asked = ask(
+    asked = parse_options(
         topic=topic,
         since=since,
         until=until,
@@ -80,9 +92,9 @@ def listed(
         warehouse=warehouse,
     )
     states = asked.states or (OPEN if current else ())
-    wanted = Wanted(asked.topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, states, asked.at_ms)
+    wanted = QuarantineFilter(topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, states, asked.at_ms)
     layout: Layout = {
-        **when("ingest_time"),
+        **time_columns("ingest_time"),
         "message": lambda row: f"{row['topic']}-{row['partition']}@{row['offset']}",
         "reasons": lambda row: "\n".join(row["reasons"][:5]) + ("\n…" if len(row["reasons"]) > 5 else ""),
         "bytes": lambda row: f"{row['bytes']:,}",
@@ -112,9 +124,6 @@ def show(
 
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
-    from streaming.history.asked import is_terminal
-    from streaming.output import bytes_out
-    from streaming.quality.quarantine_printing import print_message
 
     row = _one(load(paths={"warehouse": warehouse}).paths.warehouse, topic, partition, offset)
     if not raw:
@@ -154,7 +163,6 @@ def repair(
     Example: balancewatch quarantine repair --topic rocketmq.pulls --reason 'missing_field: cluster' --since 2h
     --set cluster=prod-a --dry-run
     """
-    from streaming.quality.quarantine_work import Change, repair_all
 
     if sum((bool(set_ or unset), file is not None, edit)) != 1:
         fail("give one of --set/--unset, --file or --edit", code=2)
@@ -184,9 +192,7 @@ def replay(
     old: Annotated[bool, typer.Option("--old", help="Old routes, too, though they would hide newer ones.")] = False,
     dry_run: DryRun = False,
     owner: Owner = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port [kafka.bootstrap_servers]")
-    ] = None,
+    bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Publish repaired messages to their topic again, each once, whatever crashes and however many people try.
@@ -198,7 +204,6 @@ def replay(
 
     Example: balancewatch quarantine replay rocketmq.pulls 0 1742
     """
-    from streaming.quality.quarantine_work import Asked, replay_all
 
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
@@ -206,7 +211,7 @@ def replay(
     wanted = _wanted((topic_, partition, offset), topic, reason, since, until, needs_one=not all_)
     asked = Asked(unchanged, old, dry_run)
     unknown: list[Place] = []
-    guard(lambda: unknown.extend(replay_all(settings, wanted, _owner(owner), asked)))
+    run_or_exit(lambda: unknown.extend(replay_all(settings, wanted, _owner(owner), asked)))
     if unknown:
         raise typer.Exit(1)
 
@@ -216,9 +221,7 @@ def find(
     topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
     partition: Annotated[int, typer.Argument(help="Its partition.", min=0)],
     offset: Annotated[int, typer.Argument(help="The quarantined message's offset in it.", min=0)],
-    bootstrap_servers: Annotated[
-        str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port [kafka.bootstrap_servers]")
-    ] = None,
+    bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Look in Kafka whether an UNKNOWN message was published after all; if so, it is REPLAYED from now on.
@@ -227,21 +230,18 @@ def find(
 
     Example: balancewatch quarantine find rocketmq.pulls 0 1742
     """
-    from streaming.quality.quarantine_work import find_one
 
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     needs_kafka(settings)
     row = _one(settings.paths.warehouse, topic, partition, offset)
-    guard(find_one, settings, row, _owner(None))
+    run_or_exit(find_one, settings, row, _owner(None))
 
 
 def _one(warehouse: Location, topic: str, partition: int, offset: int) -> Any:
     """The newest message of that place. Leaves with 1 when there is none."""
-    from streaming.history.warehouse_error import WarehouseError
-    from streaming.quality.quarantined import open_quarantine, read_quarantined
 
     try:
-        rows = read_quarantined(open_quarantine(warehouse), Wanted(topic, partition, offset), 100)
+        rows = read_quarantined(open_quarantine(warehouse), QuarantineFilter(topic, partition, offset), 100)
     except WarehouseError as error:
         fail(str(error))
     if not rows:
@@ -257,17 +257,17 @@ def _wanted(
     until: str | None,
     *,
     needs_one: bool = True,
-) -> Wanted:
+) -> QuarantineFilter:
     """A place, or a filter; leaves with 2 for neither, or both."""
     has_filter = any(one is not None for one in (topic, reason, since, until))
     if any(one is not None for one in place):
         if None in place or has_filter:
             fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
-        return Wanted(*place)
+        return QuarantineFilter(*place)
     if not has_filter and needs_one:
         fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
-    asked = ask(topic=topic, since=since, until=until)
-    return Wanted(asked.topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
+    asked = parse_options(topic=topic, since=since, until=until)
+    return QuarantineFilter(topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
 
 
 def _glob(reason: str | None) -> str | None:
@@ -280,7 +280,6 @@ def _glob(reason: str | None) -> str | None:
 
 
 def _owner(given: str | None) -> str:
-    import getpass
 
     if given is not None and not 0 < len(given.strip()) <= 255:
         fail(f"--owner {given[:50]!r}: give 1 to 255 characters", code=2)

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from streaming.history.moments import tell_both, to_ms
-from streaming.oncall.relay import clock_ms
-from streaming.output import say
-from streaming.quality.mending import judge, pretty
-from streaming.visible_text import visible
+from streaming.quality.repair import judge, pretty
+from streaming.text.output import say
+from streaming.text.times import both_times, to_ms, wall_ms
+from streaming.text.visible_text import visible
 
 MOST_CHARACTERS = 20_000
 MOST_HEX_BYTES = 1_024
@@ -15,9 +14,9 @@ MOST_HEX_BYTES = 1_024
 
 def print_message(row: Mapping[str, Any]) -> None:
     """All that is known of it."""
-    say(f"{row['topic']}-{row['partition']}@{row['offset']}, {tell_both(to_ms(row['ingest_time']))}, {row['state']}")
+    say(f"{row['topic']}-{row['partition']}@{row['offset']}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
     say(f"refused for: {'; '.join(row['reasons'])}")
-    _, reasons = judge(row["topic"], row["raw"], clock_ms())
+    _, reasons = judge(row["topic"], row["raw"], wall_ms())
     takes = "takes it as it is"
     if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
         takes += "; its topic's route, when it came, did not"

@@ -13,20 +13,19 @@ from rich.progress import track
 from conf.location import Location
 from conf.settings import Settings
 from schemas.contract import MAX_BYTES
-from streaming.command import fail
-from streaming.console import VisibleConsole
-from streaming.history.moments import tell, to_ms
-from streaming.history.printing import Layout, print_table
-from streaming.history.warehouse_error import WarehouseError
-from streaming.ingest.publisher import PublishError
-from streaming.ingest.topics import KafkaUnreachableError
-from streaming.oncall.relay import clock_ms
-from streaming.output import say
-from streaming.quality.mending import MendingError, judge, parse_sets, pretty, read_object, set_fields
+from streaming.kafka_io.publisher import PublishError
+from streaming.kafka_io.topics import KafkaUnreachableError
+from streaming.quality.filters import REPAIRED, REPLAYED, UNKNOWN, WAITING, QuarantineFilter
 from streaming.quality.quarantined import open_quarantine, read_quarantined
+from streaming.quality.repair import RepairError, judge, parse_sets, pretty, read_object, set_fields
 from streaming.quality.repairs import BusyError, Place, Repairs, place_of
 from streaming.quality.replaying import KEPT_BACK, Ready, Replay, find
-from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING, Wanted
+from streaming.terminal.command import fail
+from streaming.terminal.printing import Layout, print_table
+from streaming.text.console import VisibleConsole
+from streaming.text.output import say
+from streaming.text.times import time_text, to_ms, wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 
 MOST_AT_ONCE = 100_000
 SHOWN = 20
@@ -45,22 +44,22 @@ class Change:
     edit: bool = False
 
 
-def repair_all(warehouse: Location, wanted: Wanted, change: Change, owner: str, *, dry_run: bool) -> int:
+def repair_all(warehouse: Location, wanted: QuarantineFilter, change: Change, owner: str, *, dry_run: bool) -> int:
     """How many were repaired, or would be."""
     rows = _read(warehouse, wanted, (WAITING, REPAIRED))
     values: dict[Place, bytes] = {}
     lines: list[dict[str, str]] = []
-    now_ms = clock_ms()
+    now_ms = wall_ms()
     try:
         sets = parse_sets(change.sets)
-    except MendingError as error:
+    except RepairError as error:
         fail(str(error), code=2)
     for row in rows:
         place = place_of(row)
         try:
             value = _changed(row, change, sets)
             _, reasons = judge(place.topic, value, now_ms)
-        except MendingError as error:
+        except RepairError as error:
             if wanted.offset is not None:
                 fail(f"{place}: {error}", code=2)
             value, reasons = b"", [str(error)]
@@ -82,20 +81,20 @@ def repair_all(warehouse: Location, wanted: Wanted, change: Change, owner: str, 
 
 
 def _changed(row: Row, change: Change, sets: Mapping[str, Any]) -> bytes:
-    """Raises MendingError."""
+    """Raises RepairError."""
     if change.file is not None:
         try:
             if change.file.stat().st_size > MAX_BYTES:
-                raise MendingError(f"--file {change.file} is over {MAX_BYTES >> 20} MiB, which no event may be")
+                raise RepairError(f"--file {change.file} is over {MAX_BYTES >> 20} MiB, which no event may be")
             return change.file.read_bytes().strip()
         except OSError as error:
-            raise MendingError(f"--file {change.file}: {error.strerror}") from None
+            raise RepairError(f"--file {change.file}: {error.strerror}") from None
     known: bytes | None = row["repaired"] if row["repaired"] is not None else row["raw"]
     if change.edit:
         shown = pretty(known or b"{}") or (known or b"").decode("utf-8", "replace")
         edited = click.edit(shown[:MAX_BYTES], extension=".json")
         if edited is None:
-            raise MendingError("nothing was changed")
+            raise RepairError("nothing was changed")
         return edited.strip().encode()
     return set_fields(read_object(known), sets, change.unsets)
 
@@ -118,9 +117,9 @@ class Asked:
     dry_run: bool = False
 
 
-def replay_all(settings: Settings, wanted: Wanted, owner: str, asked: Asked) -> Sequence[Place]:
+def replay_all(settings: Settings, wanted: QuarantineFilter, owner: str, asked: Asked) -> Sequence[Place]:
     """Those that are UNKNOWN afterwards. Raises PublishError or KafkaUnreachableError."""
-    now_ms = clock_ms()
+    now_ms = wall_ms()
     ready: list[Ready] = []
     lines: list[dict[str, str]] = []
     left, late = Counter[str](), Counter[str]()
@@ -134,7 +133,7 @@ def replay_all(settings: Settings, wanted: Wanted, owner: str, asked: Asked) -> 
             continue
         ready.append(one)
         late.update([note] if note else [])
-        time = tell(one.event.event_time_ms)
+        time = time_text(one.event.event_time_ms)
         lines.append({"place": str(one.place), "time": time, "note": "too late to matter" if note else ""})
     layout: Layout = {
         "message": lambda line: line["place"],
@@ -170,11 +169,11 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> list[Pla
     came: dict[str, list[Place]] = {}
     try:
         with Replay(settings.kafka, Repairs(settings.paths.warehouse), owner) as replay:
-            told = replay.publish(ready, clock_ms)
+            reported = replay.publish(ready, wall_ms)
             console = VisibleConsole(stderr=True)
             is_quiet = len(ready) <= SHOWN or not console.is_terminal
             for place, state in track(
-                told, "publishing", len(ready), console=console, disable=is_quiet, transient=True
+                reported, "publishing", len(ready), console=console, disable=is_quiet, transient=True
             ):
                 came.setdefault(state, []).append(place)
     except BusyError as error:
@@ -205,14 +204,14 @@ def find_one(settings: Settings, row: Row, owner: str) -> None:
         ) from None
     if landed is None:
         fail(f"{place} is not among what Kafka still has: it was not published, unless it has expired there since")
-    Repairs(settings.paths.warehouse).done(row["claim_id"], {place: landed}, owner, clock_ms())
+    Repairs(settings.paths.warehouse).done(row["claim_id"], {place: landed}, owner, wall_ms())
     say(f"{place} was published as {place.topic}-{landed[0]}@{landed[1]}: it is REPLAYED")
 
 
-def _read(warehouse: Location, wanted: Wanted, states: Sequence[str]) -> list[Row]:
+def _read(warehouse: Location, wanted: QuarantineFilter, states: Sequence[str]) -> list[Row]:
     """Leaves with 1 when there is none, or too many."""
     try:
-        wanted = Wanted(**{**wanted.__dict__, "states": tuple(states)})
+        wanted = QuarantineFilter(**{**wanted.__dict__, "states": tuple(states)})
         rows = read_quarantined(open_quarantine(warehouse), wanted, MOST_AT_ONCE + 1)
     except WarehouseError as error:
         fail(str(error))

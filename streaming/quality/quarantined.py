@@ -5,18 +5,18 @@ from typing import Any
 
 from conf.location import Location
 from schemas.tables import QUARANTINE, REPAIRS
-from streaming.history.found import Found
-from streaming.history.store import History
-from streaming.quality.wanted import Wanted
+from streaming.quality.filters import QuarantineFilter
+from streaming.store.store import History
+from streaming.text.result import Found
 
 _SQL = """
-WITH steps AS (
+WITH actions AS (
     SELECT topic, "partition", "offset", ingest_time,
-        CASE WHEN bool_or(step = 'REPLAYED') THEN 'REPLAYED' WHEN bool_or(step = 'CLAIMED') THEN 'UNKNOWN'
+        CASE WHEN bool_or(action = 'REPLAYED') THEN 'REPLAYED' WHEN bool_or(action = 'CLAIMED') THEN 'UNKNOWN'
             ELSE 'REPAIRED' END AS state,
-        arg_max(value, changed_at) FILTER (step = 'REPAIRED') AS repaired,
+        arg_max(value, changed_at) FILTER (action = 'REPAIRED') AS repaired,
         max(claim_id) AS claim_id,
-        max(changed_at) FILTER (step = 'CLAIMED') AS claimed_at,
+        max(changed_at) FILTER (action = 'CLAIMED') AS claimed_at,
         max(replayed_partition) AS replayed_partition,
         max(replayed_offset) AS replayed_offset
     FROM repairs WHERE $at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms
@@ -25,7 +25,7 @@ WITH steps AS (
     SELECT q.topic, q."partition", q."offset", q.ingest_time, coalesce(s.state, 'WAITING') AS state, q.reasons,
         coalesce(octet_length(q.raw), 0) AS bytes, s.claim_id, s.claimed_at, s.replayed_partition, s.replayed_offset,
         q.raw, s.repaired
-    FROM quarantine q LEFT JOIN steps s
+    FROM quarantine q LEFT JOIN actions s
         ON q.topic = s.topic AND q."partition" = s."partition" AND q."offset" = s."offset"
             AND q.ingest_time = s.ingest_time
     WHERE ($topic IS NULL OR q.topic = $topic OR q.topic GLOB $topic)
@@ -55,7 +55,7 @@ def open_quarantine(warehouse: Location) -> History:
     return History(warehouse, [QUARANTINE, REPAIRS])
 
 
-def list_quarantined(history: History, wanted: Wanted, limit: int | None) -> Found:
+def list_quarantined(history: History, wanted: QuarantineFilter, limit: int | None) -> Found:
     """The newest so many, oldest first, without their bytes. Raises WarehouseError."""
     if limit is None:
         return Found(history.stream(_SQL + _LISTED, wanted.parameters(None)), is_cut=False)
@@ -64,6 +64,6 @@ def list_quarantined(history: History, wanted: Wanted, limit: int | None) -> Fou
     return Found(rows.slice(int(is_cut)).to_reader(), is_cut)
 
 
-def read_quarantined(history: History, wanted: Wanted, most: int) -> list[Mapping[str, Any]]:
+def read_quarantined(history: History, wanted: QuarantineFilter, most: int) -> list[Mapping[str, Any]]:
     """The oldest so many, whole: `raw` as it was, `repaired` where somebody did. Raises WarehouseError."""
     return list(history.rows(_SQL + _WHOLE, wanted.parameters(most)))

@@ -17,8 +17,8 @@ from schemas.decode import decode
 from schemas.events import EVENTS, HEARTBEATS, PULLS, SEND_LATENCIES
 from schemas.fields import NAME_CHARACTERS
 from schemas.suites import ABSENT, KEPT, suites_of, word_of
+from streaming.quality.event_reference import Routes, UsualRates
 from streaming.quality.sample import Message, Sample
-from streaming.quality.surroundings import Routes, UsualRates
 
 Row = dict[str, Any]
 Readings = dict[str, list[Row]]

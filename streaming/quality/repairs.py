@@ -12,21 +12,23 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 
 from conf.location import Location
 from schemas.tables import REPAIRS
-from streaming.quality.wanted import REPAIRED, REPLAYED, UNKNOWN, WAITING
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import open_table, table_path
-from streaming.readable_rows import Row, read_rows, whole
+from streaming.quality.filters import REPAIRED, REPLAYED, UNKNOWN, WAITING
+from streaming.system.known_error import BalancewatchError
+from streaming.text.times import to_ms
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.opening import open_delta
+from streaming.warehouse.readable_rows import Row, open_written, read_rows, whole
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.warehouse_error import NotWrittenError
 
 MOST_ATTEMPTS = 50
 
 CLAIMED = "CLAIMED"
-"""The step that makes a message UNKNOWN until REPLAYED follows; the other steps are named like what they lead to."""
+"""The action that makes a message UNKNOWN until REPLAYED follows; each other is named like the state it leads to."""
 
 
 class Place(NamedTuple):
@@ -49,21 +51,21 @@ class Standing:
     claim_id: str | None = None
 
 
-class BusyError(RuntimeError):
+class BusyError(BalancewatchError):
     """Others write to the table all the time; nothing was done."""
 
 
 class Repairs:
-    """One warehouse's `repairs`; the table is made with the first step."""
+    """One warehouse's `repairs`; the table is made with the first action."""
 
     def __init__(self, warehouse: Location) -> None:
         self._warehouse = warehouse
 
     def standings(self) -> dict[Place, Standing]:
-        """Of the messages that have any step."""
+        """Of the messages that have any action."""
         try:
-            return _standings(open_delta(table_path(self._warehouse, REPAIRS.name)))
-        except TableNotFoundError:
+            return _standings(open_written(self._warehouse, REPAIRS))
+        except NotWrittenError:
             return {}
 
     def repair(self, values: Mapping[Place, bytes], owner: str, now_ms: int) -> list[Place]:
@@ -98,7 +100,7 @@ class Repairs:
     def _commit(
         self,
         decide: Callable[[Mapping[Place, Standing]], Sequence[Place]],
-        step: str,
+        action: str,
         values: Mapping[Place, bytes],
         owner: str,
         now_ms: int,
@@ -115,7 +117,7 @@ class Repairs:
             if not places:
                 return []
             rows = [
-                _row(place, step, owner, now_ms) | {"value": values[place], "claim_id": claim_id} for place in places
+                _row(place, action, owner, now_ms) | {"value": values[place], "claim_id": claim_id} for place in places
             ]
             try:
                 write_deltalake(
@@ -131,18 +133,19 @@ class Repairs:
 
 
 def _standings(table: DeltaTable) -> dict[Place, Standing]:
-    columns = ["topic", "partition", "offset", "ingest_time", "step", "claim_id"]
+    """Of the version that is open. A file that is damaged ends it: a claim that it has may not be passed over."""
+    columns = ["topic", "partition", "offset", "ingest_time", "action", "claim_id"]
     found: dict[Place, Standing] = {}
-    for place, step in read_rows(REPAIRS.name, table.to_pyarrow_table(columns=columns), _step):
+    for place, action in read_rows(REPAIRS.name, table.to_pyarrow_table(columns=columns), _action_of):
         known = found.get(place, Standing())
-        found[place] = Standing(max(known.state, step.state, key=_ORDER.index), step.claim_id or known.claim_id)
+        found[place] = Standing(max(known.state, action.state, key=_ORDER.index), action.claim_id or known.claim_id)
     return found
 
 
-def _step(row: Row) -> tuple[Place, Standing]:
-    """What one row says of its message. Raises KeyError for a step that is none."""
+def _action_of(row: Row) -> tuple[Place, Standing]:
+    """What one row says of its message. Raises KeyError for an action that is none."""
     known = whole(REPAIRS)(row)
-    return place_of(known), Standing(_STATES[known["step"]], known["claim_id"])
+    return place_of(known), Standing(_STATES[known["action"]], known["claim_id"])
 
 
 _ORDER = (WAITING, REPAIRED, UNKNOWN, REPLAYED)
@@ -152,16 +155,16 @@ _STATES = {REPAIRED: REPAIRED, CLAIMED: UNKNOWN, REPLAYED: REPLAYED}
 def place_of(row: Mapping[str, Any]) -> Place:
     """Of a row of `quarantine` or `repairs`."""
     time: datetime = row["ingest_time"]
-    return Place(row["topic"], row["partition"], row["offset"], round(time.timestamp() * 1000))
+    return Place(row["topic"], row["partition"], row["offset"], to_ms(time))
 
 
-def _row(place: Place, step: str, owner: str, now_ms: int) -> dict[str, Any]:
+def _row(place: Place, action: str, owner: str, now_ms: int) -> dict[str, Any]:
     return {
         "topic": place.topic,
         "partition": place.partition,
         "offset": place.offset,
         "ingest_time": place.ingest_time_ms,
-        "step": step,
+        "action": action,
         "owner": owner,
         "changed_at": now_ms,
     }

@@ -14,9 +14,9 @@ from kafka.errors import KafkaError
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
-from streaming.ingest.consumer import open_consumer, read_spans
-from streaming.ingest.publisher import PublishError
-from streaming.ingest.topics import client_options
+from streaming.kafka_io.consumer import open_consumer, read_spans
+from streaming.kafka_io.publisher import PublishError
+from streaming.kafka_io.topics import client_options
 from streaming.quality.repairs import Place, Repairs, chunks
 
 ORIGIN, CLAIM = "balancewatch-origin", "balancewatch-claim"

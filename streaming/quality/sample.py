@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from schemas.contract import MAX_BYTES
-from streaming.ingest.consumer import Span, read_spans
+from streaming.kafka_io.consumer import Span, read_spans
+from streaming.text.times import wall_ms
 
 WINDOW_MS = 120_000
 """A sample goes back so far at the most from its newest message, by Kafka's time: a quiet topic's past is over.
@@ -86,7 +87,7 @@ def read_sample(
 
 def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
     """Where the window begins. Without a message that our clock has reached it has no beginning."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     return max(reached, default=-math.inf) - window_ms
 

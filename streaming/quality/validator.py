@@ -24,10 +24,11 @@ from great_expectations.expectations.expectation import Expectation as GxExpecta
 
 from schemas.expectations import Expectation, InSet, Suite
 from schemas.suites import SUITES
-from streaming.quality.outcome import Outcome, with_places
+from streaming.quality.outcome import Outcome, with_sample_offsets
+from streaming.system.known_error import BalancewatchError
 
 
-class QualityError(RuntimeError):
+class QualityError(BalancewatchError):
     """Great Expectations failed at a suite, which is a fault of ours."""
 
 
@@ -93,13 +94,13 @@ class Validator:
                 raise QualityError(
                     f"{suite.name}: {expectation.name}: {result.exception_info.get('exception_message')}"
                 )
-            told = result.result
+            reported = result.result
             outcome = Outcome(
                 suite.name,
                 expectation,
                 bool(result.success),
-                told["element_count"] - told["missing_count"],
-                told["unexpected_count"],
+                reported["element_count"] - reported["missing_count"],
+                reported["unexpected_count"],
             )
-            outcomes.append(with_places(outcome, rows, suite.topic) if outcome.unexpected else outcome)
+            outcomes.append(with_sample_offsets(outcome, rows, suite.topic) if outcome.unexpected else outcome)
         return outcomes

@@ -1,1 +1,1 @@
-"""The Structured Streaming queries and the Delta tables they append to."""
+"""The one Structured Streaming query, its state, and what it has read and written."""

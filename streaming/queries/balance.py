@@ -18,15 +18,15 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.queries.output import OUTPUT, pack_rows
 from streaming.queries.packer import pack
 from streaming.queries.parcel import decode_parcel, encode_parcel
-from streaming.queries.planned import told_plan
+from streaming.queries.planned import published_plan
+from streaming.queries.rulebook import rulebook
 from streaming.queries.shard_keys import shard_keys
 from streaming.queries.shard_store import SparkShardStore
 from streaming.queries.source import read_messages
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
 from streaming.queries.worker_memory import without_pauses
-from streaming.rulebook import rulebook
-from udfs.rulebook import Rulebook
+from udfs.alerts.rulebook import Rulebook
 
 NAME = "balance"
 TOPICS = (SEND_LATENCIES, HEARTBEATS, PULLS, ROUTES, CLOCKS)
@@ -79,7 +79,7 @@ class BalanceProcessor(StatefulProcessor):
         number = self._keys.index(key[0])
         with without_pauses(), _states.state_of(number, self._store) as state:
             parcels = [decode_parcel(row.parcel) for row in rows]
-            found = work_through(number, len(self._keys), state, self._rules, parcels, self._limit, told_plan())
+            found = work_through(number, len(self._keys), state, self._rules, parcels, self._limit, published_plan())
             del parcels
         yield from pack_rows(found)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from udfs.consumption import Consumption
-from udfs.membership import Member
-from udfs.ownership import QueueWatch
-from udfs.watch import GroupState
+from udfs.groups.consumption import Consumption
+from udfs.groups.queue_state import QueueState
+from udfs.groups.state import GroupState
+from udfs.rocketmq.membership import Member
 
 Offsets = tuple[int, int, int, int, int, int | None, bool]
 """A Consumption's fields."""
@@ -70,7 +70,7 @@ def _members(group: GroupState) -> Iterator[Member]:
         yield from view.values()
 
 
-def _queues(group: GroupState) -> Iterator[QueueWatch]:
+def _queues(group: GroupState) -> Iterator[QueueState]:
     for watched in group.topics.values():
         yield from watched.queues.values()
 
@@ -81,7 +81,7 @@ def _fields_of(known: Consumption) -> Offsets:
         known.max_offset,
         known.since_ms,
         known.first_max_offset,
-        known.told_ms,
+        known.reported_ms,
         known.consumed_ms,
         known.is_cache_full,
     )

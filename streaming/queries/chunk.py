@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from streaming.queries.planned import Planned
-from udfs.log_order import Behind
-from udfs.skew import Lag
+from udfs.brokers.log_order import Behind
+from udfs.brokers.skew import Lag
 
 
 class Message(NamedTuple):
@@ -32,8 +32,8 @@ class Reject(NamedTuple):
     reasons: list[str]
 
 
-class Voice(NamedTuple):
-    """A client was heard at a broker, or said there that it leaves. `groups` are those of its groups with a family,
+class SampledHeartbeat(NamedTuple):
+    """A client gave data at a broker, or said there that it leaves. `groups` are those of its groups with a family,
     `ingest_time_ms` is when Kafka had it (0 in what an earlier release left waiting).
     """
 
@@ -81,11 +81,11 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     """`first_offset` to `last_offset` is all the Arrow batch read, `newest_ms` its newest event time a cluster.
 
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
-    whichever group's: who is not among its pulls does not pull there. `voices` are all its heartbeats, whichever
-    shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead` its clock
-    events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of all that is
-    no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the state: a field
-    is added at the end, and has a default.
+    whichever group's: who is not among its pulls does not pull there. `sampled_heartbeats` are all its heartbeats,
+    whichever shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead`
+    its clock events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of
+    all that is no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the
+    state: a field is added at the end, and has a default.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     newest_ms: dict[str, int]
     messages: list[Message]
     rejects: list[Reject]
-    voices: list[Voice] = []
+    sampled_heartbeats: list[SampledHeartbeat] = []
     lags: list[Lag] = []
     ahead: list[Ahead] = []
     pullings: list[Pulling] = []
@@ -106,7 +106,7 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
 
 def has_content(chunk: Chunk) -> bool:
     """Whether it holds more than how far its partition was read."""
-    return bool(chunk.messages or chunk.voices or chunk.pullings or chunk.lags or chunk.ahead)
+    return bool(chunk.messages or chunk.sampled_heartbeats or chunk.pullings or chunk.lags or chunk.ahead)
 
 
 _encoder = msgspec.msgpack.Encoder()

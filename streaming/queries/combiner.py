@@ -17,8 +17,8 @@ from streaming.queries.chunk import Chunk, Reject
 from streaming.queries.event_time import Lags, at_most
 from streaming.queries.send_runs import add_runs
 from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, words_of
-from udfs.attempts import Attempts, AttemptsBuilder
-from udfs.skew import Lag
+from udfs.brokers.skew import Lag
+from udfs.producers.attempts import Attempts, AttemptsBuilder
 
 Key = tuple[str, str | None]
 """(cluster, broker_name); (cluster, None) is the cluster itself."""

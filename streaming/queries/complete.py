@@ -29,6 +29,6 @@ class Complete:
         return of_groups or (has_fleet and self.sends is not None and time_ms >= self.sends.get(cluster, 0))
 
     def most_ms(self, cluster: str, *, has_groups: bool) -> int | None:
-        """The newest time at which none of the cluster's sends is missing, nor what else is heard; None for any."""
+        """The newest time at which none of the cluster's sends is missing, nor what else gives data; None for any."""
         parts = (self.sends, self.groups if has_groups or cluster in (self.groups or ()) else None)
         return min((max(0, safe.get(cluster, 0) - 1) for safe in parts if safe is not None), default=None)

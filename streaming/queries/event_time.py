@@ -7,9 +7,9 @@ import msgspec
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.queries.chunk import Ahead
-from udfs import skew
-from udfs.log_order import Behind, LogOrder
-from udfs.skew import WINDOW_MS, Lag
+from udfs.brokers import skew
+from udfs.brokers.log_order import Behind, LogOrder
+from udfs.brokers.skew import WINDOW_MS, Lag
 
 LEAST_OF_CLIENTS_MS = {skew.OF_CLIENT: skew.CLIENT_MS, skew.SENDS_OF: skew.TOLD_MS}
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from streaming.queries.combiner import Pack
 from streaming.queries.producers_aside import come_back, set_aside
-from streaming.queries.rows import Rows
-from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_WANTED
+from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_NEEDED
 from streaming.queries.shard_rows import alert_row, fault_item_row, health_row
-from udfs.alert import Transition
-from udfs.broker_findings import judge_fleet
-from udfs.broker_trouble import Gone
-from udfs.fleet import Fleet
-from udfs.forgotten_broker import forget_of_fleet
-from udfs.gone_broker import failing_brokers
-from udfs.passage import Passage
-from udfs.rules import Rules
-from udfs.unasked_boards import close_unasked, note_asked
-from udfs.waiting_sends import drop_oldest, end_drop, tell_drop, time_of_log
+from streaming.warehouse.rows import Rows
+from udfs.alerts.alert import Transition
+from udfs.alerts.rules import Rules
+from udfs.brokers.trouble import Gone
+from udfs.producers.findings import judge_fleet
+from udfs.producers.fleet import Fleet
+from udfs.producers.forgotten import forget_of_fleet
+from udfs.producers.gone_broker import failing_brokers
+from udfs.producers.passage import Passage
+from udfs.producers.unasked_boards import close_unasked, note_asked
+from udfs.producers.waiting_sends import alerts_of_drop, drop_oldest, end_drop, time_of_log
 
 
 class FleetTurn:
@@ -46,7 +46,7 @@ class FleetTurn:
         self._read, self._packs, self._cluster, self._rules = read, packs, cluster, rules
         self._most_ms, self._is_once, self._is_whole = most_ms, is_once, is_whole
         self._now_ms = max((pack.newest_ms() for pack in packs), default=fleet.tick_ms)
-        self._told: list[Transition] = []
+        self._reported: list[Transition] = []
         self._failed: Rows | None = None
         self._guard(self._take_in)
 
@@ -66,7 +66,7 @@ class FleetTurn:
         self._guard(lambda: rows.update(self._end()))
         if self._failed is not None:
             return self._failed
-        rows["alerts"] = [*map(alert_row, self._told), *come_back(self.fleet, self._now_ms)]
+        rows["alerts"] = [*map(alert_row, self._reported), *come_back(self.fleet, self._now_ms)]
         return rows
 
     def _guard(self, work: Callable[[], Any]) -> None:
@@ -83,7 +83,7 @@ class FleetTurn:
     def _take_in(self) -> None:
         fleet, packs, rules = self.fleet, self._packs, self._rules
         forgotten = [one for pack in packs for one in pack.forgotten]
-        self._told += [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
+        self._reported += [transition for one in forgotten for transition in forget_of_fleet(fleet, *one)]
         self._forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
         fleet.learn_lags(lag for pack in packs for lag in pack.lags)
         for pack in packs:
@@ -95,27 +95,27 @@ class FleetTurn:
             note_asked(fleet, pack.asked_ms)
         to_ms = fleet.tick_ms
         if self._is_once:
-            to_ms = time_of_log(fleet, rules.unheard_page_ms, is_whole=self._is_whole)
+            to_ms = time_of_log(fleet, rules.no_data_page_ms, is_whole=self._is_whole)
         self._before_ms = fleet.judged_ms
         to_ms = to_ms if self._most_ms is None else min(to_ms, self._most_ms)
         self._passage = Passage(fleet, to_ms, rules.fault_item_idle_ms)
 
     def _judge(self, until_ms: int | None = None) -> None:
         for _ in self._passage.moments(until_ms):
-            self._told += judge_fleet(self.fleet, self._cluster, self._rules)
+            self._reported += judge_fleet(self.fleet, self._cluster, self._rules)
 
     def _end(self) -> Rows:
         self._judge()
         fleet, cluster = self.fleet, self._cluster
         if fleet.judged_ms > self._before_ms:
-            self._told += end_drop(fleet, fleet.judged_ms)
+            self._reported += end_drop(fleet, fleet.judged_ms)
         if dropped := drop_oldest(fleet):
-            self._told += tell_drop(fleet, cluster, dropped, self._rules)
+            self._reported += alerts_of_drop(fleet, cluster, dropped, self._rules)
         closed = list(close_unasked(fleet, self._rules.fault_item_idle_ms))
         return {
             "fault_items": [fault_item_row(cluster, one.broker_name, flip) for one in closed for flip in one.flips],
             "broker_health": [health_row(cluster, one.broker_name, one.health) for one in closed],
-            CLOCK_WANTED: list(self._clock_wanted()),
+            CLOCK_NEEDED: list(self._clock_wanted()),
         }
 
     def _clock_wanted(self) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ import msgspec
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from streaming.queries.rows import Rows
+from streaming.warehouse.rows import Rows
 
 OUTPUT = T.StructType([T.StructField("table", T.StringType()), T.StructField("rows", T.BinaryType())])
 

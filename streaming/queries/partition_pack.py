@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, Span, Voice
+from streaming.queries.chunk import PULLING_MS, Chunk, Message, Pulling, Reject, SampledHeartbeat, Span
 from streaming.queries.event_time import Lags, ahead_of, at_most
 from streaming.queries.shard_intake import shard_of
-from udfs.consumption import is_cache_full
-from udfs.families import family_of
-from udfs.voices import rank
+from udfs.brokers.families import family_of
+from udfs.brokers.heartbeat_sample import rank
+from udfs.groups.consumption import is_cache_full
 
 MOST_GROUPS = 16
 """That one partition tells of a broker."""
@@ -37,7 +37,7 @@ class PartitionPack:
                 header.ahead.append(ahead)
             return
         self._lags.note(topic, event, ingest_time_ms)
-        told_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
+        reported_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
         if event.event_time_ms > header.newest_ms.get(event.cluster, -1):
             header.newest_ms[event.cluster] = max(event.event_time_ms, 0)
         if topic != CLOCKS:
@@ -48,10 +48,10 @@ class PartitionPack:
         if topic == PULLS and not event.offsets_only:
             key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
             known = self._pullings.get(key, NEVER)
-            if told_ms >= known[0]:
-                self._pullings[key] = max((told_ms, ingest_time_ms, is_cache_full(event)), known)
+            if reported_ms >= known[0]:
+                self._pullings[key] = max((reported_ms, ingest_time_ms, is_cache_full(event)), known)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
-            header.voices.append(_voice(event, told_ms, ingest_time_ms))
+            header.sampled_heartbeats.append(_sampled_heartbeat(event, reported_ms, ingest_time_ms))
         message = Message(offset, ingest_time_ms, value or b"")
         for number in _shards_for(topic, event, self._shards):
             self._messages[number].append(message)
@@ -77,7 +77,7 @@ class PartitionPack:
                 header.newest_ms,
                 messages,
                 header.rejects if number == 0 else [],
-                header.voices,
+                header.sampled_heartbeats,
                 lags,
                 header.ahead,
                 pullings,
@@ -99,12 +99,12 @@ class PartitionPack:
                 yield Pulling(cluster, broker_name, group, *newest)
 
 
-def _voice(heartbeat: Any, told_ms: int, ingest_time_ms: int) -> Voice:
+def _sampled_heartbeat(heartbeat: Any, reported_ms: int, ingest_time_ms: int) -> SampledHeartbeat:
     is_leaving = bool(heartbeat.leaving)
     names = {consumer.consumer_group for consumer in heartbeat.consumers if not is_leaving}
     groups = tuple(sorted(name for name in names if family_of(name)))
-    return Voice(
-        heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, told_ms, is_leaving, groups, ingest_time_ms
+    return SampledHeartbeat(
+        heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, reported_ms, is_leaving, groups, ingest_time_ms
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 from pyspark import SparkContext, TaskContext
 
-from streaming.checkpoint_offsets import read_batch
+from streaming.queries.checkpoint_offsets import read_batch
 
 log = structlog.get_logger()
 
@@ -34,22 +34,23 @@ class Planned(NamedTuple):
         return self._replace(places=frozenset(place for place in self.places if place[0] in topics))
 
 
-def plan_of(offsets: dict[tuple[str, int], int], limit: int) -> Planned:
-    """A batch that reads so many offsets of each partition under maxOffsetsPerTrigger, 0 for none.
+def plan_of(offsets: dict[tuple[str, int], int], limit: int | None) -> Planned:
+    """A batch that reads so many offsets of each partition under maxOffsetsPerTrigger, 0 for none; None: nobody knows
+    the limit, and the batch may have been cut.
 
     Spark rounds each partition's share down, and gives every partition with a backlog one offset at least.
     """
     places = frozenset(place for place, count in offsets.items() if count > 0)
-    is_cut = limit > 0 and sum(offsets[place] for place in places) >= limit - len(places)
+    is_cut = limit is None or 0 < limit <= sum(offsets[place] for place in places) + len(places)
     return Planned(is_cut, places if is_cut else frozenset())
 
 
-def tell_workers(
-    context: SparkContext, checkpoint: Path, batch_id: int, limit: int, *, is_once: bool = False
+def publish_plan(
+    context: SparkContext, checkpoint: Path, batch_id: int, limit: int | None, *, is_once: bool = False
 ) -> dict[str, int]:
-    """Before the batch's action; how many offsets of each topic it reads.
+    """Before the batch's action; how many offsets of each topic it reads. `limit` is the one it was planned under.
 
-    Of a checkpoint that cannot be read nothing is told; the offsets seen decide then.
+    Of a checkpoint that cannot be read nothing is reported; the offsets seen decide then.
     """
     counts: Counter[str] = Counter()
     try:
@@ -65,7 +66,7 @@ def tell_workers(
     return dict(counts)
 
 
-def told_plan() -> Planned | None:
+def published_plan() -> Planned | None:
     """In a worker: the plan of the batch under way; None where nobody told it."""
     context = TaskContext.get()
     text = context.getLocalProperty(PROPERTY) if context is not None else None

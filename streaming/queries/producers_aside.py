@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from schemas.events import SEND_LATENCIES
 from streaming.queries.chunk import Reject
-from streaming.queries.rows import Rows
 from streaming.queries.set_aside import describe
 from streaming.queries.shard_rows import alert_row, quarantine_row
-from udfs.broker_board import Board
-from udfs.failed_rule import RULE_FAILED, find_failure
-from udfs.fleet import Fleet
-from udfs.life import Look, Reason, end, step
-from udfs.rules import Rules
+from streaming.warehouse.rows import Rows
+from udfs.alerts.failed_rule import RULE_FAILED, find_failure
+from udfs.alerts.life import Evaluation, Reason, end, step
+from udfs.alerts.rules import Rules
+from udfs.producers.board import Board
+from udfs.producers.fleet import Fleet
 
 Kept = TypeVar("Kept", Board, Fleet)
 
@@ -43,8 +43,8 @@ def set_aside(state: Board | Fleet, error: Exception, labels: dict[str, str], no
     failure = describe(error)
     is_new = RULE_FAILED not in state.incidents
     findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
-    told = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
-    rows: Rows = {"alerts": [alert_row(transition) for transition in told]}
+    reported = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules)
+    rows: Rows = {"alerts": [alert_row(transition) for transition in reported]}
     if is_new:
         reason = f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:1_000]
         rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, [reason]))]
@@ -55,4 +55,4 @@ def come_back(state: Board | Fleet, now_ms: int) -> Iterator[dict[str, Any]]:
     """The alert row of a batch that raised nothing after one that did."""
     failed = state.incidents.pop(RULE_FAILED, None)
     if failed is not None:
-        yield alert_row(end(failed, Reason.RECOVERED, Look(now_ms)))
+        yield alert_row(end(failed, Reason.RECOVERED, Evaluation(now_ms)))

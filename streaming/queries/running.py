@@ -14,15 +14,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from schemas.events import SEND_LATENCIES
-from streaming.private_folder import make_checkpoints
-from streaming.queries.planned import tell_workers
+from streaming.queries.batch_limits import Limits, limit_of, note_limit
+from streaming.queries.planned import publish_plan
 from streaming.queries.rest import Rest, TickSeen
-from streaming.queries.rows import Rows, unpack_rows
 from streaming.queries.shard_clock import CLOCK_HEARD
-from streaming.queries.warehouse import Writer, append_rows
+from streaming.queries.written_batch import WrittenBatch
+from streaming.system.known_error import BalancewatchError
+from streaming.system.private_folder import make_checkpoints
+from streaming.warehouse.rows import Rows, unpack_rows
+from streaming.warehouse.writer import Writer, append_rows
 
-OnRows = Callable[[str, int, Rows], None]
-"""Told after each batch is in Delta: query name, batch id, all its rows by table."""
+OnBatch = Callable[[WrittenBatch], None]
+"""Told of each batch once it is in Delta."""
 
 COMMIT_SECONDS = 30.0
 """How long a stop waits for Spark to note that the last batch is done, before it says so and waits on."""
@@ -39,7 +42,7 @@ class RestHearer(Protocol):
     def rested(self, name: str, batch_id: int, seconds: float) -> None: ...
 
 
-class StoppingError(RuntimeError):
+class StoppingError(BalancewatchError):
     """A batch that was not begun because the query is being stopped; the next start runs it."""
 
 
@@ -55,16 +58,16 @@ class Sink:
         name: str,
         checkpoint: Path,
         writer: Writer,
-        on_rows: OnRows | None,
-        limit: int = 0,
+        on_batch: OnBatch | None,
+        limits: Limits = ((0, 0),),
         *,
         is_once: bool = False,
         rest_s: float = 0.0,
         hearer: RestHearer | None = None,
     ) -> None:
-        """`rest_s` is the longest rest after a batch that had little to do."""
+        """`rest_s` is the longest rest after a batch that had little to do, `limits` are the batches' own."""
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
-        self._on_rows, self._limit, self._is_once = on_rows, limit, is_once
+        self._on_batch, self._limits, self._is_once = on_batch, limits, is_once
         self._hearer, self._busy = hearer, threading.Lock()
         self._is_stopping = False
         self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
@@ -82,16 +85,16 @@ class Sink:
         self._is_awake.set()
         with self._busy:
             self._is_stopping = True
-        told = began = time.monotonic()
+        reported = began = time.monotonic()
         while not self._is_noted() and is_active():
             time.sleep(0.01)
-            if time.monotonic() - told >= COMMIT_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - reported >= COMMIT_SECONDS:
+                reported = time.monotonic()
                 log.warning(
                     "stopping waits: Spark has not noted the last batch as done, which then would run again",
                     query=self._name,
                     batch_id=self._written,
-                    seconds=round(told - began),
+                    seconds=round(reported - began),
                 )
         if not self._is_noted():
             log.warning(
@@ -114,11 +117,12 @@ class Sink:
         """The batch's rows, and how many messages of each topic it read."""
         self._app_id = self._app_id or self._read_app_id()
         context = batch.sparkSession.sparkContext
-        read = tell_workers(context, self._checkpoint, batch_id, self._limit, is_once=self._is_once)
+        limit = limit_of(self._limits, batch_id)
+        read = publish_plan(context, self._checkpoint, batch_id, limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
-        append_rows(self._writer, rows, self._app_id, batch_id)
-        if self._on_rows is not None:
-            self._on_rows(self._name, batch_id, rows)
+        versions = append_rows(self._writer, rows, self._app_id, batch_id)
+        if self._on_batch is not None:
+            self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))
         return rows, read
 
     def _rest_after(self, began_s: float, batch_id: int, rows: Rows, read: Mapping[str, int]) -> None:
@@ -171,14 +175,14 @@ def start_query(
     writer: Writer,
     *,
     available_now: bool = False,
-    on_rows: OnRows | None = None,
+    on_batch: OnBatch | None = None,
     hearer: RestHearer | None = None,
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
-    limit = settings.queries.max_offsets_per_trigger
+    limits = note_limit(checkpoint, settings.queries.max_offsets_per_trigger)
     rest_s = settings.queries.rest_ms / 1000
-    sink = Sink(name, checkpoint, writer, on_rows, limit, is_once=available_now, rest_s=rest_s, hearer=hearer)
+    sink = Sink(name, checkpoint, writer, on_batch, limits, is_once=available_now, rest_s=rest_s, hearer=hearer)
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

@@ -12,8 +12,8 @@ import numpy as np
 from schemas.numbers_in_text import Integers
 from schemas.send_columns import Sends
 from streaming.queries.event_time import SLACK_MS, Lags
-from udfs.attempts import QUIET_MS, AttemptsBuilder
-from udfs.skew import WINDOW_MS
+from udfs.brokers.skew import WINDOW_MS
+from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 
 Builders = MutableMapping[tuple[str, str, str, str], AttemptsBuilder]
 """(cluster, broker_name, client_id, client_version) to what collects its attempts."""

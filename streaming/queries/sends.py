@@ -11,14 +11,14 @@ from streaming.queries.combiner import Keyed, Pack
 from streaming.queries.complete import Complete
 from streaming.queries.fleet_turn import FleetTurn
 from streaming.queries.producers_aside import advance_or_set_aside
-from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import fault_item_row, health_row
 from streaming.queries.shard_state import ShardState
 from streaming.queries.working_set import key_of
-from udfs.broker_board import Board
-from udfs.fleet import Fleet
-from udfs.forgotten_broker import forget_items
-from udfs.rulebook import Rulebook
+from streaming.warehouse.rows import Rows
+from udfs.alerts.rulebook import Rulebook
+from udfs.producers.board import Board
+from udfs.producers.fleet import Fleet
+from udfs.producers.forgotten import forget_items
 
 CUT_SKEW_MS = 60_000
 
@@ -40,11 +40,11 @@ class Sends:
         """How far the batch read its partitions of sends."""
         return [chunk for packs in self._of_fleets.values() for pack in packs for chunk in pack.read]
 
-    def advance_boards(self, limit: int) -> Rows:
-        """All boards' rows. `limit` is maxOffsetsPerTrigger, 0 for none. Nothing is written but put on the shelves."""
+    def advance_boards(self, *, may_be_cut: bool) -> Rows:
+        """All boards' rows. Nothing is written but put on the shelves."""
         rows: Rows = {}
         for (cluster, broker_name), packs in sorted(self._of_boards.items()):
-            for table, of_table in self._advance_board(cluster, broker_name, packs, limit).items():
+            for table, of_table in self._advance_board(cluster, broker_name, packs, may_be_cut=may_be_cut).items():
                 rows.setdefault(table, []).extend(of_table)
         return rows
 
@@ -52,11 +52,11 @@ class Sends:
         """The clusters' producers, to be judged beside their clusters."""
         return Fleets(self._state, self._rules, self._of_fleets, complete, is_once=is_once)
 
-    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack], limit: int) -> Rows:
+    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack], *, may_be_cut: bool) -> Rows:
         key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
         if boards.get(key) is None and not any(pack.attempts for pack in packs):
             return {}  # a tick for a broker that nobody has sent to
-        idle_ms, may_be_cut = rules.fault_item_idle_ms, limit > 0
+        idle_ms = rules.fault_item_idle_ms
         state, rows = advance_or_set_aside(
             boards.get(key) or Board(),
             lambda: boards.get_anew(key) or Board(),
@@ -107,7 +107,7 @@ class Fleets:
         key, fleets, packs = key_of(cluster), self._state.fleets, self._packs.get(cluster, [])
         if fleets.get(key) is None and not any(pack.fleet for pack in packs):
             return None
-        known = self._state.agenda.clusters.get(cluster)
+        known = self._state.shard_index.clusters.get(cluster)
         has_groups = known is not None and bool(known.groups or known.watch.topics)
         return FleetTurn(
             fleets.get(key) or Fleet(),

@@ -1,7 +1,7 @@
 """What a rule raised at is set aside, kept as it was before the batch, and told once; everything else goes on.
 
 A group is judged again when its members, its routes or the rules change, and every RETRY_MS; a cluster's own look at
-each tick. The first look that raises nothing ends the alert.
+each tick. The first evaluation that raises nothing ends the alert.
 """
 
 import traceback
@@ -14,13 +14,13 @@ from streaming.queries.chunk import Reject
 from streaming.queries.shard_events import Event
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.working_set import WorkingSet
-from udfs.alert import Transition
-from udfs.cluster_watch import ClusterWatch
-from udfs.failed_rule import RULE_FAILED, Failure, find_failure
-from udfs.hearing import Hearing
-from udfs.life import Look, Reason, end, step
-from udfs.rules import Rules
-from udfs.watch import GroupState
+from udfs.alerts.alert import Transition
+from udfs.alerts.failed_rule import RULE_FAILED, Failure, find_failure
+from udfs.alerts.life import Evaluation, Reason, end, step
+from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.brokers.cluster_state import ClusterState
+from udfs.groups.state import GroupState
 
 RETRY_MS = 120_000
 """A broker's CHANNEL_EXPIRED_TIMEOUT: the member at which it raised may have gone without a word."""
@@ -47,14 +47,18 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
         findings = {RULE_FAILED: find_failure({"cluster": cluster, "consumer_group": name}, failure, now_ms)}
         if RULE_FAILED not in group.incidents:
             work.put("quarantine", [_quarantined(event, failure)])
-        work.put_alerts(step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules))
+        work.put_alerts(
+            step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules)
+        )
         work.enter(cluster, name, now_ms + RETRY_MS, _topics_of(group))
         work.dirty.get(cluster, set()).discard(name)
 
 
 @contextmanager
-def cluster_set_aside(work: WorkingSet, cluster: str, event: Event, rules: Rules, *, is_told: bool) -> Iterator[None]:
-    """What happens within concerns a cluster as a whole. `is_told`: this shard writes what all of them conclude."""
+def cluster_set_aside(
+    work: WorkingSet, cluster: str, event: Event, rules: Rules, *, writes_rows: bool
+) -> Iterator[None]:
+    """What happens within concerns a cluster as a whole. `writes_rows`: this shard writes what all of them conclude."""
     try:
         yield
     except Exception as error:  # whatever a rule raises must not end the query
@@ -66,15 +70,15 @@ def cluster_set_aside(work: WorkingSet, cluster: str, event: Event, rules: Rules
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
         is_new = RULE_FAILED not in watch.incidents
         findings = {RULE_FAILED: find_failure({"cluster": cluster}, failure, now_ms)}
-        transitions = step(watch.incidents, watch.windows, RULE_FAILED, findings, lambda _: Look(now_ms), rules)
-        if is_told:
+        transitions = step(watch.incidents, watch.windows, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules)
+        if writes_rows:
             work.put_alerts(transitions)
             work.put("quarantine", [_quarantined(event, failure)] if is_new else [])
         else:
             list(transitions)
 
 
-def _take_over(before: GroupState | ClusterWatch, reverted: GroupState | ClusterWatch) -> None:
+def _take_over(before: GroupState | ClusterState, reverted: GroupState | ClusterState) -> None:
     """What was told of failures in this batch stays told."""
     reverted.incidents.pop(RULE_FAILED, None)
     if RULE_FAILED in before.incidents:
@@ -94,16 +98,18 @@ def is_tried_again(work: WorkingSet, group: GroupState, now_ms: int) -> bool:
     return group.is_stale or entry is None or (entry.due_ms is not None and entry.due_ms <= now_ms)
 
 
-def as_after_a_gap(hearing: Hearing, group: GroupState, brokers: set[str], now_ms: int) -> Hearing:
+def as_after_a_gap(
+    broker_coverage: BrokerCoverage, group: GroupState, brokers: set[str], now_ms: int
+) -> BrokerCoverage:
     """What a group hears that nobody looked at since a rule raised: its silences begin now."""
     away_ms = now_ms - group.incidents[RULE_FAILED].started_at_ms
-    since_ms = {**hearing.since_ms, **dict.fromkeys(brokers, now_ms)}
-    return replace(hearing, gap_ms=max(hearing.gap_ms, away_ms), since_ms=since_ms)
+    since_ms = {**broker_coverage.since_ms, **dict.fromkeys(brokers, now_ms)}
+    return replace(broker_coverage, gap_ms=max(broker_coverage.gap_ms, away_ms), since_ms=since_ms)
 
 
 def come_back(group: GroupState, now_ms: int) -> Transition:
     """It was judged without a failure."""
-    return end(group.incidents.pop(RULE_FAILED), Reason.RECOVERED, Look(now_ms))
+    return end(group.incidents.pop(RULE_FAILED), Reason.RECOVERED, Evaluation(now_ms))
 
 
 def describe(error: BaseException) -> Failure:

@@ -9,7 +9,7 @@ store in the stream, over a dictionary in the tests. A rule that raises ends not
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk, has_content
 from streaming.queries.complete import Complete
-from streaming.queries.rows import Rows
+from streaming.queries.reporters import learn_who_reports, shows_pulls
 from streaming.queries.sends import Fleets
 from streaming.queries.set_aside import (
     cluster_set_aside,
@@ -18,11 +18,11 @@ from streaming.queries.set_aside import (
 from streaming.queries.shard_clock import (
     CLOCK_HEARD,
     CLOCK_MISSED_MS,
-    CLOCK_WANTED,
+    CLOCK_NEEDED,
     RUN,
     Heard,
+    advance_clock,
     clocks_wanted,
-    hear,
     silent_ms_of,
     wake,
 )
@@ -37,30 +37,30 @@ from streaming.queries.shard_endings import (
     give_up_clusters,
     words_of,
 )
+from streaming.queries.shard_evaluation import evaluate, stays_calm
 from streaming.queries.shard_events import IN_ORDER, Event, events_of, is_earlier, pack
 from streaming.queries.shard_intake import Intake, shard_of
-from streaming.queries.shard_look import look_at, stays_calm
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_state import ShardState
 from streaming.queries.source_times import SourceTimes
 from streaming.queries.timing import (
+    alerts_of_drop,
     clocked,
     end_drop,
     judge_timing,
     note_arrivals,
     note_tick,
-    tell_drop,
     waiting_until,
 )
 from streaming.queries.waiting import SWEEP_EVENTS, SWEEP_MS, bounded, count_of, split
-from streaming.queries.who_tells import learn_who_tells, shows_pulls
 from streaming.queries.working_set import WorkingSet
-from udfs.broker_trouble import gone_brokers
-from udfs.cluster import NOBODY_TELLS
-from udfs.failed_rule import RULE_FAILED
-from udfs.life import Look, Reason, end
-from udfs.rulebook import CANARY_CLUSTER, Rulebook
-from udfs.skew_findings import step_skew
+from streaming.warehouse.rows import Rows
+from udfs.alerts.failed_rule import RULE_FAILED
+from udfs.alerts.life import Evaluation, Reason, end
+from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
+from udfs.brokers.cluster import NOBODY_TELLS
+from udfs.brokers.skew_findings import step_skew
+from udfs.brokers.trouble import gone_brokers
 
 __all__ = ["Shard", "shard_of"]
 
@@ -74,16 +74,16 @@ class Shard:
         self._fleets = fleets
         self._number, self._shards, self._state, self._rules = number, shards, state, rules
         self._work = self.working_set(state)
-        self._agenda = self._work.agenda
-        if self._agenda.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
-            self._agenda.rules = rules.fingerprint
-            for name, entry in self._agenda.clusters.items():
+        self._shard_index = self._work.shard_index
+        if self._shard_index.rules != rules.fingerprint:  # groups that nothing happens to are judged anew by them, too
+            self._shard_index.rules = rules.fingerprint
+            for name, entry in self._shard_index.clusters.items():
                 for group in entry.groups:
                     self._work.enter(name, group, 0)
         self._intake = Intake(self._work, number, shards, rules)
         self._heard: dict[str, Event] = {}
         self._times = SourceTimes(self._work)
-        self._forgotten = ForgottenClusters(self._agenda, ())
+        self._forgotten = ForgottenClusters(self._shard_index, ())
 
     @property
     def rows(self) -> Rows:
@@ -95,22 +95,24 @@ class Shard:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self._work.put("quarantine", rejected)
         if self._number == 0:
-            silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._agenda.forgotten_ms.items()}
-            silent_ms |= {name: silent_ms_of(entry) for name, entry in self._agenda.clusters.items()}
-            self._work.put(CLOCK_WANTED, clocks_wanted(chunks, silent_ms))
+            silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in self._shard_index.forgotten_ms.items()}
+            silent_ms |= {name: silent_ms_of(entry) for name, entry in self._shard_index.clusters.items()}
+            self._work.put(CLOCK_NEEDED, clocks_wanted(chunks, silent_ms))
         messages = [chunk for chunk in chunks if has_content(chunk) or shows_pulls(self._work, chunk)]
-        agenda = self._agenda
-        newest_ms = note_arrivals(agenda, chunks)
-        self._forgotten = ForgottenClusters(agenda, chunks)
-        is_swept = is_once or newest_ms >= agenda.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
+        shard_index = self._shard_index
+        newest_ms = note_arrivals(shard_index, chunks)
+        self._forgotten = ForgottenClusters(shard_index, chunks)
+        is_swept = is_once or newest_ms >= shard_index.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
         has_ahead = any(chunk.ahead for chunk in chunks)
-        if not (is_swept or has_ahead or agenda.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)):
+        if not (
+            is_swept or has_ahead or shard_index.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)
+        ):
             self._state.add_pending(messages)
             self._write()
             return
-        agenda.swept_ms = max(agenda.swept_ms, newest_ms)
+        shard_index.swept_ms = max(shard_index.swept_ms, newest_ms)
         pending = self._advance([*self._state.take_pending(), *messages], complete)
-        agenda.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
+        shard_index.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
         if complete.groups is None:
             clusters = {cluster for chunk in chunks for cluster in chunk.spans}
             self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
@@ -119,16 +121,16 @@ class Shard:
         self._write()
 
     def _judge_timing(self, clusters: set[str], waiting_ms: dict[str, int], *, is_once: bool) -> None:
-        for name in sorted(clusters & self._agenda.clusters.keys() - {CANARY_CLUSTER}):
+        for name in sorted(clusters & self._shard_index.clusters.keys() - {CANARY_CLUSTER}):
             entry, rules = self._work.cluster(name), self._rules.of(name)
-            told = list(judge_timing(entry, name, rules, waiting_ms.get(name, 0), is_once=is_once))
-            self._work.put_alerts(told if self._speaks_of(name) else [])
+            reported = list(judge_timing(entry, name, rules, waiting_ms.get(name, 0), is_once=is_once))
+            self._work.put_alerts(reported if self._speaks_of(name) else [])
 
     def _bounded(self, pending: list[Chunk]) -> list[Chunk]:
         kept, dropped = bounded(pending)
         for name, count in sorted(dropped.items()):
             entry = self._work.cluster(name)
-            self._work.put_alerts(tell_drop(entry, name, self._number, count, self._rules.of(name)))
+            self._work.put_alerts(alerts_of_drop(entry, name, self._number, count, self._rules.of(name)))
         return kept
 
     def _advance(self, chunks: list[Chunk], complete: Complete) -> list[Chunk]:
@@ -136,9 +138,9 @@ class Shard:
 
         What is forgotten is so from when Kafka had the decision: whatever came to it before is worked through first.
         """
-        learn_who_tells(self._work, chunks)
+        learn_who_reports(self._work, chunks)
         self._times.learn(chunks, self._forgotten.is_silent)
-        self._tell_ahead(chunks)
+        self._report_ahead(chunks)
         chunks, waiting = split(chunks, clocked(chunks))
         self._times.read_intervals(chunks)
         events = [
@@ -180,8 +182,8 @@ class Shard:
                 self._intake.apply(event)
         return left
 
-    def _tell_ahead(self, chunks: list[Chunk]) -> None:
-        """Clock events from the future are told as they come: there may be no others to tell them at."""
+    def _report_ahead(self, chunks: list[Chunk]) -> None:
+        """Clock events from the future are reported as they come: there may be no others to tell them at."""
         ahead = sorted((one for chunk in chunks for one in chunk.ahead), key=lambda one: one.ingest_time_ms)
         for one in ahead:
             if self._forgotten.is_silent(one.cluster):
@@ -202,57 +204,57 @@ class Shard:
         self._intake.look_up_anew()
         if clock.source != RUN:
             if cluster.is_run_clock:
-                self._work.put(CLOCK_WANTED, [{"cluster": name, "is_wanted": False}])
-            cluster.is_run_clock, cluster.foreign_ms = False, max(cluster.foreign_ms, clock.event_time_ms)
+                self._work.put(CLOCK_NEEDED, [{"cluster": name, "is_wanted": False}])
+            cluster.is_run_clock, cluster.collector_time_ms = False, max(cluster.collector_time_ms, clock.event_time_ms)
         else:
             cluster.is_run_clock = True
         self._heard[name] = event
         for group in clock.deleted_groups or ():
             if shard_of(name, group, self._shards) == self._number:
                 end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
-        rules, is_told, heard = self._rules.of(name), self._speaks_of(name), None
-        fleet = self._fleets.of(name) if is_told else None
+        rules, writes_rows, heard = self._rules.of(name), self._speaks_of(name), None
+        fleet = self._fleets.of(name) if writes_rows else None
         failing = fleet.advance(event.time_ms) if fleet is not None else NOBODY_TELLS
-        with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
-            heard = hear(cluster, clock, rules, failing)
+        with cluster_set_aside(self._work, name, event, rules, writes_rows=writes_rows):
+            heard = advance_clock(cluster, clock, rules, failing)
         if heard is None:
             return
         if fleet is not None:
             fleet.note_gone(gone_brokers(self._work.cluster(name).watch.incidents.values()), heard.now_ms)
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
         self._work.put_alerts(end_drop(cluster, heard.now_ms))
-        with cluster_set_aside(self._work, name, event, rules, is_told=is_told):
+        with cluster_set_aside(self._work, name, event, rules, writes_rows=writes_rows):
             self._intake.give_up_routes(name, heard.now_ms)
         failed = cluster.watch.incidents.get(RULE_FAILED)
-        if is_told:
+        if writes_rows:
             self._work.put_alerts(heard.transitions)
-            self._work.put_alerts([] if failed is None else [end(failed, Reason.RECOVERED, Look(heard.now_ms))])
+            self._work.put_alerts([] if failed is None else [end(failed, Reason.RECOVERED, Evaluation(heard.now_ms))])
         cluster.watch.incidents.pop(RULE_FAILED, None)
         dirty = self._work.take_dirty(name)
         for group in sorted(self._due(name, heard) | dirty):
             if heard.is_for(group):
                 with group_set_aside(self._work, name, group, event, self._rules.of(name, group)):
                     if not self._stays_calm(name, group, heard):
-                        look_at(self._work, name, group, heard, self._rules.of(name, group))
+                        evaluate(self._work, name, group, heard, self._rules.of(name, group))
             elif group in dirty or not cluster.groups[group].is_calm:
                 self._work.dirty.setdefault(name, set()).add(group)  # its own source's next tick looks at it
 
     def _forget(self, decision: Event) -> None:
         clock = decision.event
         self._intake.look_up_anew()
-        name, is_told = clock.cluster, self._speaks_of(clock.cluster)
+        name, writes_rows = clock.cluster, self._speaks_of(clock.cluster)
         now_ms = max(clock.event_time_ms, self._work.cluster(name).now_ms + 1)
         for one in clock.forgotten or ():
             words = words_of(one)
             if one.kind == CLUSTER:
-                forget_cluster(self._work, name, words, now_ms, is_told=is_told)
+                forget_cluster(self._work, name, words, now_ms, writes_rows=writes_rows)
                 self._forgotten.forget(name, decision.ingest_time_ms)
             elif one.kind == BROKER:
-                forget_broker(self._work, name, one.name, words, now_ms, is_told=is_told)
+                forget_broker(self._work, name, one.name, words, now_ms, writes_rows=writes_rows)
             elif shard_of(name, one.name, self._shards) == self._number:
                 end_group(self._work, name, one.name, Reason.FORGOTTEN, now_ms, words)
         if any(one.kind == CLUSTER for one in clock.forgotten or ()):
-            self._agenda.clusters.pop(name, None)
+            self._shard_index.clusters.pop(name, None)
             self._heard[name] = decision
 
     def _due(self, cluster: str, heard: Heard) -> set[str]:

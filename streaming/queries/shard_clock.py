@@ -1,4 +1,4 @@
-"""What a tick means to a shard: what of the cluster was heard, what stands above its groups, and which to look at."""
+"""What a tick means to a shard: what of the cluster gave data, what stands above its groups, and which to look at."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, replace
@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_values import Above, ClusterEntry
-from udfs.alert import Transition
-from udfs.cluster import NOBODY_TELLS, look_over
-from udfs.hearing import Hearing, Unasked
-from udfs.mute_brokers import unasked_of
-from udfs.rounds import MachineSkew, Tick, scaled
-from udfs.rules import Rules
+from streaming.queries.shard_values import ClusterContext, ClusterEntry
+from udfs.alerts.alert import Transition
+from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
+from udfs.brokers.cluster import NOBODY_TELLS, evaluate_cluster
+from udfs.brokers.mute_brokers import unasked_of
+from udfs.brokers.rounds import MachineSkew, Tick, scaled
 
 RUN = "run"
 """The source of the clock events that `balancewatch run` itself sends."""
 
-CLOCK_WANTED = "clock_wanted"
+CLOCK_NEEDED = "clock_needed"
 """Not a Delta table: rows that tell `run` which clusters no one else keeps the time of."""
 
 CLOCK_HEARD = "clock_heard"
@@ -33,10 +33,10 @@ MOST_INTERVAL_MS = 3_600_000
 class Heard(NamedTuple):
     """One tick's meaning. `due` are the groups to look at, calm ones only where a deadline has come; `rules_of` gives a
     group's rules for rounds as far apart as the cluster's. `speaks_for`: the groups its source reads, None for all.
-    `brokers` are heard otherwise than at the tick before, None for all.
+    `brokers` give data otherwise than at the tick before, None for all.
     """
 
-    hearing: Hearing
+    broker_coverage: BrokerCoverage
     due: set[str]
     transitions: list[Transition]
     interval_ms: int
@@ -53,8 +53,12 @@ class Heard(NamedTuple):
         return self.speaks_for is None or consumer_group in self.speaks_for
 
 
-def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS) -> Heard | None:
-    """Move the cluster's time to this clock event; None for one that moves nothing. `failing`: as look_over has it."""
+def advance_clock(
+    entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS
+) -> Heard | None:
+    """Move the cluster's time to this clock event; None for one that moves nothing. `failing`: as evaluate_cluster has
+    it.
+    """
     tick = _tick_of(clock, entry)
     before_ms = entry.now_ms
     if tick.now_ms <= before_ms:
@@ -64,18 +68,18 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, st
         tick = replace(tick, now_ms=before_ms)  # nobody else will look at its groups
     now_ms = tick.now_ms
     entry.families.forget(now_ms)
-    overview = look_over(entry.watch, clock.cluster, tick, rules, failing)
+    overview = evaluate_cluster(entry.watch, clock.cluster, tick, rules, failing)
     entry.now_ms = now_ms
-    absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.blind_ms else 0
+    absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.max_evaluation_gap_ms else 0
     gap_ms = max(absent_ms, overview.gap_ms)
     resumed = overview.tick.answered if gap_ms else overview.resumed
-    heard = overview.tick.answered - overview.unheard
-    entry.heard_since_ms = {
-        name: now_ms if name in resumed else entry.heard_since_ms.get(name, 0) for name in sorted(heard)
-    } | {name: entry.heard_since_ms[name] for name in sorted(overview.missed & entry.heard_since_ms.keys())}
+    heard = overview.tick.answered - overview.without_data
+    entry.data_since_ms = {
+        name: now_ms if name in resumed else entry.data_since_ms.get(name, 0) for name in sorted(heard)
+    } | {name: entry.data_since_ms[name] for name in sorted(overview.missed & entry.data_since_ms.keys())}
     answered = frozenset() if overview.tick.is_own else heard  # `run` asks nobody
-    above = Above(
-        sorted(overview.unheard),
+    context = ClusterContext(
+        sorted(overview.without_data),
         overview.explained,
         overview.masterless,
         overview.cluster_id,
@@ -84,12 +88,12 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, st
         sorted(answered),
     )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
-    due, brokers = _due_otherwise(entry, above, unasked, is_gap=bool(gap_ms))
+    due, brokers = _due_otherwise(entry, context, unasked, is_gap=bool(gap_ms))
     due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
-    entry.unheard, entry.above, entry.unasked = above.unheard, above, list(unasked)
-    hearing = Hearing(
-        overview.unheard,
-        {name: since for name, since in entry.heard_since_ms.items() if since},
+    entry.without_data, entry.context, entry.unasked = context.without_data, context, list(unasked)
+    broker_coverage = BrokerCoverage(
+        overview.without_data,
+        {name: since for name, since in entry.data_since_ms.items() if since},
         answered,
         entry.pulled_ms,
         overview.silent,
@@ -100,10 +104,10 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, st
         unasked,
         overview.missed,
         entry.families,
-        _tells_answers(entry, now_ms),
+        _reports_answers(entry, now_ms),
     )
     return Heard(
-        hearing,
+        broker_coverage,
         due,
         overview.transitions,
         entry.watch.rounds.interval_ms(now_ms),
@@ -115,9 +119,9 @@ def hear(entry: ClusterEntry, clock: Any, rules: Rules, failing: Mapping[str, st
 
 
 def _due_otherwise(
-    entry: ClusterEntry, above: Above, unasked: tuple[Unasked, ...], *, is_gap: bool
+    entry: ClusterEntry, context: ClusterContext, unasked: tuple[Unasked, ...], *, is_gap: bool
 ) -> tuple[set[str], frozenset[str] | None]:
-    """The groups to look at because the cluster is heard otherwise than at the tick before; and the brokers that are,
+    """The groups to look at because the cluster gives data otherwise than at the tick before; and the brokers that are,
     by which calm groups are concerned (`wake`), and by nothing else. Any other is concerned by everything.
     """
     changed = {one[:4] for one in map(astuple, unasked)} ^ {one[:4] for one in map(astuple, entry.unasked)}
@@ -125,11 +129,11 @@ def _due_otherwise(
     for name in {group for _, group, client_id, _ in changed if client_id is None} & due:
         entry.groups[name].wake()
     brokers = {broker for broker, group, client_id, _ in changed if group is None and client_id is None}
-    if is_gap or above != entry.above or any(group is None for _, group, _, _ in changed):
+    if is_gap or context != entry.context or any(group is None for _, group, _, _ in changed):
         due |= {name for name, group in entry.groups.items() if not group.is_calm}
-    if is_gap or None in brokers or _explains_otherwise(above, entry.above):
+    if is_gap or None in brokers or _explains_otherwise(context, entry.context):
         return due, None
-    return due, frozenset(brokers | _brokers_changed(above, entry.above))
+    return due, frozenset(brokers | _brokers_changed(context, entry.context))
 
 
 def wake(entry: ClusterEntry, brokers: frozenset[str] | None, brokers_of: Callable[[str], set[str]]) -> set[str]:
@@ -146,13 +150,17 @@ def wake(entry: ClusterEntry, brokers: frozenset[str] | None, brokers_of: Callab
     return names
 
 
-def _brokers_changed(after: Above, before: Above) -> set[str]:
-    """Those that are heard otherwise than before."""
-    pairs = ((after.unheard, before.unheard), (after.silent, before.silent), (after.answered, before.answered))
+def _brokers_changed(after: ClusterContext, before: ClusterContext) -> set[str]:
+    """Those that give data otherwise than before."""
+    pairs = (
+        (after.without_data, before.without_data),
+        (after.silent, before.silent),
+        (after.answered, before.answered),
+    )
     return {broker for one, other in pairs for broker in set(one) ^ set(other)}
 
 
-def _explains_otherwise(after: Above, before: Above) -> bool:
+def _explains_otherwise(after: ClusterContext, before: ClusterContext) -> bool:
     """Whether other incidents stand above groups than before."""
     return (after.explained, after.masterless, after.cluster_id) != (
         before.explained,
@@ -161,10 +169,10 @@ def _explains_otherwise(after: Above, before: Above) -> bool:
     )
 
 
-def _tells_answers(entry: ClusterEntry, now_ms: int) -> bool:
-    """Whether every collector says how it asks, and what some client answered that it pulls has been told."""
+def _reports_answers(entry: ClusterEntry, now_ms: int) -> bool:
+    """Whether every collector says how it asks, and what some client answered that it pulls has been reported."""
     collectors = [source for source in entry.watch.rounds.live(now_ms) if not source.is_own]
-    return bool(collectors and entry.watch.pulls.heard_ms) and all(one.told_ms is not None for one in collectors)
+    return bool(collectors and entry.watch.pulls.heard_ms) and all(one.reported_ms is not None for one in collectors)
 
 
 def _speaks_for(entry: ClusterEntry, tick: Tick) -> frozenset[str] | None:
@@ -183,7 +191,7 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
     asked, answered = frozenset(clock.brokers_asked), frozenset(clock.brokers_answered)
     is_own = clock.source == RUN
     if is_own:
-        known = entry.watch.voices.heard_ms.keys() & entry.watch.topics.keys()
+        known = entry.watch.heartbeat_sample.heard_ms.keys() & entry.watch.topics.keys()
         is_dead_collector = bool(asked) and not answered
         asked, answered = asked | known, answered if is_dead_collector else answered | known
     return Tick(
@@ -206,7 +214,7 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
 
 def silent_ms_of(entry: ClusterEntry) -> int:
     """When the cluster's own clock counts as silent, for events that are newer; a slow one is given three rounds."""
-    return entry.foreign_ms + max(CLOCK_MISSED_MS, 3 * entry.watch.rounds.interval_ms(entry.now_ms))
+    return entry.collector_time_ms + max(CLOCK_MISSED_MS, 3 * entry.watch.rounds.interval_ms(entry.now_ms))
 
 
 def clocks_wanted(chunks: list[Chunk], silent_ms: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -215,7 +223,7 @@ def clocks_wanted(chunks: list[Chunk], silent_ms: Mapping[str, int]) -> Iterator
     for chunk in chunks:
         for cluster, time_ms in chunk.newest_ms.items():
             newest[cluster] = max(newest.get(cluster, 0), time_ms)
-    told = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
+    reported = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
     for cluster, time_ms in sorted(newest.items()):
-        if cluster not in told and time_ms > silent_ms.get(cluster, 0):
+        if cluster not in reported and time_ms > silent_ms.get(cluster, 0):
             yield {"cluster": cluster, "is_wanted": True, "newest_ms": time_ms}

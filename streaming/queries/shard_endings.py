@@ -1,7 +1,7 @@
 """What ends by a person's decision: a group that was deleted, and whatever `balancewatch forget` names.
 
 What was open of it ends for that reason, each of its queues and members gets its last row, and nothing of it is kept.
-Should it be heard again, it begins anew.
+Should it give data again, it begins anew.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_clock import RUN
 from streaming.queries.shard_events import Event
-from streaming.queries.shard_values import Agenda
+from streaming.queries.shard_values import ShardIndex
 from streaming.queries.working_set import WorkingSet
-from udfs.alert import Incident, Transition, brokers_of, with_words
-from udfs.life import Look, Reason, end
-from udfs.membership import LEFT, Change
+from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
+from udfs.alerts.life import Evaluation, Reason, end
+from udfs.rocketmq.membership import LEFT, Change
 
 FORGET = "forget"
 """The source of clock events that move no time, and tell what a person decided is gone."""
@@ -34,10 +34,10 @@ class ForgottenClusters:
     a clock event that no broker stands behind: one of `run`'s own, or a round that none answered.
     """
 
-    def __init__(self, agenda: Agenda, chunks: Iterable[Chunk]) -> None:
+    def __init__(self, shard_index: ShardIndex, chunks: Iterable[Chunk]) -> None:
         """As of when the batch's arrivals are noted."""
-        self._at_ms = agenda.forgotten_ms
-        self._silent = agenda.forgotten_ms.keys() - agenda.clusters.keys()
+        self._at_ms = shard_index.forgotten_ms
+        self._silent = shard_index.forgotten_ms.keys() - shard_index.clusters.keys()
         self._arrived_ms: dict[str, int] = {}
         for chunk in chunks:
             for cluster, span in chunk.spans.items():
@@ -70,7 +70,7 @@ def words_of(decision: Any) -> str:
 
 
 def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
-    """`words` are those of who decided it; they are told with what ends."""
+    """`words` are those of who decided it; they are reported with what ends."""
     group = work.change(cluster, name, now_ms)
     work.put_changes(group, [Change(broker, one, LEFT, now_ms) for broker, one in group.membership.members()])
     work.end(group, reason, now_ms, words=words)
@@ -78,42 +78,44 @@ def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms:
     work.dirty.get(cluster, set()).discard(name)
 
 
-def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, is_told: bool) -> None:
-    """The whole cluster. `is_told`: this shard writes what all of them conclude of it."""
+def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
+    """The whole cluster. `writes_rows`: this shard writes what all of them conclude of it."""
     entry = work.cluster(cluster)
     for name in sorted(entry.groups.keys() | work.dirty.get(cluster, set())):
         end_group(work, cluster, name, Reason.FORGOTTEN, now_ms, words)
-    if is_told:
+    if writes_rows:
         incidents = (incident for _, incident in sorted(entry.watch.incidents.items()))
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
     if entry.timing.drop is not None:
         work.put_alerts([_ended(entry.timing.drop, words, now_ms)])
     for route in work.routes_of(cluster):
         work.set_route(cluster, route.topic, None)
-    work.agenda.clusters.pop(cluster, None)
+    work.shard_index.clusters.pop(cluster, None)
     work.dirty.pop(cluster, None)
 
 
 def give_up_clusters(work: WorkingSet) -> None:
     """Drop those that nobody has heard of for a day, by Kafka's time, and of which nothing is open."""
-    for name, entry in sorted(work.agenda.clusters.items()):
+    for name, entry in sorted(work.shard_index.clusters.items()):
         arrived_ms = entry.timing.arrived_ms
-        if not arrived_ms or work.agenda.swept_ms - arrived_ms <= FORGET_CLUSTER_MS or entry.watch.incidents:
+        if not arrived_ms or work.shard_index.swept_ms - arrived_ms <= FORGET_CLUSTER_MS or entry.watch.incidents:
             continue
         if not any(work.group(name, group, entry.now_ms).incidents for group in entry.groups):
             now_ms = max(entry.now_ms, entry.timing.newest_ms) + 1
             for group in sorted(entry.groups):
                 end_group(work, name, group, Reason.GIVEN_UP, now_ms)
-            forget_cluster(work, name, "", now_ms, is_told=False)
+            forget_cluster(work, name, "", now_ms, writes_rows=False)
 
 
-def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, is_told: bool) -> None:
-    """A broker, until it is heard again: its members have left, its queues are in no route."""
+def forget_broker(
+    work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, writes_rows: bool
+) -> None:
+    """A broker, until it gives data again: its members have left, its queues are in no route."""
     entry = work.cluster(cluster)
     incidents = entry.watch.forget_broker(broker_name, now_ms)
-    if is_told:
+    if writes_rows:
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
-    for of_broker in (entry.heard_since_ms, entry.pulled_ms):
+    for of_broker in (entry.data_since_ms, entry.pulled_ms):
         of_broker.pop(broker_name, None)
     for route in work.routes_of(cluster):
         if broker_name in route.broker_names():
@@ -133,4 +135,4 @@ def forget_broker(work: WorkingSet, cluster: str, broker_name: str, words: str, 
 
 
 def _ended(incident: Incident, words: str, now_ms: int) -> Transition:
-    return with_words(end(incident, Reason.FORGOTTEN, Look(now_ms)), words)
+    return with_words(end(incident, Reason.FORGOTTEN, Evaluation(now_ms)), words)

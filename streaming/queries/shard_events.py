@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Pulling, Voice
+from streaming.queries.chunk import Chunk, Message, Pulling, SampledHeartbeat
 from streaming.queries.event_time import at, not_after, source_of
-from udfs import skew
+from udfs.brokers import skew
 
-VOICES = "voices"
-"""Not a Kafka topic: which client was heard where (chunk.Voice)."""
+VOICES = "sampled_heartbeats"
+"""Not a Kafka topic: which client gave data where (chunk.SampledHeartbeat)."""
 
 PULLINGS = "pullings"
 """Not a Kafka topic: which group was seen to pull where (chunk.Pulling)."""
@@ -29,7 +29,7 @@ class Event(NamedTuple):
     partition: int
     offset: int
     topic: str
-    raw: Message | Voice | Pulling
+    raw: Message | SampledHeartbeat | Pulling
     event: Any
 
     @property
@@ -47,16 +47,16 @@ IN_ORDER = itemgetter(0, 1, 2, 3, 4)
 """By time; at one time routes come first and the tick last."""
 
 Shift = Callable[[str, str, str], int]
-"""(cluster, source, machine) to how far the source's event times are moved on (udfs.skew)."""
+"""(cluster, source, machine) to how far the source's event times are moved on (udfs.brokers.skew)."""
 
 Behind = Callable[[str], int]
 """Cluster to how far its time runs behind Kafka's."""
 
 
 def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
-    """Its messages, decoded, and its voices; none is later than it reached Kafka, by the cluster's time."""
+    """Its messages, decoded, and its sampled_heartbeats; none is later than it reached Kafka, by the cluster's time."""
     decoder, rank = DECODERS[chunk.topic], _RANK[chunk.topic]
-    for voice in chunk.voices:
+    for voice in chunk.sampled_heartbeats:
         shift_ms = shift(voice.cluster, skew.HEARTBEATS, voice.broker_name)
         time_ms = _heard_ms(voice, shift_ms, behind(voice.cluster))
         counted = voice._replace(event_time_ms=time_ms)
@@ -83,14 +83,14 @@ def events_of(chunk: Chunk, shift: Shift, behind: Behind) -> Iterator[Event]:
 
 def intervals_of(chunks: Iterable[Chunk]) -> dict[str, int]:
     """Cluster to how far apart the rounds in these chunks come, as they are told or seen; not of a single one."""
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
     rounds: dict[str, set[int]] = {}
     for event in _clock_events(chunks):
         cluster = event.event.cluster
-        told[cluster] = max(told.get(cluster, 0), event.event.interval_ms or 0)
+        reported[cluster] = max(reported.get(cluster, 0), event.event.interval_ms or 0)
         rounds.setdefault(cluster, set()).add(event.time_ms)
     gaps = {cluster: [after - before for before, after in pairwise(sorted(of))] for cluster, of in rounds.items()}
-    return {cluster: max(told[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
+    return {cluster: max(reported[cluster], round(median(of or [0]))) for cluster, of in gaps.items()}
 
 
 def missed_of(chunks: Iterable[Chunk]) -> dict[str, set[str]]:
@@ -103,13 +103,13 @@ def missed_of(chunks: Iterable[Chunk]) -> dict[str, set[str]]:
 
 
 def _clock_events(chunks: Iterable[Chunk]) -> Iterator[Event]:
-    """As they are told, by nobody's clock but their own."""
+    """As they are reported, by nobody's clock but their own."""
     for chunk in chunks:
         if chunk.topic == CLOCKS:
             yield from events_of(chunk, lambda *_: 0, lambda _: 0)
 
 
-def _heard_ms(heard: Voice | Pulling, shift_ms: int, behind_ms: int) -> int:
+def _heard_ms(heard: SampledHeartbeat | Pulling, shift_ms: int, behind_ms: int) -> int:
     time_ms = heard.event_time_ms + shift_ms
     return not_after(time_ms, heard.ingest_time_ms - behind_ms) if heard.ingest_time_ms else time_ms
 
@@ -129,8 +129,8 @@ def pack(events: Iterable[Event]) -> list[Chunk]:
         if chunk is None:
             chunk = chunks[topic, event.partition, cluster] = Chunk(topic, event.partition, 0, 0, {cluster: 0}, [], [])
         chunk.newest_ms[cluster] = max(chunk.newest_ms[cluster], event.time_ms)
-        if isinstance(event.raw, Voice):
-            chunk.voices.append(event.raw)
+        if isinstance(event.raw, SampledHeartbeat):
+            chunk.sampled_heartbeats.append(event.raw)
         elif isinstance(event.raw, Pulling):
             chunk.pullings.append(event.raw)
         else:

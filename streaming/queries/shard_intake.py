@@ -11,19 +11,19 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from schemas.events import HEARTBEATS, ROUTES
-from streaming.queries.chunk import Reject, Voice
+from streaming.queries.chunk import Reject, SampledHeartbeat
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
 from streaming.queries.shard_events import PULLINGS, VOICES, Event
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_values import GroupEntry
 from streaming.queries.working_set import WorkingSet, key_of
-from udfs.cluster_watch import QueueChange
-from udfs.life import Reason
-from udfs.repeat import repeat_heartbeat, repeat_pull
-from udfs.route import QueueData, Route
-from udfs.rulebook import Rulebook
-from udfs.rules import Rules
-from udfs.watch import GroupState
+from udfs.alerts.life import Reason
+from udfs.alerts.rulebook import Rulebook
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_state import QueueChange
+from udfs.groups.repeat import repeat_heartbeat, repeat_pull
+from udfs.groups.state import GroupState
+from udfs.rocketmq.route import QueueData, Route
 
 SAID_AGAIN_MS = 600_000
 """A route that is said again so soon is said regularly."""
@@ -40,7 +40,7 @@ def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
 
 
 class Calm(NamedTuple):
-    """A calm group (udfs.calm), as far as its entry says so still."""
+    """A calm group (udfs.groups.calm), as far as its entry says so still."""
 
     entry: GroupEntry
     group: GroupState
@@ -56,14 +56,14 @@ class Intake:
 
     def apply(self, event: Event) -> None:
         if event.topic == HEARTBEATS:
-            self._hear(event)
+            self._observe_heartbeat(event)
             return
         if event.topic not in (VOICES, PULLINGS, ROUTES):
-            self._observe(event)
+            self._observe_pull(event)
             return
         cluster = event.event.cluster
-        is_told = shard_of(cluster, "", self._shards) == self._number
-        with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), is_told=is_told):
+        writes_rows = shard_of(cluster, "", self._shards) == self._number
+        with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), writes_rows=writes_rows):
             if event.topic == VOICES:
                 self._listen(event.event)
             elif event.topic == PULLINGS:
@@ -76,18 +76,18 @@ class Intake:
             else:
                 self._learn_route(event.event)
 
-    def _listen(self, voice: Voice) -> None:
+    def _listen(self, voice: SampledHeartbeat) -> None:
         cluster = self._work.cluster(voice.cluster)
-        voices = cluster.watch.voices
+        sampled_heartbeats = cluster.watch.heartbeat_sample
         if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
             del cluster.watch.forgotten_ms[voice.broker_name]
         for name in voice.groups:
             if cluster.families.note(name, voice.event_time_ms):
                 self._work.note_birth(voice.cluster, name)
         if voice.is_leaving:
-            voices.leave(voice.broker_name, voice.client_id)
+            sampled_heartbeats.leave(voice.broker_name, voice.client_id)
         else:
-            voices.note(voice.broker_name, voice.client_id, voice.event_time_ms)
+            sampled_heartbeats.note(voice.broker_name, voice.client_id, voice.event_time_ms)
 
     def _learn_route(self, event: Any) -> None:
         work, forgotten = self._work, self._work.cluster(event.cluster).watch.forgotten_ms
@@ -135,7 +135,7 @@ class Intake:
                     SimpleNamespace(cluster=name, topic=route.topic, event_time_ms=now_ms, **no_more),
                 )
 
-    def _hear(self, event: Event) -> None:
+    def _observe_heartbeat(self, event: Event) -> None:
         work, heartbeat = self._work, event.event
         if heartbeat.broker_id:
             return  # the same client once more, at a slave
@@ -170,7 +170,7 @@ class Intake:
                 changes = [group.membership.displace(heartbeat), group.membership.register(heartbeat, consumer)]
                 work.put_changes(group, [change for change in changes if change])
 
-    def _observe(self, event: Event) -> None:
+    def _observe_pull(self, event: Event) -> None:
         work, pull = self._work, event.event
         if not work.has_queue(pull.cluster, pull.topic, pull.broker_name, pull.queue_id):
             reject = Reject(*event.message, ["unknown_queue: queue_id"])
@@ -197,10 +197,10 @@ class Intake:
             known = self._calm[cluster, name] = Calm(entry, group, self._rules.of(cluster, name))
         return known if known.entry.is_calm else None
 
-    def _repeats(self, calm: Calm, repeat: Callable[..., bool], *told: Any) -> bool:
+    def _repeats(self, calm: Calm, repeat: Callable[..., bool], *reported: Any) -> bool:
         """Whether the event only repeats what is known. What raises here is told in full."""
         try:
-            is_repeated = repeat(calm.group, *told)
+            is_repeated = repeat(calm.group, *reported)
         except Exception:  # the same raises again, and is set aside
             return False
         if is_repeated:

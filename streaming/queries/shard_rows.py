@@ -4,19 +4,18 @@ import json
 from typing import Any
 
 from streaming.queries.chunk import Reject
-from udfs.alert import Transition
-from udfs.broker_board import Flip, Health
-from udfs.membership import Change
-from udfs.model import queue_order
-from udfs.ownership import OwnershipRow
-from udfs.watch import GroupState
+from udfs.alerts.alert import Transition
+from udfs.groups.queue_state import OwnershipRow
+from udfs.groups.state import GroupState
+from udfs.producers.board import Flip, Health
+from udfs.rocketmq.membership import Change
+from udfs.rocketmq.model import queue_order
 
 Row = dict[str, Any]
 
 
 def alert_row(transition: Transition) -> Row:
     incident = transition.incident
-    summary, advice = incident.text
     return {
         "alert_id": incident.alert_id,
         "incident_id": incident.incident_id,
@@ -31,10 +30,10 @@ def alert_row(transition: Transition) -> Row:
         "broker_name": incident.broker_name,
         "client_id": incident.client_id,
         "queues": list(incident.queues),
-        "summary": summary,
-        "advice": advice,
+        "summary": incident.text.summary,
+        "advice": incident.text.advice,
         "evidence": json.dumps(incident.evidence, sort_keys=True),
-        "suppressed_by": incident.suppressed_by,
+        "inhibited_by": incident.inhibited_by,
         "labels": json.dumps(incident.labels, sort_keys=True),
         "completeness": transition.completeness,
         "flaps": incident.flaps,

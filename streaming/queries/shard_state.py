@@ -12,17 +12,17 @@ import msgspec
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
 from streaming.queries.shard_store import ShardStore, StateError
-from streaming.queries.shard_values import Agenda, ClusterEntry, GroupEntry
+from streaming.queries.shard_values import ClusterEntry, GroupEntry, ShardIndex
 from streaming.queries.shelf import Shelf
 from streaming.queries.shelved import Groups, Shelved
-from udfs.broker_board import Board
-from udfs.fleet import Fleet
-from udfs.route import Route
+from udfs.producers.board import Board
+from udfs.producers.fleet import Fleet
+from udfs.rocketmq.route import Route
 
-AGENDA = "agenda"
+SHARD_INDEX = "shard_index"
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-_agenda = msgspec.json.Decoder(Agenda)
+_shard_index = msgspec.json.Decoder(ShardIndex)
 
 
 class Kept(msgspec.Struct, array_like=True, gc=False):
@@ -38,12 +38,12 @@ _decode_kept = msgspec.msgpack.Decoder(Kept).decode
 
 
 class ShardState:
-    """`agenda` is written with each batch, all else when it is put. Keys are those of working_set.key_of."""
+    """`shard_index` is written with each batch, all else when it is put. Keys are those of working_set.key_of."""
 
     def __init__(self, store: ShardStore) -> None:
         """As the store has it. Raises StateError for another release's."""
         self._store = store
-        self.agenda = self.read_agenda()
+        self.shard_index = self.read_agenda()
         self.stamp: str | None = None
         self._shelves: dict[str, Shelf] = {}
         self._entries = self._shelf("entries")
@@ -55,7 +55,7 @@ class ShardState:
         self._pending = [chunk for value in store.read_pending() for chunk in decode_chunks(value)]
         for _, value in self._entries.items():
             one = _decode_kept(value)
-            self.agenda.clusters.setdefault(one.cluster, ClusterEntry()).groups[one.consumer_group] = one.entry
+            self.shard_index.clusters.setdefault(one.cluster, ClusterEntry()).groups[one.consumer_group] = one.entry
 
     def _shelf(self, name: str) -> Shelf:
         def read(number: int) -> bytes | None:
@@ -64,7 +64,7 @@ class ShardState:
         def write(number: int, value: bytes | None) -> None:
             self._store.write(f"{name}/{number}", value)
 
-        self._shelves[name] = Shelf(read, write, *self.agenda.shelves.get(name, (1, 0)))
+        self._shelves[name] = Shelf(read, write, *self.shard_index.shelves.get(name, (1, 0)))
         return self._shelves[name]
 
     def over(self, store: ShardStore) -> "ShardState":
@@ -72,18 +72,19 @@ class ShardState:
         self._store = store
         return self
 
-    def read_agenda(self) -> Agenda:
+    def read_agenda(self) -> ShardIndex:
         """As it was before this batch, without the groups."""
-        value = self._store.read(AGENDA)
+        value = self._store.read(SHARD_INDEX)
         if value is None:
-            return Agenda()
-        agenda = _agenda.decode(value)
-        if agenda.version != Agenda().version:
+            return ShardIndex()
+        shard_index = _shard_index.decode(value)
+        if shard_index.version != ShardIndex().version:
             raise StateError(
-                f"the checkpoint holds state of version {agenda.version}, this release reads {Agenda().version}; "
+                f"the checkpoint holds state of version {shard_index.version}, "
+                f"this release reads {ShardIndex().version}; "
                 "move the checkpoint away (checkpoints/README.md)"
             )
-        return agenda
+        return shard_index
 
     def put_entry(self, key: str, cluster: str, consumer_group: str, entry: GroupEntry | None) -> None:
         self._entries.put(key, None if entry is None else _encode_kept(Kept(cluster, consumer_group, entry)))
@@ -103,9 +104,11 @@ class ShardState:
         """All that has changed, and a new stamp."""
         for shelf in self._shelves.values():
             shelf.flush()
-        self.agenda.shelves = {name: (shelf.buckets, shelf.size) for name, shelf in self._shelves.items()}
-        clusters = {name: msgspec.structs.replace(entry, groups={}) for name, entry in self.agenda.clusters.items()}
-        self._store.write(AGENDA, _encode(msgspec.structs.replace(self.agenda, clusters=clusters)))
+        self.shard_index.shelves = {name: (shelf.buckets, shelf.size) for name, shelf in self._shelves.items()}
+        clusters = {
+            name: msgspec.structs.replace(entry, groups={}) for name, entry in self.shard_index.clusters.items()
+        }
+        self._store.write(SHARD_INDEX, _encode(msgspec.structs.replace(self.shard_index, clusters=clusters)))
         self.stamp = os.urandom(8).hex()
         self._store.write_stamp(self.stamp)
         for shelved in (self.groups, self.routes, self.channels, self.boards, self.fleets):

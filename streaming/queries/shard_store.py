@@ -6,6 +6,8 @@ from typing import Any, Protocol
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+from streaming.system.known_error import BalancewatchError
+
 
 class ShardStore(Protocol):
     """Each call is one trip, but for `read_pending`, which takes one for some of its values."""
@@ -19,7 +21,7 @@ class ShardStore(Protocol):
     def clear_pending(self) -> None: ...
 
 
-class StateError(RuntimeError):
+class StateError(BalancewatchError):
     """State written by another release cannot be read. The message says what to do."""
 
 

@@ -2,17 +2,17 @@
 
 import msgspec
 
-from udfs.alert import Incident
-from udfs.cluster import ClusterWatch
-from udfs.families import Families
-from udfs.hearing import Unasked
+from udfs.alerts.alert import Incident
+from udfs.brokers.broker_coverage import Unasked
+from udfs.brokers.cluster import ClusterState
+from udfs.brokers.families import Families
 
 
 class GroupEntry(msgspec.Struct, array_like=True):
     """When to look at a group again (None: only when something arrives), and which topics' routes concern it.
 
-    `is_calm`: what only repeats what is known needs no look, and at `due_ms` only its deadlines need to be asked
-    (udfs.calm).
+    `is_calm`: what only repeats what is known need no evaluation, and at `due_ms` only its deadlines need to be asked
+    (udfs.groups.calm).
     """
 
     due_ms: int | None
@@ -25,10 +25,10 @@ class GroupEntry(msgspec.Struct, array_like=True):
             self.is_calm, self.due_ms = False, 0
 
 
-class Above(msgspec.Struct):
-    """Which brokers are heard and how (Hearing), and which incidents stand above groups."""
+class ClusterContext(msgspec.Struct):
+    """Which brokers give data and how (Hearing), and which incidents stand above groups."""
 
-    unheard: list[str]
+    without_data: list[str]
     explained: dict[str, str]
     masterless: dict[str, str]
     cluster_id: str | None
@@ -66,25 +66,25 @@ class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `groups` are kept on a shelf of their own, each under its key, and are not part of the value.
-    `heard_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
-    `unasked` and `above` are what the groups were last told of what nobody heard, and of the incidents above them.
+    `data_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
+    `unasked` and `above` are what the groups were last told of what nobody reported, and of the incidents above them.
     """
 
     now_ms: int = 0
-    foreign_ms: int = 0
+    collector_time_ms: int = 0
     is_run_clock: bool = False
-    unheard: list[str] = []
-    heard_since_ms: dict[str, int] = {}
+    without_data: list[str] = []
+    data_since_ms: dict[str, int] = {}
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}
-    watch: ClusterWatch = msgspec.field(default_factory=ClusterWatch)
+    watch: ClusterState = msgspec.field(default_factory=ClusterState)
     unasked: list[Unasked] = []
-    above: Above = msgspec.field(default_factory=lambda: Above([], {}, {}, None))
+    context: ClusterContext = msgspec.field(default_factory=lambda: ClusterContext([], {}, {}, None))
     families: Families = msgspec.field(default_factory=Families)
     timing: Timing = msgspec.field(default_factory=Timing)
 
 
-class Agenda(msgspec.Struct):
+class ShardIndex(msgspec.Struct):
     """What a shard must know before it looks at any group. `version` is that of all its state values.
 
     `rules` is the fingerprint of those it last worked by. `swept_ms` is when, by Kafka's time, the shard last looked at
@@ -92,7 +92,7 @@ class Agenda(msgspec.Struct):
     is gone: what it had before is of no cluster any more. `shelves` has the buckets and bytes of each shelf.
     """
 
-    version: int = 4
+    version: int = 5
     rules: str = ""
     has_held_ticks: bool = False
     swept_ms: int = 0

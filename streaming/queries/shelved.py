@@ -7,7 +7,7 @@ import msgspec
 
 from streaming.queries.beats import beats_of, lay_over
 from streaming.queries.shelf import Shelf
-from udfs.watch import GroupState
+from udfs.groups.state import GroupState
 
 MOST_BYTES = 256 << 20
 """Of what is kept decoded of a kind, by the size of its encoding: decoded it takes about three times as much."""

@@ -6,18 +6,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.settings import Settings
-from streaming.quality.observed import observe
+from streaming.system.known_error import BalancewatchError
 
 
-class SourceError(RuntimeError):
+class SourceError(BalancewatchError):
     """There is no Kafka to read. The message names the setting."""
 
 
 def read_messages(spark: SparkSession, settings: Settings, topics: Sequence[str]) -> DataFrame:
     """The messages of `topics`: topic, partition, offset, ingest_time_ms (the record's timestamp), value.
 
-    Any `kafka.options` key is passed through as Spark's `kafka.<key>`. With `quality.observe_every` they are counted on
-    their way (streaming/quality/observed.py).
+    Any `kafka.options` key is passed through as Spark's `kafka.<key>`.
     """
     kafka, queries = settings.kafka, settings.queries
     if not kafka.bootstrap_servers:
@@ -39,7 +38,6 @@ def read_messages(spark: SparkSession, settings: Settings, topics: Sequence[str]
         reader = reader.option("maxOffsetsPerTrigger", str(queries.max_offsets_per_trigger))
     for key, value in kafka.options.items():
         reader = reader.option(f"kafka.{key}", value)
-    messages = reader.load().select(
+    return reader.load().select(
         "topic", "partition", "offset", F.unix_millis("timestamp").alias("ingest_time_ms"), "value"
     )
-    return observe(messages, topics, settings.quality.observe_every)

@@ -6,15 +6,15 @@ from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
 from streaming.queries.shard_events import intervals_of, missed_of
 from streaming.queries.working_set import WorkingSet
-from udfs.log_order import pick_behind
-from udfs.skew import WINDOW_MS
+from udfs.brokers.log_order import pick_behind
+from udfs.brokers.skew import WINDOW_MS
 
 
 class SourceTimes:
     """Of one batch of one shard."""
 
     def __init__(self, work: WorkingSet) -> None:
-        self._work, self._agenda = work, work.agenda
+        self._work, self._shard_index = work, work.shard_index
         self._shifts: dict[tuple[str, str, str], int] = {}
         self._behind: dict[str, int] = {}
         self._intervals: dict[str, int] = {}
@@ -23,7 +23,7 @@ class SourceTimes:
         """Take in what the chunks show of lags; before any of their events is counted. Of clusters that are silent
         since they were forgotten nothing is learnt.
         """
-        forgotten = {name: at_ms // WINDOW_MS for name, at_ms in self._agenda.forgotten_ms.items()}
+        forgotten = {name: at_ms // WINDOW_MS for name, at_ms in self._shard_index.forgotten_ms.items()}
         lags = [
             lag
             for chunk in chunks
@@ -46,14 +46,14 @@ class SourceTimes:
 
     def read_intervals(self, chunks: list[Chunk]) -> None:
         """A first batch may be long, and its rounds are no skew."""
-        if any(not entry.watch.interval_ms for entry in self._agenda.clusters.values()):
+        if any(not entry.watch.interval_ms for entry in self._shard_index.clusters.values()):
             self._intervals = intervals_of(chunks)
 
     def shift_ms(self, cluster: str, source: str, machine: str) -> int:
         """By how much a source's times are moved on."""
         key = cluster, source, machine
         if key not in self._shifts:
-            entry = self._agenda.clusters.get(cluster)
+            entry = self._shard_index.clusters.get(cluster)
             interval_ms = (entry.watch.interval_ms if entry else 0) or self._intervals.get(cluster, 0)
             self._shifts[key] = entry.watch.skew.shift_ms(source, machine, interval_ms) if entry else 0
         return self._shifts[key]
@@ -61,6 +61,6 @@ class SourceTimes:
     def behind_ms(self, cluster: str) -> int:
         """How far the cluster's time runs behind Kafka's."""
         if cluster not in self._behind:
-            entry = self._agenda.clusters.get(cluster)
+            entry = self._shard_index.clusters.get(cluster)
             self._behind[cluster] = entry.watch.skew.behind_ms() if entry else 0
         return self._behind[cluster]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from conf.section import SettingsError
 from conf.settings import Settings
-from streaming.checkpoint_offsets import read_header
+from streaming.queries.checkpoint_offsets import read_header
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 

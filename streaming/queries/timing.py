@@ -1,19 +1,20 @@
 """Whether anybody keeps the time of clusters whose events arrive, by Kafka's clock; what is told where nobody does.
 
-A backlog of ours looks as if there were no ticks, so they must be missed CONFIRM_MS on before it is told: the keeper's
-own (clock_keeper.py) have come by then. Where nothing more is read (`run --available-now`) it is told at once.
+A backlog of ours looks as if there were no ticks, so they must be missed CONFIRM_MS on before it is reported: the clock
+publisher's own (clock_publisher.py) have come by then. Where nothing more is read (`run --available-now`) it is told at
+once.
 """
 
 from collections.abc import Iterable, Iterator
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
-from streaming.queries.shard_values import Agenda, ClusterEntry
-from udfs.alert import Transition, with_words
-from udfs.cluster_findings import UNHEARD_CLUSTER
-from udfs.life import Look, Reason, advance, end
-from udfs.rules import Rules
-from udfs.source_findings import find_dropped, find_no_clock
+from streaming.queries.shard_values import ClusterEntry, ShardIndex
+from udfs.alerts.alert import Transition, with_words
+from udfs.alerts.life import Evaluation, Reason, advance, end
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA
+from udfs.brokers.source_findings import find_dropped, find_no_clock
 
 CONFIRM_MS = 40_000
 
@@ -26,15 +27,15 @@ FIRST_ROUND_MS = 200_000
 """How long the first tick of a cluster may take: nobody knows yet how far apart its rounds are."""
 
 
-def note_arrivals(agenda: Agenda, chunks: Iterable[Chunk]) -> int:
+def note_arrivals(shard_index: ShardIndex, chunks: Iterable[Chunk]) -> int:
     """Take in when events came; Kafka's newest time of all."""
     newest_ms = 0
     for chunk in chunks:
         for cluster, span in chunk.spans.items():
             newest_ms = max(newest_ms, span.newest_ms)
-            if span.newest_ms <= agenda.forgotten_ms.get(cluster, 0):
+            if span.newest_ms <= shard_index.forgotten_ms.get(cluster, 0):
                 continue
-            entry = agenda.clusters.setdefault(cluster, ClusterEntry())
+            entry = shard_index.clusters.setdefault(cluster, ClusterEntry())
             timing = entry.timing
             timing.arrived_ms = max(timing.arrived_ms, span.newest_ms)
             timing.newest_ms = max(timing.newest_ms, chunk.newest_ms.get(cluster, 0))
@@ -53,10 +54,10 @@ def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None
 
 
 def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
-    """Cluster to the time up to which each of its brokers was heard in what waits, of several: one may be ahead."""
+    """Cluster to the time up to which each of its brokers gave data in what waits, of several: one may be ahead."""
     heard: dict[str, dict[str, int]] = {}
     for chunk in chunks:
-        for voice in chunk.voices:
+        for voice in chunk.sampled_heartbeats:
             of_cluster = heard.setdefault(voice.cluster, {})
             of_cluster[voice.broker_name] = max(voice.event_time_ms, of_cluster.get(voice.broker_name, 0))
     return {cluster: min(of_cluster.values()) for cluster, of_cluster in heard.items() if len(of_cluster) > 1}
@@ -65,14 +66,16 @@ def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
 def judge_timing(
     entry: ClusterEntry, cluster: str, rules: Rules, waiting_ms: int = 0, *, is_once: bool
 ) -> Iterator[Transition]:
-    """Rule 6, as of the batch; nothing of it was cut off. `waiting_ms` is up to when its brokers were heard since."""
+    """Kind 15, cause no_clock, as of the batch; nothing of it was cut off. `waiting_ms` is up to when its brokers were
+    heard since.
+    """
     timing, watch = entry.timing, entry.watch
     missed_ms = timing.arrived_ms - timing.ticked_ms
     if is_once:
         untaken_ms = waiting_ms - entry.now_ms if entry.now_ms else timing.newest_ms - timing.began_ms
         missed_ms = max(missed_ms, untaken_ms if untaken_ms >= END_MS or not entry.now_ms else 0)
     rounds_ms = MISSED_ROUNDS * watch.interval_ms if watch.interval_ms else FIRST_ROUND_MS
-    if missed_ms < max(rules.unheard_page_ms, rounds_ms):
+    if missed_ms < max(rules.no_data_page_ms, rounds_ms):
         timing.noted_ms = None
         return
     if timing.noted_ms is None:
@@ -81,25 +84,25 @@ def judge_timing(
         return
     now_ms = max(entry.now_ms, timing.newest_ms)
     finding = find_no_clock(cluster, now_ms - missed_ms, has_ahead=bool(watch.ahead))
-    known = watch.incidents.pop(UNHEARD_CLUSTER, None)
-    incident, transition = advance(known, finding, Look(now_ms), rules.of_kind(UNHEARD_CLUSTER), rules)
+    known = watch.incidents.pop(CLUSTER_NO_DATA, None)
+    incident, transition = advance(known, finding, Evaluation(now_ms), rules.of_kind(CLUSTER_NO_DATA), rules)
     if incident is not None:
-        watch.incidents[UNHEARD_CLUSTER] = incident
+        watch.incidents[CLUSTER_NO_DATA] = incident
     if transition is not None:
         yield transition
 
 
-def tell_drop(entry: ClusterEntry, cluster: str, shard: int, dropped: int, rules: Rules) -> Iterator[Transition]:
+def alerts_of_drop(entry: ClusterEntry, cluster: str, shard: int, dropped: int, rules: Rules) -> Iterator[Transition]:
     """The first drop since the newest tick; each shard drops its own."""
     timing = entry.timing
     timing.dropped += dropped
     if timing.drop is not None:
         return
     now_ms = max(entry.now_ms, timing.newest_ms)
-    above = entry.watch.incidents.get(UNHEARD_CLUSTER)
+    above = entry.watch.incidents.get(CLUSTER_NO_DATA)
     above_id = above.incident_id if above is not None and above.has_fired else None
     finding = find_dropped(cluster, shard, dropped, now_ms, above_id)
-    timing.drop, transition = advance(None, finding, Look(now_ms), rules.of_kind(UNHEARD_CLUSTER), rules)
+    timing.drop, transition = advance(None, finding, Evaluation(now_ms), rules.of_kind(CLUSTER_NO_DATA), rules)
     if transition is not None:
         yield transition
 
@@ -108,7 +111,7 @@ def end_drop(entry: ClusterEntry, now_ms: int) -> Iterator[Transition]:
     """What still waits is worked through at last."""
     timing = entry.timing
     if timing.drop is not None:
-        over = end(timing.drop, Reason.HEARD_AGAIN, Look(max(now_ms, timing.drop.written_ms)))
+        over = end(timing.drop, Reason.DATA_RETURNED, Evaluation(max(now_ms, timing.drop.written_ms)))
         yield with_words(over, f"{timing.dropped} events were dropped in all.")
     timing.drop, timing.dropped = None, 0
 

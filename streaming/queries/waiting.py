@@ -1,14 +1,14 @@
 """What waits for a tick: by cluster, packed as it came, and no more of it than a shard can carry.
 
 Where nobody keeps a cluster's time, its events pile up. Beyond MOST_EVENTS or MOST_BYTES a shard drops the oldest by
-Kafka's time: heartbeats and pulls first, then routes, held ticks last. Kafka still has them; the drop is told.
+Kafka's time: heartbeats and pulls first, then routes, held ticks last. Kafka still has them; the drop is reported.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from schemas.events import CLOCKS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Pulling, Voice
+from streaming.queries.chunk import Chunk, Message, Pulling, SampledHeartbeat
 
 MOST_EVENTS, MOST_BYTES = 100_000, 32 << 20
 """Of one cluster in one shard."""
@@ -33,7 +33,7 @@ class _Held(NamedTuple):
     time_ms: int
     bytes: int
     chunk: int
-    what: Message | Voice | Pulling
+    what: Message | SampledHeartbeat | Pulling
 
 
 def split(chunks: Iterable[Chunk], clocked: Iterable[str]) -> tuple[list[Chunk], list[Chunk]]:
@@ -49,7 +49,7 @@ def split(chunks: Iterable[Chunk], clocked: Iterable[str]) -> tuple[list[Chunk],
 
 
 def count_of(chunks: Iterable[Chunk]) -> int:
-    return sum(len(chunk.messages) + len(chunk.voices) + len(chunk.pullings) for chunk in chunks)
+    return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
 
 
 def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
@@ -79,7 +79,7 @@ def _held(number: int, chunk: Chunk) -> Iterator[_Held]:
     rank = _RANK.get(chunk.topic, 0)
     for message in chunk.messages:
         yield _Held(rank, message.ingest_time_ms, len(message.value), number, message)
-    headers: list[Voice | Pulling] = [*chunk.voices, *chunk.pullings]
+    headers: list[SampledHeartbeat | Pulling] = [*chunk.sampled_heartbeats, *chunk.pullings]
     for one in headers:
         yield _Held(0, one.event_time_ms, HEADER_BYTES, number, one)
 
@@ -96,6 +96,6 @@ def _rebuilt(chunks: list[Chunk], held: list[_Held]) -> Iterator[Chunk]:
                 chunk.newest_ms,
                 [one for one in of_chunk if isinstance(one, Message)],
                 [],
-                voices=[one for one in of_chunk if isinstance(one, Voice)],
+                sampled_heartbeats=[one for one in of_chunk if isinstance(one, SampledHeartbeat)],
                 pullings=[one for one in of_chunk if isinstance(one, Pulling)],
             )

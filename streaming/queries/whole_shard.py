@@ -6,12 +6,12 @@ from streaming.queries.chunk import reached
 from streaming.queries.complete import Complete
 from streaming.queries.parcel import Parcel
 from streaming.queries.planned import Planned
-from streaming.queries.rows import Rows
 from streaming.queries.sends import Sends
 from streaming.queries.shard import Shard
 from streaming.queries.shard_rows import quarantine_row
 from streaming.queries.shard_state import ShardState
-from udfs.rulebook import Rulebook
+from streaming.warehouse.rows import Rows
+from udfs.alerts.rulebook import Rulebook
 
 
 def work_through(
@@ -32,7 +32,7 @@ def work_through(
     is_once = planned is not None and planned.is_once
     sends = Sends(state, rules, (one for parcel in parcels for one in parcel.sends))
     complete = Complete(chunks, sends.read(), limit, planned)
-    of_boards = sends.advance_boards(limit)
+    of_boards = sends.advance_boards(may_be_cut=limit > 0 or (planned is not None and planned.is_cut))
     shard = engine(number, shards, state, rules, sends.fleets(complete, is_once=is_once))
     shard.process(chunks, complete, is_once=is_once)
     rows = shard.rows

@@ -1,7 +1,7 @@
 """Python's garbage collector in a worker that keeps state: it must not walk all of it again and again.
 
 What is kept lives long and is freed by its reference counts. So nothing is collected while a batch runs, what is left
-after it is taken out of the collector's sight, and only now and then all of it is looked through for cycles.
+after it is taken out of the collector's coverage, and only now and then all of it is looked through for cycles.
 """
 
 import gc

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from streaming.queries.rows import Rows
 from streaming.queries.shard_rows import alert_row, assignment_row, membership_row
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_values import ClusterEntry, GroupEntry
-from udfs.alert import Transition, with_words
-from udfs.failed_rule import RULE_FAILED
-from udfs.families import family_of
-from udfs.group import close_queues, end_all
-from udfs.life import Reason
-from udfs.membership import CHANGED, JOINED, Change
-from udfs.route import Route
-from udfs.watch import GroupState
+from streaming.warehouse.rows import Rows
+from udfs.alerts.alert import Transition, with_words
+from udfs.alerts.failed_rule import RULE_FAILED
+from udfs.alerts.life import Reason
+from udfs.brokers.families import family_of
+from udfs.groups.closing import close_queues
+from udfs.groups.group import end_all
+from udfs.groups.state import GroupState
+from udfs.rocketmq.membership import CHANGED, JOINED, Change
+from udfs.rocketmq.route import Route
 
 
 @lru_cache(maxsize=65536)
@@ -30,7 +31,7 @@ class WorkingSet:
     def __init__(self, state: ShardState) -> None:
         self.rows: Rows = {}
         self.state = state
-        self.agenda = state.agenda
+        self.shard_index = state.shard_index
         self.dirty: dict[str, set[str]] = {}
         self._births: dict[str, set[str]] = {}
         self._queues: dict[str, dict[str, int] | None] = {}
@@ -46,9 +47,9 @@ class WorkingSet:
         self.put("alerts", (alert_row(transition) for transition in transitions))
 
     def cluster(self, name: str) -> ClusterEntry:
-        entry = self.agenda.clusters.get(name)
+        entry = self.shard_index.clusters.get(name)
         if entry is None:
-            entry = self.agenda.clusters[name] = ClusterEntry()
+            entry = self.shard_index.clusters[name] = ClusterEntry()
         return entry
 
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
@@ -58,8 +59,8 @@ class WorkingSet:
         return self.change(cluster, name, time_ms)
 
     def calm_group(self, cluster: str, name: str) -> GroupState | None:
-        """The group, if it is calm: then what only repeats what is known may move its facts (udfs.repeat)."""
-        of_cluster = self.agenda.clusters.get(cluster)
+        """The group, if it is calm: then what only repeats what is known may move its facts (udfs.groups.repeat)."""
+        of_cluster = self.shard_index.clusters.get(cluster)
         entry = of_cluster.groups.get(name) if of_cluster is not None else None
         return self.group(cluster, name, 0) if entry is not None and entry.is_calm else None
 
@@ -170,10 +171,14 @@ class WorkingSet:
         self._drop_rows(lambda row: row.get("cluster") == cluster and row.get("consumer_group") == name)
 
     def revert_cluster(self, name: str) -> None:
-        """What is concluded of the cluster, beside its groups, as it was before this batch; what was heard stays so."""
+        """What is concluded of the cluster, beside its groups, as it was before this batch; what gave data stays so."""
         known = self.cluster(name)
-        self.agenda.clusters[name] = entry = self.state.read_agenda().clusters.get(name) or ClusterEntry()
-        entry.groups, entry.families, entry.watch.voices = known.groups, known.families, known.watch.voices
+        self.shard_index.clusters[name] = entry = self.state.read_agenda().clusters.get(name) or ClusterEntry()
+        entry.groups, entry.families, entry.watch.heartbeat_sample = (
+            known.groups,
+            known.families,
+            known.watch.heartbeat_sample,
+        )
         about = ("cluster", name)
         self._drop_rows(lambda row: about in row.items() and "state" in row and row["consumer_group"] is None)
 
@@ -199,7 +204,7 @@ class WorkingSet:
             if group is not None:
                 self.state.groups.move(key, group)
         for cluster, name in sorted(self._changed | self._entered):
-            known = self.agenda.clusters.get(cluster)
+            known = self.shard_index.clusters.get(cluster)
             entry = known.groups.get(name) if known is not None else None
             self.state.put_entry(key_of(cluster, name), cluster, name, entry)
         for key in self._new:

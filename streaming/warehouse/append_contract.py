@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from streaming.system.known_error import BalancewatchError
+
 KEPT_BY_ANY_APPEND = frozenset(
     {
         "appendOnly",
@@ -37,7 +39,7 @@ IN_METADATA = {
 """A column's metadata that makes writers compute or check something."""
 
 
-class AppendRefusedError(RuntimeError):
+class AppendRefusedError(BalancewatchError):
     """A blind append would break the table, or lacks columns. The message names the table and what to change."""
 
 

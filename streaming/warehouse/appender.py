@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from streaming.queries.delta_log import log_name
+from streaming.text.times import wall_ms
 from streaming.warehouse.append_contract import contract_of
+from streaming.warehouse.delta_log import log_name
 from streaming.warehouse.file_statistics import statistics_of
 from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import store_of
@@ -48,8 +49,8 @@ class Appender:
         """The newest that this has read or written."""
         return self._version
 
-    def append(self, rows: pa.Table, transaction: Transaction | None = None) -> bool:
-        """One file and one commit; False, and nothing, under a transaction that is in already.
+    def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:
+        """One file and one commit, whose version it returns; None, and nothing, under a transaction that is in already.
 
         Raises AppendRefusedError for rows that are not the table's, or a table that was altered meanwhile to one that
         an append would break.
@@ -58,18 +59,18 @@ class Appender:
             if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # by the wall clock, which goes on in a suspend
                 self._look_for_checkpoint()
             if transaction is not None and self._is_in(transaction):
-                return False
+                return None
             self._contract.check(rows)
             if rows.num_rows == 0:
-                return self._commit([_info(), *_txn(transaction)], rows, transaction)
+                return self._version if self._commit([_info(), *_txn(transaction)], rows, transaction) else None
             name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
             content = _parquet(rows)
             obstore.put(self._store, name, content)
             actions = [_info(), *_txn(transaction), _add(name, len(content), rows)]
-            is_written = self._commit(actions, rows, transaction)
-            if not is_written:
-                obstore.delete(self._store, name)
-            return is_written
+            if self._commit(actions, rows, transaction):
+                return self._version
+            obstore.delete(self._store, name)
+            return None
 
     def _look(self, handle: DeltaTable) -> None:
         """Take the table as it is: what it asks of appends, its version, and which transactions are in."""
@@ -162,7 +163,7 @@ def _parquet(rows: pa.Table) -> bytes:
 def _info() -> dict[str, Any]:
     """What a commit says of itself; `txnId` tells ours from another's."""
     info = {
-        "timestamp": _now_ms(),
+        "timestamp": wall_ms(),
         "operation": "WRITE",
         "operationParameters": {"mode": "Append", "partitionBy": "[]"},
         "isBlindAppend": True,
@@ -175,7 +176,7 @@ def _info() -> dict[str, Any]:
 def _txn(transaction: Transaction | None) -> list[dict[str, Any]]:
     if transaction is None:
         return []
-    return [{"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": _now_ms()}}]
+    return [{"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": wall_ms()}}]
 
 
 def _add(name: str, size: int, rows: pa.Table) -> dict[str, Any]:
@@ -183,12 +184,8 @@ def _add(name: str, size: int, rows: pa.Table) -> dict[str, Any]:
         "path": name,
         "partitionValues": {},
         "size": size,
-        "modificationTime": _now_ms(),
+        "modificationTime": wall_ms(),
         "dataChange": True,
         "stats": statistics_of(rows),
     }
     return {"add": add}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

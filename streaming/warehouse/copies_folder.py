@@ -4,6 +4,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from conf.location import Location, is_store
+from streaming.system.known_error import BalancewatchError
+
 
 def copies_folder(location: str) -> Path:
     """Where copies of what is under that address are. XDG_CACHE_HOME names another cache."""
@@ -13,7 +16,12 @@ def copies_folder(location: str) -> Path:
     return root / "balancewatch" / "tables" / digest(f"{endpoint} {location}")
 
 
-class StoreError(RuntimeError):
+def local_folder(location: Location) -> Path:
+    """Where the files of what is under that address are on this machine: there, or as copies of a store's."""
+    return copies_folder(str(location)) if is_store(location) else Path(location)
+
+
+class StoreError(BalancewatchError):
     """A store does not give a file."""
 
 

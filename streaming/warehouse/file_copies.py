@@ -16,7 +16,7 @@ import obstore
 from deltalake import DeltaTable
 from obstore.exceptions import BaseError
 
-from streaming.private_folder import make_private
+from streaming.system.private_folder import make_private
 from streaming.warehouse.copies_folder import StoreError, copies_folder, digest
 from streaming.warehouse.table_store import store_of
 

@@ -1,76 +1,82 @@
-"""One holder of a name in an object store, where no kernel keeps locks: an object that its holder writes anew.
+"""One holder of a name where no kernel may know who lives: words that their holder writes anew.
 
-Who finds it watches it: an object that changes has a holder who lives; one that stays as it is for LEASE_SECONDS is
-taken over. No clock of two machines is compared. Each write is conditional on the one before, so two who take it over
-at once are told apart by the store.
+Who finds them watches them: words that change have a holder who lives; those that stay as they are for LEASE_SECONDS
+are taken over. No clock of two machines is compared. Each write is held against the one before, so that two who take
+them over at once are told apart.
 """
 
-import json
-import os
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import obstore
 import structlog
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import BaseError
 
-from streaming.warehouse.table_store import ObjectStore, impatient_store
+from streaming.system.known_error import BalancewatchError
+from streaming.warehouse.lease_place import PATIENCE, LeasePlace, Seen, described, who
 
 RENEW_SECONDS = 5.0
 LEASE_SECONDS = 30.0
 LOOK_SECONDS = 0.5
-PATIENCE = timedelta(seconds=10)
-
-_REFUSED = (AlreadyExistsError, PreconditionError, FileNotFoundError)
 
 log = structlog.get_logger()
 
 
-class LeaseHeldError(RuntimeError):
+class LeaseHeldError(BalancewatchError):
     """Somebody else has it, and lives; the message says who."""
 
 
-@dataclass(frozen=True)
-class _Seen:
-    tag: str | None
-    words: dict[str, Any]
-
-
 class Lease:
-    """`take` it, `release` it. In between a thread renews it, and calls `on_lost` once where another has taken it."""
+    """`take` it, `release` it. In between a thread renews it, and calls `on_lost` once where another has taken it.
 
-    def __init__(self, address: str, name: str, command: str, on_lost: Callable[[str], None]) -> None:
-        self._address, self._name, self._on_lost = address, name, on_lost
-        self._words = {**_who(), "command": command, "id": str(uuid.uuid4())}
+    Who takes several lets each `watch` first, side by side: what is seen to be over then is taken without a wait.
+    """
+
+    def __init__(self, place: LeasePlace, name: str, command: str, on_lost: Callable[[str], None]) -> None:
+        self._place, self._name, self._on_lost = place, name, on_lost
+        self._words = {**who(), "command": command, "id": str(uuid.uuid4())}
         self._tag: str | None = None
         self._turn = 0
+        self._watched: tuple[str | None, float] | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease-{name}", daemon=True)
 
+    def watch(self) -> None:
+        """Returns when it may be had, after LEASE_SECONDS where its holder died elsewhere. Raises LeaseHeldError."""
+        seen, since = self._place.look(), time.monotonic()
+        if seen is None or self._place.is_over(seen.words):
+            return
+        log.info("somebody has this, or had it and died: it is watched", holder=described(seen.words), name=self._name)
+        self._watched = (seen.tag, since)
+        while time.monotonic() - since < LEASE_SECONDS:
+            time.sleep(LOOK_SECONDS)
+            again = self._place.look()
+            if again is None or self._place.is_over(again.words):
+                return
+            if again.tag != seen.tag:
+                raise LeaseHeldError(described(again.words))
+
     def take(self) -> None:
-        """Returns when it is ours, after LEASE_SECONDS where its holder died elsewhere. Raises LeaseHeldError."""
-        seen, since = self._look(), time.monotonic()
-        if seen is not None and not _is_over(seen.words):
-            log.info("somebody has this, or had it and died: it is watched", holder=_told(seen.words), name=self._name)
+        """Returns when it is ours. Raises LeaseHeldError."""
+        if self._watched is None:
+            self.watch()
+        seen, since = self._place.look(), time.monotonic()
+        if self._watched is not None and seen is not None and seen.tag == self._watched[0]:
+            since = self._watched[1]
         while True:
-            is_free = seen is None or _is_over(seen.words) or time.monotonic() - since >= LEASE_SECONDS
-            if is_free and self._write(self._turned(), seen):
+            is_free = seen is None or self._place.is_over(seen.words) or time.monotonic() - since >= LEASE_SECONDS
+            if is_free and self._write(self._turned(), seen) and self._has_settled():
                 break
             time.sleep(0 if is_free else LOOK_SECONDS)
-            before, seen = seen, self._look()
+            before, seen = seen, self._place.look()
             if seen is not None and seen.words.get("id") == self._words["id"]:
                 self._tag = seen.tag  # ours: its answer was lost
                 break
             if seen is None or before is None or seen.tag != before.tag:
-                if seen is not None and not _is_over(seen.words):
-                    raise LeaseHeldError(_told(seen.words))
+                if seen is not None and not self._place.is_over(seen.words):
+                    raise LeaseHeldError(described(seen.words))
                 since = time.monotonic()
         self._thread.start()
 
@@ -80,92 +86,43 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join(2 * PATIENCE.total_seconds())
         try:
-            self._write({"free": True}, _Seen(self._tag, {}))
+            self._write({"free": True}, Seen(self._tag, {}))
         except (BaseError, OSError) as error:
-            log.warning("a lock in the store is left behind", name=self._name, reason=type(error).__name__)
+            log.warning("a lock is left behind", name=self._name, reason=type(error).__name__)
+
+    def _has_settled(self) -> bool:
+        """Whether it is still ours once each who wrote at the same time has written."""
+        if self._place.settle_seconds:
+            time.sleep(self._place.settle_seconds)
+            seen = self._place.look()
+            return seen is not None and seen.words.get("id") == self._words["id"]
+        return True
 
     def _keep(self) -> None:
         while not self._end.wait(RENEW_SECONDS):
             try:
-                if self._write(self._turned(), _Seen(self._tag, {})):
+                if self._place.is_turned and self._write(self._turned(), Seen(self._tag, {})):
                     continue
-                seen = self._look()
+                seen = self._place.look()
             except (BaseError, OSError) as error:
-                log.warning("a lock in the store is not renewed", name=self._name, reason=type(error).__name__)
+                log.warning("a lock is not renewed", name=self._name, reason=type(error).__name__)
                 continue
             if seen is not None and seen.words.get("id") == self._words["id"]:
                 self._tag = seen.tag  # ours: its answer was lost
                 continue
-            self._on_lost("somebody else" if seen is None else _told(seen.words))
+            if seen is None and not self._place.is_turned:
+                continue  # somebody deleted the file; the next who comes writes one
+            self._on_lost("somebody else" if seen is None else described(seen.words))
             return
 
     def _turned(self) -> dict[str, Any]:
         self._turn += 1
         return {**self._words, "turn": self._turn}
 
-    def _write(self, words: dict[str, Any], over: _Seen | None) -> bool:
+    def _write(self, words: dict[str, Any], over: Seen | None) -> bool:
         """False where it is no longer as it was seen."""
-        mode: Any = "create" if over is None else {"e_tag": over.tag}
-        try:
-            done = obstore.put(self._store(), self._name, json.dumps(words).encode(), mode=mode)
-        except _REFUSED:
+        tag = self._place.write(words, over)
+        if tag is None:
             return False
-        self._tag = done["e_tag"]
+        self._tag = tag
         return True
-
-    def _look(self) -> _Seen | None:
-        """None where nobody ever had it."""
-        try:
-            found = obstore.get(self._store(), self._name)
-            content = bytes(found.bytes())
-        except FileNotFoundError:
-            return None
-        try:
-            words = json.loads(content)
-        except ValueError:
-            words = None
-        return _Seen(found.meta["e_tag"], words if isinstance(words, dict) else {"free": True})
-
-    def _store(self) -> ObjectStore:
-        return impatient_store(self._address, PATIENCE)
-
-
-def _who() -> dict[str, Any]:
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    pid = os.getpid()
-    return {
-        "pid": pid,
-        "host": socket.gethostname(),
-        "since": since,
-        "machine": _machine(),
-        "began": _began(pid),
-    }
-
-
-def _is_over(words: dict[str, Any]) -> bool:
-    """It was released, or its holder was a process here that is gone, which the kernel knows for sure."""
-    if words.get("free"):
-        return True
-    is_here = words.get("machine") not in (None, "") and words["machine"] == _machine()
-    return is_here and _began(words.get("pid")) != words.get("began")
-
-
-def _machine() -> str:
-    """This run of this machine and these processes' numbers; empty where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def _began(pid: Any) -> str:
-    """When that process was started, by the kernel's ticks; empty where there is none."""
-    try:
-        return Path(f"/proc/{int(pid)}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, ValueError, TypeError, IndexError):
-        return ""
-
-
-def _told(words: dict[str, Any]) -> str:
-    told = {name: str(words.get(name, "?"))[:100] for name in ("command", "pid", "host", "since")}
-    return f"`balancewatch {told['command']}` (pid {told['pid']} on {told['host']}, since {told['since']})"

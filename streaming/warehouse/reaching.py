@@ -12,6 +12,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from conf.location import Location, is_store
+from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.table_store import impatient_store
 
 PATIENCE = timedelta(seconds=5)
@@ -47,7 +48,7 @@ _KINDS = (
 )
 
 
-class StoreUnreachableError(RuntimeError):
+class StoreUnreachableError(BalancewatchError):
     """The tables' store cannot be worked with. The message names the setting and the variable."""
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from tests.bench.apart import MeasureError, run_apart
 from tests.bench.assignments import add_assignments, measure_assignments
+from tests.bench.collector import add_collector, measure_collector
 from tests.bench.drain import add_drain, measure_drain
 from tests.bench.history import add_history, measure_history
 from tests.bench.idle import add_idle, measure_idle
@@ -72,6 +73,9 @@ MEASURES = {
         measure_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6
     ),
     "history": Measure(measure_history, (1_000_000, 10, 3_000), (100_000, 10, 300), "questions to a million rows", 3),
+    "collector": Measure(
+        measure_collector, (1_000, 5_000, 120), (50, 200, 15), "1,000 groups and 5,000 clients read round by round", 8
+    ),
     "rivals": Measure(
         measure_rivals,
         (DRAINED, DRAINED // 4, 60, 60),
@@ -106,10 +110,10 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    told = "\n".join(f"  {name:18} {one.takes:>4g} min  {one.what}" for name, one in MEASURES.items())
+    reported = "\n".join(f"  {name:18} {one.takes:>4g} min  {one.what}" for name, one in MEASURES.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
-        description=f"{(__doc__ or '').split(chr(10) * 2, 1)[1]}\nmeasures:\n{told}",
+        description=f"{(__doc__ or '').split(chr(10) * 2, 1)[1]}\nmeasures:\n{reported}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -174,6 +178,8 @@ def _table(results: dict[str, Any]) -> Table:
         add_assignments(table, touched)
     if history := results.get("history"):
         add_history(table, history)
+    if collected := results.get("collector"):
+        add_collector(table, collected)
     return table
 
 

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
-from streaming.ingest.publisher import Publisher
-from streaming.ingest.topics import create_topics
-from streaming.queries.rows import Rows
-from streaming.service import Service
-from streaming.session import start_spark
+from streaming.kafka_io.publisher import Publisher
+from streaming.kafka_io.topics import create_topics
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service.service import Service
+from streaming.spark.session import start_spark
 from tests.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Shape, heartbeats, pulls, routes, write_messages
 from tests.bench.figures import Spread, phases_of, spread_of, state_of
 from tests.bench.memory import Memory, MemorySampler, add_memory
@@ -51,7 +51,7 @@ class AssignmentsResult:
 
 
 class Gate:
-    """An `on_rows` that holds every query at the end of a batch while it is shut, so that all that is written
+    """A BatchListener that holds every query at the end of a batch while it is shut, so that all that is written
     meanwhile is one batch."""
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Gate:
         self._lock = threading.Lock()
         self._held: set[str] = set()
 
-    def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
+    def on_batch(self, batch: WrittenBatch) -> None:
         with self._lock:
-            self._held.add(name)
+            self._held.add(batch.query)
         self._open.wait(PATIENCE_SECONDS)
 
     def shut(self) -> None:
@@ -106,7 +106,7 @@ def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)
         try:
-            with Service(settings, on_rows=gate, spark=spark) as service:
+            with Service(settings, listeners=(gate,), spark=spark) as service:
                 start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
                 batches = []
                 for number, groups in enumerate(plan):

@@ -16,15 +16,22 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.tables import TABLES
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import create_tables, table_path
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import create_tables, table_path
 from tests.bench.machine import read_machine
 from tests.bench.page_loads import PageLoad, measure_pages
 from tests.bench.scratch import say
 from tests.board.conftest import CHROMIUM_ARGS, chromium
 
 INCIDENTS = 10_000
-KINDS = ("starved_queue", "duplicate_client_id", "doubled_queue", "split_view", "broker_isolated", "group_offline")
+KINDS = (
+    "starved_queue",
+    "duplicate_client_id",
+    "double_consumed_queue",
+    "split_view",
+    "broker_isolated",
+    "group_offline",
+)
 DAY_MS = 86_400_000
 
 PAGES = (
@@ -82,8 +89,8 @@ def _table(loads: list[PageLoad]) -> Table:
 def write_incidents(root: Path, end_ms: int) -> None:
     """Four rows an incident over a day, every second one open, every sixth an effect of the first; and quarantine."""
     create_tables(root)
-    dice = np.random.default_rng(1)
-    starts = np.sort(dice.integers(end_ms - DAY_MS, end_ms - 60_000, INCIDENTS))
+    rng = np.random.default_rng(1)
+    starts = np.sort(rng.integers(end_ms - DAY_MS, end_ms - 60_000, INCIDENTS))
     rows = [row for number in range(INCIDENTS) for row in _steps(number, int(starts[number]), end_ms)]
     _append(root, "alerts", rows)
     quarantine = [
@@ -95,7 +102,7 @@ def write_incidents(root: Path, end_ms: int) -> None:
             "reasons": [("not_json", "missing: topic", "too_large")[number % 3]],
             "ingest_time": int(time_ms),
         }
-        for number, time_ms in enumerate(dice.integers(end_ms - DAY_MS, end_ms, 50_000))
+        for number, time_ms in enumerate(rng.integers(end_ms - DAY_MS, end_ms, 50_000))
     ]
     _append(root, "quarantine", quarantine)
 
@@ -129,7 +136,7 @@ def _steps(number: int, start_ms: int, end_ms: int) -> list[dict[str, object]]:
             "summary": f"Nobody consumes 4 queues of topic orders in group {group} since a while ago. Why: it froze.",
             "advice": "Look at 10.20.0.12@5120#81203344120874 (full GC, swapped out, suspended?) and restart it.",
             "evidence": '{"client_addr": "10.20.0.12:5120"}',
-            "suppressed_by": "incident-00000" if number % 6 == 4 else None,
+            "inhibited_by": "incident-00000" if number % 6 == 4 else None,
             "started_at": start_ms,
             "fired_at": None if state == "PENDING" else start_ms + 10_000,
             "changed_at": time_ms,

@@ -14,13 +14,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from schemas.tables import TABLES
-from streaming.queries.rows import arrow_schema
-from streaming.queries.warehouse import create_tables, table_path
+from streaming.warehouse.rows import arrow_schema
+from streaming.warehouse.tables import create_tables, table_path
 
 CLUSTER = "prod-1"
 GIANT = "giant"
 DAY_MS = 86_400_000
-WRONG = ("STARVED", "SILENT", "DOUBLED", "MISPLACED")
+WRONG = ("STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED")
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Size:
 def write_warehouse(root: Path, size: Size, end_ms: int) -> Mapping[str, int]:
     """Write every table; the rows of each. History ends at `end_ms`."""
     create_tables(root)
-    dice = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     tables = {
-        "assignments": _assignments(size, end_ms, dice),
+        "assignments": _assignments(size, end_ms, rng),
         "memberships": _memberships(size, end_ms),
         "alerts": _alerts(size, end_ms),
-        "broker_health": _broker_health(size, end_ms, dice),
-        "fault_items": _fault_items(size, end_ms, dice),
+        "broker_health": _broker_health(size, end_ms, rng),
+        "fault_items": _fault_items(size, end_ms, rng),
     }
     for name, rows in tables.items():
         files = size.files if name == "assignments" else max(1, size.files // 10)
@@ -78,11 +78,11 @@ def _queues(size: Size) -> list[tuple[str, str, int, str, int]]:
     return queues
 
 
-def _assignments(size: Size, end_ms: int, dice: Any) -> pa.Table:
+def _assignments(size: Size, end_ms: int, rng: Any) -> pa.Table:
     """Each queue moves between two members now and then; at the end some of every fiftieth group are wrong."""
     queues = _queues(size)
     moves = size.assignment_rows // len(queues)
-    times = np.sort(dice.integers(end_ms - DAY_MS, end_ms - 3_600_000, (moves, len(queues))), axis=0)
+    times = np.sort(rng.integers(end_ms - DAY_MS, end_ms - 3_600_000, (moves, len(queues))), axis=0)
     numbers = np.arange(len(queues))
     columns: dict[str, list[Any]] = {name: [] for name in arrow_schema(TABLES["assignments"]).names}
     for move in range(moves):
@@ -97,9 +97,9 @@ def _assignments(size: Size, end_ms: int, dice: Any) -> pa.Table:
                 verdict = WRONG[int(number) % 4]
             if verdict == "STARVED":
                 planned, observed = None, []
-            elif verdict == "SILENT":
+            elif verdict == "STALLED":
                 observed = []
-            elif verdict == "DOUBLED":
+            elif verdict == "DOUBLE_CONSUMED":
                 observed = [owner, client_id(group_number, (int(number) + move + 1) % members)]
             elif verdict == "MISPLACED":
                 observed = [client_id(group_number, (int(number) + move + 1) % members)]
@@ -166,11 +166,11 @@ def _alerts(size: Size, end_ms: int) -> pa.Table:
     return _from_rows("alerts", rows)
 
 
-def _broker_health(size: Size, end_ms: int, dice: Any) -> pa.Table:
+def _broker_health(size: Size, end_ms: int, rng: Any) -> pa.Table:
     rows = []
-    moments = np.sort(dice.integers(end_ms - DAY_MS, end_ms, size.broker_rows))
-    numbers = dice.integers(0, size.brokers, size.broker_rows)
-    avoiders = dice.integers(0, size.producers, size.broker_rows)
+    moments = np.sort(rng.integers(end_ms - DAY_MS, end_ms, size.broker_rows))
+    numbers = rng.integers(0, size.brokers, size.broker_rows)
+    avoiders = rng.integers(0, size.producers, size.broker_rows)
     for moment, number, k in zip(moments.tolist(), numbers.tolist(), avoiders.tolist(), strict=True):
         k_now = 0 if k % 3 else k
         rows.append(
@@ -187,11 +187,11 @@ def _broker_health(size: Size, end_ms: int, dice: Any) -> pa.Table:
     return _from_rows("broker_health", rows)
 
 
-def _fault_items(size: Size, end_ms: int, dice: Any) -> pa.Table:
+def _fault_items(size: Size, end_ms: int, rng: Any) -> pa.Table:
     rows = []
     for number in range(size.brokers):
         for producer in range(size.producers):
-            start_ms = end_ms - int(dice.integers(0, DAY_MS))
+            start_ms = end_ms - int(rng.integers(0, DAY_MS))
             for is_available, at_ms in ((False, start_ms), (True, start_ms + 30_000)):
                 if is_available and number % 20 == 3 and producer % 5 == 0:
                     continue
@@ -201,7 +201,7 @@ def _fault_items(size: Size, end_ms: int, dice: Any) -> pa.Table:
                         "broker_name": broker(number),
                         "client_id": f"10.9.0.{producer}@{6000 + producer}#{producer}",
                         "client_version": "V4_9_8" if producer % 4 else "V5_1_4",
-                        "current_latency_ms": int(dice.integers(550, 4000)),
+                        "current_latency_ms": int(rng.integers(550, 4000)),
                         "isolation": producer % 7 == 0,
                         "start_timestamp": (end_ms + 30_000) * 1000,
                         "available": is_available,

@@ -11,16 +11,17 @@ from rich.table import Table
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.ingest.topics import create_topics
-from streaming.queries.rows import Rows
+from streaming.kafka_io.topics import create_topics
 from streaming.queries.source import read_messages
-from streaming.service import Service
-from streaming.session import start_spark
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service.service import Service
+from streaming.spark.session import start_spark
 from tests.bench.figures import Spread, busiest, ended_at, phases_of, spread_of, started_at, state_of
 from tests.bench.latency import add_phases
 from tests.bench.memory import Memory, MemorySampler, add_memory
 from tests.bench.preload import write_sends
 from tests.bench.scratch import SPARK_LOG, Scratch, say, scratch
+from tests.calling import Calling
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
 def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
     rows: dict[str, int] = {}
 
-    def count(_: str, __: int, of_batch: Rows) -> None:
-        for table, of_table in of_batch.items():
+    def count(batch: WrittenBatch) -> None:
+        for table, of_table in batch.rows.items():
             rows[table] = rows.get(table, 0) + len(of_table)
 
     settings = place.settings_for(f"drain-{number}", quality={"every_batches": 0})
-    with Service(settings, available_now=True, on_rows=count, spark=spark) as service:
+    with Service(settings, available_now=True, listeners=(Calling(count),), spark=spark) as service:
         service.wait(threading.Event())
         progresses = busiest([query.recentProgress for query in service.queries])
     return _run_of(progresses, place.max_offsets_per_trigger, rows)

@@ -38,7 +38,7 @@ class Shape:
 
 
 SMALL = Shape(TOPIC, QUEUES_PER_BROKER, CLIENTS)
-LARGE = Shape("ledger", 1_024, 500, "large")
+LARGE = Shape("delivery_log", 1_024, 500, "large")
 
 
 def client_version_of(producer: Column) -> Column:
@@ -56,10 +56,10 @@ def send_latencies(spark: SparkSession, start_ms: int, count: int) -> DataFrame:
     second = (number / SENDS_PER_SECOND).cast("long")
     slow = (second / PHASE_SECONDS).cast("long") % len(BROKERS)
     is_phase = second % PHASE_SECONDS < SLOW_SECONDS
-    drawn = _dice("broker", len(BROKERS))
-    is_avoided = is_phase & (drawn == slow) & (_dice("avoid", 50) > 0)
-    broker = F.when(is_avoided, (drawn + 1 + _dice("other", len(BROKERS) - 1)) % len(BROKERS)).otherwise(drawn)
-    producer = _dice("producer", PRODUCERS)
+    drawn = _rng("broker", len(BROKERS))
+    is_avoided = is_phase & (drawn == slow) & (_rng("avoid", 50) > 0)
+    broker = F.when(is_avoided, (drawn + 1 + _rng("other", len(BROKERS) - 1)) % len(BROKERS)).otherwise(drawn)
+    producer = _rng("producer", PRODUCERS)
     return _messages(
         spark.range(0, count, 1, 1).select(
             F.lit(CLUSTER).alias("cluster"),
@@ -67,9 +67,9 @@ def send_latencies(spark: SparkSession, start_ms: int, count: int) -> DataFrame:
             client_version_of(producer).alias("client_version"),
             F.lit(TOPIC).alias("topic"),
             _pick(BROKERS, broker).alias("broker_name"),
-            _dice("queue", QUEUES_PER_BROKER).cast("int").alias("queue_id"),
-            F.when(is_phase & (broker == slow), 600 + _dice("slow", 2_000))
-            .otherwise(1 + _dice("quick", 40))
+            _rng("queue", QUEUES_PER_BROKER).cast("int").alias("queue_id"),
+            F.when(is_phase & (broker == slow), 600 + _rng("slow", 2_000))
+            .otherwise(1 + _rng("quick", 40))
             .alias("latency_ms"),
             F.lit(False).alias("isolation"),
             F.lit("SEND_OK").alias("send_status"),
@@ -205,7 +205,7 @@ def _messages(events: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def _dice(name: str, sides: int) -> Column:
+def _rng(name: str, sides: int) -> Column:
     """0 to `sides` - 1, the same for the same row in every run."""
     return F.pmod(F.xxhash64(F.col("id"), F.lit(name)), F.lit(sides))
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.tables import ALERTS, ASSIGNMENTS
-from streaming.history.incident_story import tell_incident
+from streaming.history.incident_story import read_story
 from streaming.history.ownership import Queue, read_owners
-from streaming.history.store import History
-from streaming.queries.warehouse import table_path
+from streaming.store.store import History
+from streaming.warehouse.tables import table_path
 from tests.bench.figures import Spread, spread_of
 from tests.bench.history_rows import end_ms, write_history, write_small_files
 from tests.bench.scratch import say
@@ -100,7 +100,7 @@ def _asked_open(warehouse: Path) -> list[Question]:
         ),
         "the last hour's changes": lambda: _ask_since(history, since_ms),
         "owner of a queue then": lambda: read_owners(history, queue, since_ms),
-        "an incident's story": lambda: tell_incident(history, one["incident_id"]),
+        "an incident's story": lambda: read_story(history, one["incident_id"]),
     }
     floor = _floor(warehouse, ASSIGNMENTS.name) + _floor(warehouse, ALERTS.name)
     return [Question(name, _files(warehouse), *_timed(ask), floor) for name, ask in asked.items()]
@@ -130,7 +130,7 @@ def _asked_of_small_files(warehouse: Path, what: str) -> list[Question]:
 
 
 def _ask_since(history: History, since_ms: int) -> pa.Table:
-    return history.query(f"SELECT * FROM {history.between(ASSIGNMENTS, since_ms)}")  # noqa: S608  # our own text
+    return history.query(f"SELECT * FROM {history.between(ASSIGNMENTS, since_ms)}")  # our own text
 
 
 def _timed(ask: Callable[[], object], rounds: int = ROUNDS) -> tuple[Spread, float]:

@@ -13,8 +13,8 @@ from deltalake import Schema, write_deltalake
 from deltalake.transaction import AddAction
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS, TABLES, Table
-from streaming.queries.rows import arrow_schema
-from streaming.queries.warehouse import create_tables, open_table, table_path
+from streaming.warehouse.rows import arrow_schema
+from streaming.warehouse.tables import create_tables, open_table, table_path
 
 START_MS = 1_790_000_000_000
 DAYS = 7
@@ -73,16 +73,16 @@ def _write_file(folder: Path, number: int, part: pa.Table) -> AddAction:
 
 def _parts(table: Table, rows: int, files: int) -> Iterator[pa.Table]:
     """In the order of time, which goes evenly over the days."""
-    dice = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     ends = [rows * number // files for number in range(files + 1)]
     for begin, end in pairwise(ends):
-        yield rows_of(table, np.arange(begin, end), rows, dice)
+        yield rows_of(table, np.arange(begin, end), rows, rng)
 
 
-def rows_of(table: Table, numbers: np.ndarray, rows: int, dice: np.random.Generator) -> pa.Table:
+def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generator) -> pa.Table:
     """Those of the numbers, of so many in all."""
     count = len(numbers)
-    groups, queues = dice.integers(0, GROUPS, count), dice.integers(0, QUEUES, count)
+    groups, queues = rng.integers(0, GROUPS, count), rng.integers(0, QUEUES, count)
     clients = [
         f"10.0.{group % 250}.{queue % 5}@{group}#81203344120019" for group, queue in zip(groups, queues, strict=True)
     ]
@@ -99,9 +99,9 @@ def rows_of(table: Table, numbers: np.ndarray, rows: int, dice: np.random.Genera
         "observed_owners": [[client] for client in clients],
         "client_id": clients,
         "client_addr": [f"{client.partition('@')[0]}:50509" for client in clients],
-        "verdict": dice.choice(["OK", "STARVED", "SILENT", "DOUBLED"], count, p=[0.9, 0.05, 0.03, 0.02]),
-        "change": dice.choice(["JOINED", "LEFT"], count),
-        "available": dice.random(count) < 0.5,
+        "verdict": rng.choice(["OK", "STARVED", "STALLED", "DOUBLE_CONSUMED"], count, p=[0.9, 0.05, 0.03, 0.02]),
+        "change": rng.choice(["JOINED", "LEFT"], count),
+        "available": rng.random(count) < 0.5,
         "incident_id": [
             f"{int(incident) * 2_654_435_761 % 2**64:016x}-{START_MS + incident}" for incident in incidents
         ],

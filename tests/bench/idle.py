@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 from rich.table import Table
 
 from conf.settings import Settings
-from streaming.ingest.topics import create_topics
-from streaming.queries.warehouse import table_path
+from streaming.kafka_io.topics import create_topics
+from streaming.warehouse.tables import table_path
 from tests.bench.events import CLUSTER
 from tests.bench.live_run import LiveRun, live_run
 from tests.bench.memory import Memory, add_memory, memory_of, parts_of
@@ -87,8 +87,8 @@ def _count_alerts(settings: Settings) -> int:
 def add_idle(table: Table, result: IdleResult) -> None:
     """Rows of the bench's table."""
     beside = f"{result.events_per_second:.0f} events/s, from {result.settle_seconds:.0f} s on"
-    told = f"; {result.alerts} alerts fired, none is due" if result.alerts else ""
+    reported = f"; {result.alerts} alerts fired, none is due" if result.alerts else ""
     spread = f"{min(result.parts):.2f} to {max(result.parts):.2f}"
-    table.add_row("idle, CPU", f"{result.cores:.2f} cores", spread, beside + told)
+    table.add_row("idle, CPU", f"{result.cores:.2f} cores", spread, beside + reported)
     table.add_row("idle, CPU by process", "", "", parts_of(result.cores_by_process, 2))
     add_memory(table, "idle", result.memory, "at the end")

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS
-from streaming.ingest.publisher import Publisher
-from streaming.queries.rows import Rows
-from streaming.service import Service
+from streaming.kafka_io.publisher import Publisher
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service.service import Service
 from tests.bench.aged_tables import age_tables
 from tests.bench.figures import Percentiles, latencies_of, percentiles_of, phases_of, ratio_of, started_at, state_of
 from tests.bench.memory import Memory, MemorySampler, add_memory
@@ -58,18 +58,20 @@ class LatencyResult:
 
 
 class Recorder:
-    """An `on_rows`: keeps when each row was committed, and the event time it tells."""
+    """A BatchListener: keeps when each row was committed, and the event time it tells."""
 
     def __init__(self) -> None:
         self.flips: list[tuple[int, int]] = []
         self.alerts: list[tuple[int, int]] = []
         self._lock = threading.Lock()
 
-    def __call__(self, name: str, batch_id: int, rows: Rows) -> None:
+    def on_batch(self, batch: WrittenBatch) -> None:
         now_ms = time.time_ns() // 1_000_000
         with self._lock:
-            self.flips += [(row["changed_at"], now_ms) for row in rows.get("fault_items", ()) if not row["available"]]
-            self.alerts += [(row["changed_at"], now_ms) for row in rows.get("alerts", ())]
+            self.flips += [
+                (row["changed_at"], now_ms) for row in batch.rows.get("fault_items", ()) if not row["available"]
+            ]
+            self.alerts += [(row["changed_at"], now_ms) for row in batch.rows.get("alerts", ())]
 
 
 def measure_latency(
@@ -86,7 +88,7 @@ def measure_latency(
         settings = place.settings_for("service", **more)
         if commits:
             age_tables(settings.paths.warehouse, commits, is_kept=is_kept)
-        with Service(settings, on_rows=recorder, jvm_log=SPARK_LOG) as service:
+        with Service(settings, listeners=(recorder,), jvm_log=SPARK_LOG) as service:
             say("latency: the first batch")
             _make_ready(service, settings.kafka)
             process = multiprocessing.get_context("spawn").Process(

@@ -31,8 +31,8 @@ class LiveRun:
     def check(self) -> None:
         """Raises RunEndedError unless it runs."""
         if self._process.poll() is not None:
-            told = LOG.read_text(errors="replace")[-1_000:]
-            raise RunEndedError(f"run ended with code {self._process.returncode}:\n{told}")
+            reported = LOG.read_text(errors="replace")[-1_000:]
+            raise RunEndedError(f"run ended with code {self._process.returncode}:\n{reported}")
 
     def sleep(self, seconds: float) -> None:
         """Raises RunEndedError when it ends meanwhile."""
@@ -58,14 +58,14 @@ def live_run(settings: Settings, **more: str) -> Iterator[LiveRun]:
 
     It serves its metrics at free ports: another `run` may be on this machine.
     """
-    told = {
+    reported = {
         "KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "PATHS__WAREHOUSE": str(settings.paths.warehouse),
         "PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
         "METRICS__PORT": "0",
         "METRICS__HEALTH_PORT": "0",
     }
-    environment = os.environ | {f"BALANCEWATCH_{name}": value for name, value in (told | more).items()}
+    environment = os.environ | {f"BALANCEWATCH_{name}": value for name, value in (reported | more).items()}
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("wb") as log:
         process = subprocess.Popen(

@@ -32,6 +32,13 @@ def memory_of(resident: Mapping[str, int]) -> Memory:
     return Memory(whole // _MIB, driver // _MIB, jvm // _MIB, (whole - driver - jvm) // _MIB, by_name)
 
 
+def smaller(before: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
+    """Of two looks at a tree, one after the other: a process that has just been forked counts as large as its parent
+    for a moment, and what lasts is a peak.
+    """
+    return min(before, now, key=lambda one: sum(one.values()))
+
+
 class MemorySampler:
     """A thread that looks at this process and its descendants, but for those left out. Leaving the context ends it."""
 
@@ -58,8 +65,7 @@ class MemorySampler:
         before: Mapping[str, int] = {}
         while not self._stop.wait(INTERVAL_SECONDS):
             resident = resident_by_name(read_tree(os.getpid(), self._left_out))
-            # A process that has just been forked counts as large as its parent for a moment: what lasts is a peak.
-            lasting = min(before, resident, key=lambda one: sum(one.values()))
+            lasting = smaller(before, resident)
             if (whole := sum(lasting.values())) > self._most:
                 self._most, self.peak = whole, memory_of(lasting)
             before = resident

@@ -13,10 +13,10 @@ from typing import Any
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.ingest.publisher import Publisher
+from streaming.kafka_io.publisher import Publisher
 from tests.bench.events import BROKERS, CLUSTER, PRODUCERS, QUEUES, QUEUES_PER_BROKER
-from udfs.fault import compute_not_available_duration
-from udfs.version import parse_client_version
+from udfs.rocketmq.fault import compute_not_available_duration
+from udfs.rocketmq.version import parse_client_version
 
 KINDS = {SEND_LATENCIES: 700, PULLS: 250, HEARTBEATS: 43, ROUTES: 5}
 """Events a second, 2 clock events apart."""
@@ -42,15 +42,15 @@ class Pacer:
 
     def __init__(self, publish: Publish, seed: int) -> None:
         self._publish = publish
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._avoided_until: dict[tuple[int, str], int] = {}
         self._counts = dict.fromkeys(KINDS, 0)
-        self._agenda: list[tuple[float, int, Callable[[int], None]]] = []
+        self._shard_index: list[tuple[float, int, Callable[[int], None]]] = []
         self._order = 0
 
     def run(self, seconds: float) -> None:
         second = [kind for kind, count in KINDS.items() for _ in range(count)]
-        self._dice.shuffle(second)
+        self._rng.shuffle(second)
         for number in range(GROUPS):
             self._send_route(number, _now_ms())
         for number in range(GROUPS * CLIENTS * len(BROKERS)):
@@ -59,8 +59,8 @@ class Pacer:
         self._at(0.0, lambda now_ms: self._tick(0.0, now_ms))
         self._at(0.0, lambda now_ms: self._start_twins(0, now_ms))
         while (elapsed := time.monotonic() - began) < seconds:
-            while self._agenda and self._agenda[0][0] <= elapsed:
-                heapq.heappop(self._agenda)[2](_now_ms())
+            while self._shard_index and self._shard_index[0][0] <= elapsed:
+                heapq.heappop(self._shard_index)[2](_now_ms())
             while sent < elapsed * len(second):
                 self._send(second[sent % len(second)], _now_ms())
                 sent += 1
@@ -68,7 +68,7 @@ class Pacer:
 
     def _at(self, seconds: float, act: Callable[[int], None]) -> None:
         self._order += 1
-        heapq.heappush(self._agenda, (seconds, self._order, act))
+        heapq.heappush(self._shard_index, (seconds, self._order, act))
 
     def _tick(self, at: float, now_ms: int) -> None:
         self._publish(CLOCKS, clock(CLUSTER, BROKERS, now_ms))
@@ -106,9 +106,9 @@ class Pacer:
         producer = number % PRODUCERS
         client_version = "4.9.8" if producer % 2 == 0 else "5.5.0"
         willing = [name for name in BROKERS if self._avoided_until.get((producer, name), 0) <= now_ms]
-        broker_name = self._dice.choice(willing or BROKERS)
-        is_slow = self._dice.randrange(SLOW_ONE_IN) == 0
-        latency_ms = self._dice.randrange(600, 900) if is_slow else self._dice.randrange(1, 40)
+        broker_name = self._rng.choice(willing or BROKERS)
+        is_slow = self._rng.randrange(SLOW_ONE_IN) == 0
+        latency_ms = self._rng.randrange(600, 900) if is_slow else self._rng.randrange(1, 40)
         if is_slow:
             away_ms = compute_not_available_duration(latency_ms, parse_client_version(client_version))
             self._avoided_until[producer, broker_name] = now_ms + away_ms + 200

@@ -20,11 +20,11 @@ from playwright.sync_api import Page as Tab
 from waitress.server import create_server
 
 from conf.settings import Settings
-from streaming.board import elements as el
-from streaming.board.app import Board, make_app
-from streaming.board.figures import figure
-from streaming.board.page import Page, View
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.figures import figure
 from streaming.board.pages import PAGES
+from streaming.board.pages.page import Page, View
+from streaming.board.web.app import Board, make_app
 
 MINUTE = 60_000
 
@@ -72,22 +72,26 @@ class PageLoad:
     nodes: int
 
 
-def _bare(view: View) -> el.Component:
+def _read_nothing(view: View) -> None:
+    return None
+
+
+def _bare(_: None) -> el.Component:
     return el.heading("Bare")
 
 
-def _drawn(view: View) -> el.Component:
+def _drawn(_: None) -> el.Component:
     return el.html.Div([el.heading("Drawn"), figure("drawn", go.Figure(), "nothing", 300)])
 
 
-def _drawn_too(view: View) -> el.Component:
+def _drawn_too(_: None) -> el.Component:
     return el.html.Div([el.heading("Drawn too"), figure("drawn-too", go.Figure(), "nothing", 300)])
 
 
 FLOOR = (
-    Page("bare", "/bare", "Bare", _bare),
-    Page("drawn", "/drawn", "Drawn", _drawn),
-    Page("drawn_too", "/drawn-too", "Drawn too", _drawn_too),
+    Page("bare", "/bare", "Bare", _read_nothing, _bare),
+    Page("drawn", "/drawn", "Drawn", _read_nothing, _drawn),
+    Page("drawn_too", "/drawn-too", "Drawn too", _read_nothing, _drawn_too),
 )
 """An empty page, and one with an empty figure: what the frame and Plotly cost by themselves."""
 

@@ -5,8 +5,8 @@ import time
 from pyspark.sql import SparkSession
 
 from conf.settings import Kafka, Settings
-from streaming.ingest.topics import create_topics
-from streaming.session import start_spark
+from streaming.kafka_io.topics import create_topics
+from streaming.spark.session import start_spark
 from tests.bench.events import SENDS_PER_SECOND, clocks, send_latencies, write_messages
 from tests.bench.scratch import SPARK_LOG, say
 

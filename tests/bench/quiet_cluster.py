@@ -12,7 +12,7 @@ from typing import Any
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.ingest.publisher import Publisher
+from streaming.kafka_io.publisher import Publisher
 from tests.bench.events import BROKERS, CLUSTER
 from tests.bench.pacer import clock, heartbeat
 
@@ -33,14 +33,14 @@ def pace_quiet(kafka: Kafka, seconds: float) -> None:
             publisher.publish(*_route(number, _now_ms()))
         for group, client, broker_name in _channels():
             publisher.publish(*_heartbeat(group, client, broker_name, _now_ms()))
-        agenda = [(at, number, every, make) for number, (at, every, make) in enumerate(_plan())]
-        heapq.heapify(agenda)
+        shard_index = [(at, number, every, make) for number, (at, every, make) in enumerate(_plan())]
+        heapq.heapify(shard_index)
         began = time.monotonic()
         while (elapsed := time.monotonic() - began) < seconds:
-            while agenda[0][0] <= elapsed:
-                at, number, every, make = agenda[0]
+            while shard_index[0][0] <= elapsed:
+                at, number, every, make = shard_index[0]
                 publisher.publish(*make(_now_ms()))
-                heapq.heapreplace(agenda, (at + every, number, every, make))
+                heapq.heapreplace(shard_index, (at + every, number, every, make))
             time.sleep(0.01)
         publisher.flush()
 

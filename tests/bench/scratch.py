@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import Settings
-from streaming.ingest.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
 
 SPARK_LOG = Path(".bench/spark.log")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from streaming.ingest.topics import create_topics
+from streaming.kafka_io.topics import create_topics
 from tests.bench.figures import first_and_last_tenth, percentiles_of
 from tests.bench.live_run import RunEndedError, live_run
 from tests.bench.machine import read_machine
@@ -95,7 +95,7 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
                         run.sleep(min(every, left))
                         if not pacer.is_alive():
                             raise RunEndedError("what publishes the events ended by itself")
-                        _tell(sampler, sampler.look(), began, minutes)
+                        _describe(sampler, sampler.look(), began, minutes)
                 finally:
                     pacer.terminate()
         except KeyboardInterrupt:
@@ -114,7 +114,7 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
         return SoakResult((last - began) / MINUTE, warm_up_seconds, ended, tenths[0], tenths[1], sampler.samples)
 
 
-def _tell(sampler: Sampler, sample: Sample, began: float, minutes: float) -> None:
+def _describe(sampler: Sampler, sample: Sample, began: float, minutes: float) -> None:
     """A line when a minute is full: the latency of its rows, and what there is now."""
     before = sampler.samples[-2].at if len(sampler.samples) > 1 else began
     minute = int((sample.at - began) / MINUTE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from conf.settings import Settings
 from schemas.tables import ALERTS, FAULT_ITEMS, TABLES
 from streaming.maintenance.table_keeper import TIERS
-from streaming.queries.warehouse import table_path
+from streaming.warehouse.tables import table_path
 from tests.bench.process_tree import Process, cores_by_name, read_tree, resident_by_name
 from tests.bench.table_log import TableLog, latencies_ms
 

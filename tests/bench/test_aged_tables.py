@@ -7,9 +7,9 @@ from deltalake import DeltaTable, Transaction
 
 from schemas.tables import FAULT_ITEMS
 from streaming.maintenance.table_keeper import TIERS, due_tier
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import open_table, table_path
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path
 from tests.bench.aged_tables import ROWS, age_table, files_in_use, kept_history, untouched_history
 from tests.bench.table_log import TableLog, latencies_ms
 

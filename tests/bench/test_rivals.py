@@ -13,11 +13,12 @@ from tests.bench.rivals.broker_items import Attempt, apply_attempt
 from tests.bench.rivals.comparison import comparison_table, notes
 from tests.bench.rivals.environments import reason_of
 from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult
+from tests.bench.rivals.tree_watch import TreeWatch
 from tests.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from tests.bench.test_figures import printed
-from udfs.attempts import AttemptsBuilder
-from udfs.broker_board import Board
-from udfs.item import Item
+from udfs.producers.attempts import AttemptsBuilder
+from udfs.producers.board import Board
+from udfs.producers.item import Item
 
 LATENCIES = ((0, 10), (1_000, 700), (1_500, 12), (4_000, 3_500), (9_000, 20), (40_000, 600), (45_000, 30), (99_000, 9))
 
@@ -48,7 +49,7 @@ def flips_of(*rows: tuple[int, int, bool, int]) -> Flips:
     return Counter(("b", "c", "5.5.0", latency, False, start, out, at) for latency, start, out, at in rows)
 
 
-def test_the_same_rows_are_the_same_and_what_the_clock_tells_is_more() -> None:
+def test_the_same_rows_are_the_same_and_what_the_clock_reports_is_more() -> None:
     of_loop = flips_of((700, 30, False, 10), (8, 30, True, 30))
     assert compare(of_loop, of_loop) == Agreement(2)
     assert compare(of_loop, of_loop).text == "the same"
@@ -56,7 +57,7 @@ def test_the_same_rows_are_the_same_and_what_the_clock_tells_is_more() -> None:
     assert compare(more, of_loop) == Agreement(3, by_clock=1)
 
 
-def test_a_row_that_is_missing_or_twice_or_of_another_latency_is_told() -> None:
+def test_a_row_that_is_missing_or_twice_or_of_another_latency_is_reported() -> None:
     of_loop = flips_of((700, 30, False, 10), (8, 30, True, 30))
     assert compare(flips_of((700, 30, False, 10)), of_loop) == Agreement(1, missing=1)
     assert compare(of_loop + flips_of((700, 30, False, 10)), of_loop) == Agreement(3, other=1)
@@ -102,3 +103,12 @@ def test_the_contenders_stand_side_by_side_in_100_columns_and_who_is_absent_is_s
     assert max(map(len, text.splitlines())) <= 100
     assert "228,000/s" in text
     assert "bytewax: not measured: the package index cannot be reached" in notes(result)
+
+
+def test_a_process_that_has_just_been_forked_is_no_peak() -> None:
+    """For a moment it counts as large as its parent: two looks, one after the other, must both see it."""
+    watch = TreeWatch(0)
+    watch._times = [0.0, 1.0, 2.0]
+    watch._resident = [{"JVM": 700 << 20}, {"JVM": 700 << 20, "chmod": 700 << 20}, {"JVM": 720 << 20}]
+    assert watch.peak_between(0, 2).peak_mib == 720
+    assert watch.peak_between(0, 0).peak_mib == 700

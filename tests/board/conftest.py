@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Error, Page, Request, ViewportSize, expect, sync_playwright
 
 from conf.settings import Settings
-from streaming.board.security import Door
-from streaming.board.server import BoardServer
+from streaming.board.web.security import AccessControl
+from streaming.board.web.server import BoardServer
 from tests.board.modelled import NOW_MS, write_modelled
 
 CHROMIUM_ARGS = (
@@ -45,12 +45,12 @@ def chromium() -> str:
 
 @contextmanager
 def serve(
-    warehouse: Path, clock_ms: Callable[[], int] = lambda: NOW_MS, door: Door | None = None, **board: Any
+    warehouse: Path, clock_ms: Callable[[], int] = lambda: NOW_MS, access: AccessControl | None = None, **board: Any
 ) -> Iterator[str]:
     """A board over `warehouse` on a free port of the loopback, by default with the clock standing at NOW_MS."""
     settings = Settings.load(paths={"warehouse": warehouse}, board={"port": 0, "threads": 4, **board})
     often = settings.board.model_copy(update={"refresh_seconds": REFRESH_SECONDS})
-    server = BoardServer(settings.model_copy(update={"board": often}), clock_ms, door)
+    server = BoardServer(settings.model_copy(update={"board": often}), clock_ms, access)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

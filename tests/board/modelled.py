@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
-from tests.replay import Stream
+from streaming.simulator import Simulation, load_scenario
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.engine import Stream
 
 NOW_MS = 1_795_258_800_000
 """2026-11-21T11:00:00Z."""
@@ -37,16 +37,16 @@ def played() -> Rows:
 def write_modelled(warehouse: Path) -> None:
     """The warehouse: the scenarios' rows, who was told, what was quarantined and what was validated."""
     writer = DeltalakeWriter(warehouse)
-    append_rows(writer, played() | told() | poor(), "modelled", 0)
+    append_rows(writer, played() | reported() | poor(), "modelled", 0)
 
 
-def told() -> Rows:
+def reported() -> Rows:
     """Deliveries of what pages to one receiver, and the silence on what its cause explains."""
     deliveries = []
     for alert in played()["alerts"]:
         if alert["state"] != "FIRING" or alert["fired_at"] != alert["changed_at"]:
             continue
-        is_effect = bool(alert.get("suppressed_by"))
+        is_effect = bool(alert.get("inhibited_by"))
         deliveries.append(
             {
                 "incident_id": alert["incident_id"],
@@ -60,8 +60,8 @@ def told() -> Rows:
                 "kind": alert["kind"],
                 "status": "firing",
                 "changed_at": alert["changed_at"],
-                "outcome": "SUPPRESSED" if is_effect else "DELIVERED",
-                "reason": alert["suppressed_by"] if is_effect else None,
+                "outcome": "INHIBITED" if is_effect else "DELIVERED",
+                "reason": alert["inhibited_by"] if is_effect else None,
                 "route": "prod",
             }
         )
@@ -92,13 +92,13 @@ def poor() -> Rows:
             "suite": suite,
             "expectation": expectation,
             "success": unexpected == 0,
-            "rows": 500,
+            "evaluated": 500,
             "unexpected": unexpected,
             "unexpected_share": unexpected / 500,
             "severity": severity,
-            "says": says,
+            "description": says,
             "observed": ["-20", "-3"] if unexpected else [],
-            "places": [f"{suite}-0@4711", f"{suite}-0@4712"] if unexpected else [],
+            "sample_offsets": [f"{suite}-0@4711", f"{suite}-0@4712"] if unexpected else [],
             "topic": suite,
             "offsets": '{"0": [4300, 4800]}',
             "validated_at": NOW_MS - minutes * MINUTE,

@@ -5,9 +5,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from streaming.board.page import Page, View
-from streaming.history.store import History
-from streaming.queries.warehouse import append_rows
+from streaming.board.pages.page import Page, View
+from streaming.store.store import History
+from streaming.warehouse.writer import append_rows
 from tests.row_writer import RowWriter
 
 NOW_MS = 1_795_258_800_000
@@ -64,9 +64,14 @@ def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: i
     return warehouse
 
 
-def shown(page: Page, warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Any:
+def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Any:
     """A page's body over these tables."""
-    return page.body(View(history_of(warehouse), asked, now_ms))
+    return page.body(view_of(warehouse, now_ms, **asked))
+
+
+def view_of(warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> View:
+    """What a page's `read` is given over these tables."""
+    return View(history_of(warehouse), asked, now_ms)
 
 
 def history_of(warehouse: Path) -> History:

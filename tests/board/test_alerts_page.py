@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from dash import dcc
 
-from streaming.board.asked import AskedError
-from streaming.board.incident_timeline import pieces_of
-from streaming.board.incidents_reading import BINS, PAGE_ROWS, Asked, read_bins, read_incidents, read_steps
-from streaming.board.page import View
+from streaming.board.drawing.incident_timeline import pieces_of
 from streaming.board.pages.alerts import PAGE
-from streaming.board.silence_reading import Known, read_known
-from streaming.history.store import History
+from streaming.board.pages.page import View
+from streaming.board.queries.incidents import BINS, PAGE_ROWS, Asked, read_bins, read_incidents, read_steps
+from streaming.board.queries.known_until import Known, read_known
+from streaming.board.url.parameters import AskedError
+from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, shown, write
 
@@ -26,7 +26,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "alerts": [
                 alert("page", ago_ms=10 * MINUTE),
-                alert("effect", ago_ms=10 * MINUTE, suppressed_by="page", kind="doubled_queue"),
+                alert("effect", ago_ms=10 * MINUTE, inhibited_by="page", kind="double_consumed_queue"),
                 alert("over", "RESOLVED", ago_ms=30 * MINUTE, started_at=NOW_MS - 3 * HOUR, cluster="test"),
                 alert("long ago", "RESOLVED", ago_ms=50 * HOUR),
                 alert("never sure", "PENDING", kind="<b>bold</b>"),
@@ -53,7 +53,7 @@ def listed(warehouse: Path, **asked: str) -> list[str]:
         ({"since": "7d"}, ["page", "effect", "never sure", "over", "long ago"]),
         ({"cluster": "test"}, ["over"]),
         ({"cluster": "balancewatch_canary"}, ["canary"]),
-        ({"kind": "doubled_queue"}, ["effect"]),
+        ({"kind": "double_consumed_queue"}, ["effect"]),
         ({"state": "FIRING"}, ["page", "effect"]),
         ({"state": "FIRING", "explained": "no"}, ["page"]),
         ({"explained": "yes"}, ["effect"]),
@@ -92,7 +92,7 @@ def test_lanes_hatch_what_is_explained_and_lead_to_the_incident(warehouse: Path)
     assert list(explained.customdata) == ["/incident?id=effect"]
     assert "&lt;b>bold" in next(one.text for one in figure.layout.annotations if "bold" in one.text)
     row = next(one for one in walk(body) if getattr(one, "id", None) == "incidents-table-effect")
-    assert row.className == "suppressed"
+    assert row.className == "inhibited"
     assert "⤷ explained" in text_of(row)
 
 
@@ -122,7 +122,7 @@ def test_bins_count_what_was_open_at_a_time(tmp_path: Path) -> None:
     rows = [
         alert("a", "RESOLVED", started_at=start + 10 * MINUTE, changed_at=start + 20 * MINUTE),
         alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE),
-        alert("c", started_at=start - MINUTE, changed_at=start, suppressed_by="a"),
+        alert("c", started_at=start - MINUTE, changed_at=start, inhibited_by="a"),
     ]
     history = History(write(tmp_path / "w", {"alerts": rows}))
     pages, explained = read_bins(history, Asked(start, NOW_MS))
@@ -134,16 +134,16 @@ def pieces(warehouse: Path, incident_id: str, now_ms: int = NOW_MS) -> list[tupl
     """(look, minutes before NOW_MS it began, and ended)"""
     history, asked = History(warehouse), Asked(NOW_MS - 24 * HOUR, NOW_MS)
     (one,) = [one for one in read_incidents(history, asked, 0, 50) if one.incident_id == incident_id]
-    told = pieces_of(one, read_steps(history, [incident_id])[incident_id], now_ms)
-    return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in told]
+    reported = pieces_of(one, read_steps(history, [incident_id])[incident_id], now_ms)
+    return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in reported]
 
 
 def test_a_bar_is_of_what_the_incident_went_through(tmp_path: Path) -> None:
-    """What recovers or is not heard does not fire; what was explained for a while is grey for that while alone."""
+    """What recovers or gives no data does not fire; what was explained for a while is grey for that while alone."""
     began = {"started_at": NOW_MS - 60 * MINUTE, "fired_at": NOW_MS - 50 * MINUTE}
 
     def steps(name: str, *states: tuple[str, int, str | None]) -> list[dict[str, Any]]:
-        return [alert(name, state, ago * MINUTE, suppressed_by=by, **began) for state, ago, by in states]
+        return [alert(name, state, ago * MINUTE, inhibited_by=by, **began) for state, ago, by in states]
 
     rows = [
         *steps("mends", ("FIRING", 50, None), ("FIRING", 45, None), ("RECOVERING", 5, None)),
@@ -154,7 +154,7 @@ def test_a_bar_is_of_what_the_incident_went_through(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": rows})
     unsure = ("seen, not certain", 60, 50)
     assert pieces(warehouse, "mends") == [unsure, ("fires", 50, 5), ("recovers", 5, 0)]
-    assert pieces(warehouse, "dark") == [unsure, ("fires", 50, 20), ("not heard", 20, 0)]
+    assert pieces(warehouse, "dark") == [unsure, ("fires", 50, 20), ("without data", 20, 0)]
     assert pieces(warehouse, "between") == [
         unsure,
         ("fires", 50, 40),
@@ -181,8 +181,8 @@ def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> No
         alert("b", started_at=start + 15 * MINUTE, changed_at=start + 15 * MINUTE),
         alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 1, flaps=1),
         alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 2, flaps=2),
-        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE, suppressed_by="a"),
-        alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, suppressed_by="a"),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE, inhibited_by="a"),
+        alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, inhibited_by="a"),
     ]
     history = History(write(tmp_path / "w", {"alerts": rows}))
     pages, explained = read_bins(history, Asked(start, NOW_MS))
@@ -195,7 +195,7 @@ def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> No
 
 def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
     """Nothing has been heard of cluster prod for so long."""
-    about = {"kind": "unheard_cluster", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
+    about = {"kind": "cluster_no_data", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
     return alert("silence", state, ago_ms - MINUTE, **about, **columns)
 
 
@@ -207,15 +207,15 @@ def test_bins_of_a_cluster_that_is_not_heard_end_and_the_rest_is_not_known(tmp_p
     rows = [alert("a", **began), alert("b", **began), alert("c", "RESOLVED", **over), silence(36 * MINUTE)]
     rows.append(alert("elsewhere", cluster="test", **began))
     warehouse = write(tmp_path / "w", {"alerts": rows})
-    view = View(History(warehouse), {}, NOW_MS)
-    known = read_known(view, NOW_MS)
+    history = History(warehouse)
+    known = read_known(history, NOW_MS)
     assert known == Known(NOW_MS, {"prod": NOW_MS - 36 * MINUTE})
-    starved, unheard = read_bins(view.history, Asked(start, NOW_MS), known)
+    without_data, starved = read_bins(history, Asked(start, NOW_MS), known)
     assert [starved.counts[number] for number in (10, 50, 51, 60, 61, 95)] == [4, 4, 3, 3, 1, 1]
     assert [starved.unknown[number] for number in (59, 60, 61, 95)] == [0, 0, 2, 2]
-    assert (unheard.counts[95], max(unheard.unknown)) == (1, 0)
+    assert (without_data.counts[95], max(without_data.unknown)) == (1, 0)
     write(warehouse, {"alerts": [silence(36 * MINUTE, "RECOVERING", changed_at=NOW_MS - MINUTE)]}, 1)
-    assert read_known(View(History(warehouse), {}, NOW_MS), NOW_MS).silent_ms == {}
+    assert read_known(History(warehouse), NOW_MS).silent_ms == {}
 
 
 def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_path: Path) -> None:
@@ -223,18 +223,22 @@ def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_
     warehouse = write(tmp_path / "w", {"alerts": [*rows, silence(4 * HOUR)]})
     body = shown(PAGE, warehouse, since="6h")
     band = next(one for one in by_id(body, "timeline-counts").figure.data if one.name == "not known")
-    assert (list(band.y), list(band.text), band.marker.pattern.shape) == ([0], ["not known"], "x")
+    assert (list(band.y), list(band.text), band.marker.pattern.shape) == ([1], ["not known"], "x")
     assert list(band.hovertext) == ["starved_queue<br>not known whether 60 still last"]
     assert list(band.customdata) == ["/alerts?kind=starved_queue&explained=no&since=360m"]
     assert "not known whether they last" in text_of(by_id(body, "timeline"))
     assert "1 h 1 min, then not known" in text_of(by_id(body, "incidents-table-one-1"))
     old = View(History(write(tmp_path / "old", {"alerts": rows})), {"since": "6h"}, NOW_MS, 120_000, NOW_MS - 3 * HOUR)
     (band,) = (one for one in by_id(PAGE.body(old), "timeline-counts").figure.data if one.name == "not known")
-    assert list(band.x) == [3 * HOUR - (6 * HOUR) // BINS]
+    page = PAGE.read(old)
+    assert page.until_ms == NOW_MS
+    assert page.from_ms == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
+    bin_ms = (page.until_ms - page.from_ms) / BINS
+    assert 3 * HOUR - 2 * bin_ms <= band.x[0] <= 3 * HOUR
 
 
 def test_a_lane_of_a_cluster_that_is_not_heard_goes_on_as_not_heard(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
     bars = {one.name: list(one.x) for one in by_id(shown(PAGE, warehouse), "timeline-lanes").figure.data}
     assert bars["fires"] == [40 * MINUTE]
-    assert bars["not heard"] == [20 * MINUTE, 19 * MINUTE], "the silence itself was noted a minute later"
+    assert bars["without data"] == [20 * MINUTE, 19 * MINUTE], "the silence itself was noted a minute later"

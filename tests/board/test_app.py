@@ -10,11 +10,11 @@ from dash import html
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.board.app import NEWEST_HEARD, Board
-from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
-from streaming.board.tables import Tables
-from streaming.history.store import WarehouseError
+from streaming.board.pages.page import Page, View
+from streaming.board.web.app import NEWEST_HEARD, Board
+from streaming.board.web.tables import Tables
+from streaming.store.store import WarehouseError
 from tests.board.tables import NOW_MS, alert, assignment, write
 
 
@@ -29,19 +29,19 @@ class Shown:
     """A board with one page that counts its calls; the clock and the tables' once-a-second are out of the way."""
 
     def __init__(self, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("streaming.board.tables.LOOK_SECONDS", 0.0)
+        monkeypatch.setattr("streaming.board.web.tables.LOOK_SECONDS", 0.0)
         self.now_ms = NOW_MS
         self.calls = 0
         self.error: Exception | None = None
-        page = Page("one", "/", "One", self._body, nav="One", parameters=frozenset({"kind"}))
+        page = Page("one", "/", "One", self._read, html.P, nav="One", parameters=frozenset({"kind"}))
         self.board = Board(Settings.load().board, warehouse, lambda: self.now_ms, (page,))
 
-    def _body(self, view: View) -> Any:
+    def _read(self, view: View) -> str:
         self.calls += 1
         if self.error is not None:
             raise self.error
         rows = view.history.rows("SELECT * FROM alerts")
-        return html.P(f"{view.asked.get('kind', 'all')}: {len(rows)}")
+        return f"{view.asked.get('kind', 'all')}: {len(rows)}"
 
     def text(self, path: str = "/", search: str = "", shown: str | None = None) -> str:
         body, _, _ = self.board.render(path, search, shown)
@@ -133,7 +133,7 @@ def test_tables_of_an_older_release_lack_columns_and_are_read_all_the_same(
     """A column that the files lack is null."""
     from deltalake import write_deltalake  # noqa: PLC0415  # this test alone writes a table past the contract
 
-    from streaming.queries.rows import arrow_table  # noqa: PLC0415  # the same
+    from streaming.warehouse.rows import arrow_table  # noqa: PLC0415  # the same
 
     old = arrow_table([alert("one")], TABLES["alerts"], 0).drop_columns(["reason", "flaps", "fired_at"])
     write_deltalake(str(tmp_path / "warehouse" / "alerts"), old)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from streaming.board.asked import AskedError
-from streaming.board.broker_reading import Asked, Broker, Interval, join_intervals, read_brokers
-from streaming.board.page import View
 from streaming.board.pages.brokers import PAGE
-from streaming.history.store import History
+from streaming.board.pages.page import View
+from streaming.board.queries.brokers import Asked, Broker, Interval, join_intervals, read_brokers
+from streaming.board.url.parameters import AskedError
+from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
@@ -86,7 +86,7 @@ def test_a_broker_that_nobody_sends_to_is_known_by_its_queues_and_quiet(tmp_path
 
 
 def test_an_incident_about_two_brokers_stands_at_both_until_it_ended(tmp_path: Path) -> None:
-    about = {"consumer_group": None, "topic": None, "broker_name": "broker-a,broker-b", "kind": "unheard_broker"}
+    about = {"consumer_group": None, "topic": None, "broker_name": "broker-a,broker-b", "kind": "broker_no_data"}
     gone = alert("gone", "RESOLVED", 3 * HOUR, **about)
     found = brokers(write(tmp_path, {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
     assert [one.incident_id for one in found["broker-b"].incidents] == ["open"]
@@ -112,7 +112,7 @@ def test_all_avoiding_is_another_word_and_the_figure_says_the_same_as_text(tmp_p
 
 
 def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_path: Path) -> None:
-    about = {"consumer_group": None, "topic": None, "broker_name": "broker-c", "kind": "masterless_broker"}
+    about = {"consumer_group": None, "topic": None, "broker_name": "broker-c", "kind": "broker_without_master"}
     steps = [health(MINUTE, 1), health(MINUTE, 2, broker_name="broker-b"), health(MINUTE, 0, broker_name="broker-d")]
     write(tmp_path, {"broker_health": steps, "alerts": [alert("m", **about)]})
     assert list(brokers(tmp_path)) == ["broker-c", "broker-b", "broker-a", "broker-d"]
@@ -121,7 +121,7 @@ def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_p
     assert "1 broker that nobody avoided in this time broker-d" in text_of(page)
 
 
-def test_nothing_to_tell_is_said(tmp_path: Path) -> None:
+def test_nothing_to_describe_is_said(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"assignments": [assignment(0, "OK")]}))
     assert "nobody avoided a broker, and no incident was about one" in text_of(page)
     assert "1 broker; no producer avoids one now; no incident about one is open." in text_of(page)
@@ -134,7 +134,7 @@ def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def silent(ago_ms: int, **columns: Any) -> dict[str, Any]:
-    about = {"kind": "unheard_cluster", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
+    about = {"kind": "cluster_no_data", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
     return alert("silence", "UNKNOWN", ago_ms - MINUTE, **about, **columns)
 
 
@@ -148,7 +148,7 @@ def bars(page: Any) -> dict[str, list[tuple[int, int]]]:
 
 def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -> None:
     """The bar ends, the rest of the lane is a hatched band with its words, and the table says since when."""
-    masterless = {"consumer_group": None, "topic": None, "broker_name": "broker-a", "kind": "masterless_broker"}
+    masterless = {"consumer_group": None, "topic": None, "broker_name": "broker-a", "kind": "broker_without_master"}
     steps = [health(40 * MINUTE, 3), health(50 * MINUTE, 3, cluster="test", broker_name="broker-t")]
     alerts = [silent(20 * MINUTE), alert("m", ago_ms=30 * MINUTE, **masterless, fired_at=NOW_MS)]
     page = shown(PAGE, write(tmp_path, {"broker_health": steps, "alerts": alerts}), since="1h")
@@ -160,13 +160,13 @@ def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -
     }
     band = next(one for one in by_id(page, "brokers-figure").figure.data if one.name == "not known")
     assert (list(band.text), band.marker.pattern.shape) == (["not known"], ".")
-    assert text_of(by_id(page, "silent")).startswith("? NOT KNOWN Nothing is heard of cluster prod since 10:40:00")
+    assert text_of(by_id(page, "silent")).startswith("? NOT KNOWN No data from cluster prod since 10:40:00")
     assert "? NOT KNOWN since 10:40:00 ✖ AVOIDED BY ALL" in text_of(by_id(page, "brokers-prod/broker-a"))
     assert "NOT KNOWN" not in text_of(by_id(page, "brokers-test/broker-t"))
     assert "not known since 10:40:00" in text_of(by_id(page, "timeline-panel"))
 
 
-def test_a_send_that_is_heard_while_brokers_do_not_answer_tells_of_them(tmp_path: Path) -> None:
+def test_a_send_that_is_heard_while_brokers_do_not_answer_reports_of_them(tmp_path: Path) -> None:
     rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
     page = shown(PAGE, write(tmp_path, rows | {"fault_items": items}), since="1h")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from streaming.board.security import Door
-from streaming.queries.warehouse import append_rows
+from streaming.board.web.security import AccessControl
+from streaming.warehouse.writer import append_rows
 from tests.board.conftest import DESK, PHONE, Tab, serve
 from tests.board.modelled import NOW_MS, played
 from tests.row_writer import RowWriter
@@ -41,7 +41,7 @@ def growing(modelled_warehouse: Path, tmp_path: Path) -> Iterator[tuple[str, Cal
     batches = iter(range(1, 1_000))
 
     def add(**columns: Any) -> None:
-        row = {**played()["alerts"][0], "state": "FIRING", "suppressed_by": None, "fired_at": NOW_MS}
+        row = {**played()["alerts"][0], "state": "FIRING", "inhibited_by": None, "fired_at": NOW_MS}
         append_rows(writer, {"alerts": [{**row, "changed_at": NOW_MS, **columns}]}, "more", next(batches))
 
     with serve(tmp_path / "warehouse") as url:
@@ -196,7 +196,7 @@ def test_the_theme_that_is_chosen_stays_and_figures_follow_it(board_url: str, ta
     assert colours() == dark
 
 
-def test_a_board_that_does_not_answer_any_more_is_told(board_url: str, loud_tab: Tab) -> None:
+def test_a_board_that_does_not_answer_any_more_is_reported(board_url: str, loud_tab: Tab) -> None:
     """The browser's clock goes on by half a minute in which no question is answered."""
     page = loud_tab.open(board_url)
     expect(page.locator("#connection")).to_be_hidden()
@@ -210,9 +210,9 @@ def test_a_board_that_does_not_answer_any_more_is_told(board_url: str, loud_tab:
 def test_behind_a_token_the_form_lets_in_and_the_token_leaves_the_address(
     modelled_warehouse: Path, loud_tab: Tab
 ) -> None:
-    door = Door(frozenset(), "correct-horse-battery-staple", 3600)
+    access = AccessControl(frozenset(), "correct-horse-battery-staple", 3600)
     tab, page = loud_tab, loud_tab.page
-    with serve(modelled_warehouse, door=door) as url:
+    with serve(modelled_warehouse, access=access) as url:
         page.goto(url)
         page.get_by_label("Token of this board").fill("wrong")
         page.get_by_role("button").click()
@@ -233,3 +233,20 @@ def test_a_page_that_cannot_be_drawn_does_not_take_the_next_one_with_it(board_ur
     expect(page.get_by_role("alert")).to_contain_text("This page cannot be shown: the board does not show x.Y")
     page.locator("#nav a[href='/alerts']").click()
     expect(page.locator("h1")).to_have_text("Alerts")
+
+
+def test_the_ages_of_the_tables_never_run_over_each_other(board_url: str, tab: Tab) -> None:
+    """The longest that they may say, at every width of a column."""
+    longest = "23 h 59 min ago</time><span>, written 23 h 59 min later</span>"
+    page = tab.open(board_url)
+    for width in (1400, 1000, 700, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(
+            "text => document.querySelectorAll('.ages dd').forEach(one => { one.innerHTML = text; })",
+            f"<time>{longest}",
+        )
+        over = page.evaluate(
+            "() => [...document.querySelectorAll('.ages > div')]"
+            ".filter(one => one.scrollWidth > one.clientWidth).map(one => one.id)"
+        )
+        assert over == [], width

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from dash import html
 
-from streaming.board.asked import AskedError
 from streaming.board.pages.group import PAGE, QUEUES_A_PAGE
+from streaming.board.url.parameters import AskedError
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
-from udfs.verdict_reason import VERDICT_REASONS
+from udfs.groups.verdict_reason import VERDICT_REASONS
 
 A, B = "10.0.0.1@7#11", "10.0.0.2@7#12"
 
@@ -37,8 +37,8 @@ MEMBERS = [member(A, "10.0.0.1:50"), member(B, "10.0.0.2:50")]
 EVERY_VERDICT = [
     assignment(0, "OK", planned_owner=A, observed_owners=[A]),
     assignment(1, "STARVED", planned_owner=None, observed_owners=[]),
-    assignment(2, "SILENT", planned_owner=A, observed_owners=[]),
-    assignment(3, "DOUBLED", planned_owner=A, observed_owners=[A, B]),
+    assignment(2, "STALLED", planned_owner=A, observed_owners=[]),
+    assignment(3, "DOUBLE_CONSUMED", planned_owner=A, observed_owners=[A, B]),
     assignment(4, "MISPLACED", planned_owner=A, observed_owners=[B]),
     assignment(5, "UNKNOWN", planned_owner=B, observed_owners=[]),
     assignment(6, "NOT_JUDGED", planned_owner=None, observed_owners=[]),
@@ -47,7 +47,7 @@ EVERY_VERDICT = [
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    starved = alert("s", queues=["broker-a:1"], suppressed_by="cause", kind="starved_queue")
+    starved = alert("s", queues=["broker-a:1"], inhibited_by="cause", kind="starved_queue")
     cause = alert("cause", queues=["broker-a:1"], kind="duplicate_client_id", client_id=A)
     return write(
         tmp_path_factory.mktemp("warehouse"),
@@ -69,10 +69,10 @@ def labels_of(row: html.Tr) -> list[str]:
     [
         ("broker-a:0", "OK", ["●"], [f"{A}: meant to consume it, and does"]),
         ("broker-a:1", "STARVED", [], []),
-        ("broker-a:2", "SILENT", ["○"], [f"{A}: meant to consume it, and does not"]),
+        ("broker-a:2", "STALLED", ["○"], [f"{A}: meant to consume it, and does not"]),
         (
             "broker-a:3",
-            "DOUBLED",
+            "DOUBLE_CONSUMED",
             ["●●", "◆◆"],
             [
                 f"{A}: meant to consume it, and does, as does another",
@@ -108,7 +108,7 @@ def test_the_legend_explains_every_sign_and_word_that_is_there(warehouse: Path) 
 
 def test_the_head_says_how_many_queues_are_how_and_causes_come_before_their_effects(warehouse: Path) -> None:
     said = text_of(shown(PAGE, warehouse, group="billing"))
-    assert "✖ 1 STARVED ○ 1 SILENT ●● 1 DOUBLED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
+    assert "✖ 1 STARVED ○ 1 STALLED ●● 1 DOUBLE_CONSUMED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
     assert "of 7 queues; 2 ClientIds on 2 channels." in said
     assert said.index("duplicate_client_id") < said.index("starved_queue")
     assert "Fix: Advice of cause." in said
@@ -131,13 +131,13 @@ def test_a_duplicate_client_id_is_marked_as_a_word_in_the_matrix_and_among_the_m
     assert "TWIN" in text_of(by_id(page, "members"))
 
 
-def test_members_are_told_with_version_strategy_and_addresses(warehouse: Path) -> None:
+def test_members_are_reported_with_version_strategy_and_addresses(warehouse: Path) -> None:
     said = text_of(by_id(shown(PAGE, warehouse, group="billing"), "members"))
     assert f"{B} 10.0.0.2:50 Java 4.9.8 AVG orders broker-a" in said
 
 
 def test_a_filter_on_the_verdict_leaves_its_queues_alone(warehouse: Path) -> None:
-    assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="SILENT"))) == ["broker-a:2"]
+    assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="STALLED"))) == ["broker-a:2"]
 
 
 def test_a_moment_of_the_past_shows_what_was_so_then(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Pa
         ({"group": "biling"}, "Group 'biling' is not known; there is billing."),
         ({"group": "billing", "cluster": "x"}, "Group 'billing' is not known in cluster x; the tables know none there"),
         ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
-        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of STARVED, SILENT"),
+        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of STARVED, STALLED"),
         ({"group": "billing", "page": "0"}, "page = '0': give a whole number from 1"),
         ({"group": "billing", "at": "noon"}, "at = 'noon' is no moment"),
     ],

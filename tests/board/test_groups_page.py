@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from dash import html
 
-from streaming.board.asked import AskedError
 from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
-from streaming.oncall.own_alerts import CANARY_CLUSTER
+from streaming.board.url.parameters import AskedError
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import alert, assignment, shown, write
 from tests.board.test_group_page import member
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
 def names(page: html.Div) -> list[str]:
@@ -21,7 +21,7 @@ def names(page: html.Div) -> list[str]:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     queues = [
         assignment(0, "OK", consumer_group="calm"),
-        assignment(0, "SILENT", consumer_group="silent", planned_owner=None),
+        assignment(0, "STALLED", consumer_group="silent", planned_owner=None),
         assignment(0, "STARVED", consumer_group="starved"),
         assignment(1, "OK", consumer_group="starved"),
         assignment(0, "UNKNOWN", consumer_group="unseen"),
@@ -29,14 +29,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assignment(0, "STARVED", consumer_group="canary", cluster=CANARY_CLUSTER),
     ]
     fires = alert("f", consumer_group="firing", kind="split_view")
-    effect = alert("e", consumer_group="calm", suppressed_by="f")
+    effect = alert("e", consumer_group="calm", inhibited_by="f")
     return write(tmp_path_factory.mktemp("warehouse"), {"assignments": queues, "alerts": [fires, effect]})
 
 
 def test_groups_that_page_come_first_then_the_worst(warehouse: Path) -> None:
     page = shown(PAGE, warehouse)
     assert names(page) == ["firing", "starved", "silent", "unseen", "calm"]
-    assert "5 groups; 2 with 2 queues starved, silent, doubled or misplaced" in text_of(page)
+    assert "5 groups; 2 with 2 queues starved, stalled, double-consumed or misplaced" in text_of(page)
     assert "1 of which too little was seen; alerts fire about 1." in text_of(page)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from dash import dcc, html
 
-from streaming.board.asked import AskedError
-from streaming.board.change_reading import MOST_CHANGES, Change
 from streaming.board.pages.assignment_history import PAGE
-from streaming.board.queue_times import MOST_LANES, Place, Times, read_times
-from streaming.history.store import History
+from streaming.board.queries.changes import MOST_CHANGES, Change
+from streaming.board.queries.queue_times import MOST_LANES, Place, Times, read_times
+from streaming.board.url.parameters import AskedError
+from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 from tests.board.test_group_page import A, B, member, rows_of
@@ -130,19 +130,19 @@ def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> N
     queues = MOST_LANES + MOST_CHANGES
     steps = [step(number, 600, "OK") for number in range(queues)]
     steps += [step(number, 1 + number // 2, "OK", B) for number in range(queues)]
-    steps.append(step(queues - 1, 0, "SILENT", B))
+    steps.append(step(queues - 1, 0, "STALLED", B))
     page = shown(PAGE, write(tmp_path, {"assignments": steps}), group="billing", since="6h")
     assert times(tmp_path, 6 * HOUR).changes.number == queues // 2 + 1
     assert f"{queues} moved to another client" in str([getattr(one, "aria-label", "") for one in walk(page)])
-    few = [step(0, 59 - number % 59, ("OK", "SILENT")[number % 2], topic=f"t{number}") for number in range(70)]
+    few = [step(0, 59 - number % 59, ("OK", "STALLED")[number % 2], topic=f"t{number}") for number in range(70)]
     other = write(tmp_path / "few", {"assignments": few})
     assert "The newest 60 of 70 changes, the older ones left out" in text_of(
         shown(PAGE, other, group="billing", since="1h")
     )
 
 
-def test_one_change_is_told_as_one(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "SILENT")]})
+def test_one_change_is_reported_as_one(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "STALLED")]})
     assert "1 change, newest first" in text_of(shown(PAGE, tmp_path, group="billing", since="1h"))
 
 
@@ -200,7 +200,7 @@ def test_one_queue_may_be_chosen(warehouse: Path) -> None:
 
 def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     steps = [step(number, 30, "OK") for number in range(MOST_LANES + 20)]
-    steps.append(step(MOST_LANES + 15, 20, "SILENT"))
+    steps.append(step(MOST_LANES + 15, 20, "STALLED"))
     found = times(write(tmp_path, {"assignments": steps}))
     assert found.lanes == MOST_LANES + 20
     assert len({span.queue for span in found.spans}) == MOST_LANES

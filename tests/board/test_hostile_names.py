@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from conf.settings import Settings
-from streaming.board.app import Board
 from streaming.board.pages import PAGES
-from streaming.queries.warehouse import append_rows
-from tests.board.modelled import NOW_MS, played, poor, told
+from streaming.board.web.app import Board
+from streaming.warehouse.writer import append_rows
+from tests.board.modelled import NOW_MS, played, poor, reported
 from tests.offenders import assert_none
 from tests.row_writer import RowWriter
 
@@ -38,7 +38,7 @@ def hostile(value: Any) -> Any:
 def bodies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Every page that a link of another leads to, as a browser gets it; one of each set of parameters."""
     warehouse = tmp_path_factory.mktemp("hostile")
-    append_rows(RowWriter(warehouse), hostile(played() | told() | poor()), "modelled", 0)
+    append_rows(RowWriter(warehouse), hostile(played() | reported() | poor()), "modelled", 0)
     board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
     found: dict[str, Any] = {}
     kinds: set[Any] = set()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.board.asked import AskedError
 from streaming.board.pages.incident import PAGE
+from streaming.board.url.parameters import AskedError
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
@@ -22,7 +22,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert(
                     "abc-1", "FIRING", 8 * MINUTE, **step, reason="hold_over", evidence='{"client_addr": "10.0.0.1:5"}'
                 ),
-                alert("effect-1", "FIRING", 7 * MINUTE, suppressed_by="abc-1", kind="doubled_queue"),
+                alert("effect-1", "FIRING", 7 * MINUTE, inhibited_by="abc-1", kind="double_consumed_queue"),
             ],
             "assignments": [
                 assignment(0, "OK", changed_at=began - 30 * MINUTE),
@@ -58,7 +58,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 }
             ],
             "acknowledgements": [
-                {"incident_id": "abc-1", "owner": "ada", "note": "restarting", "acknowledged_at": NOW_MS - 5 * MINUTE}
+                {
+                    "incident_id": "abc-1",
+                    "acknowledged_by": "ada",
+                    "note": "restarting",
+                    "acknowledged_at": NOW_MS - 5 * MINUTE,
+                }
             ],
         },
     )
@@ -91,7 +96,7 @@ def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     assert "--match kind=starved_queue --match cluster=prod --match consumer_group=billing" in commands
 
 
-def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_told(warehouse: Path) -> None:
+def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_reported(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="effect-1")
     assert "⤷ Explained by starved_queue in group billing, topic orders : mend that first" in text_of(body)
     assert "/incident?id=abc-1" in links_of(body)
@@ -108,7 +113,7 @@ def test_what_is_no_incident_is_a_sentence(asked: dict[str, str], sentence: str,
         shown(PAGE, warehouse, **asked)
 
 
-def test_many_changes_of_producers_are_told_by_the_first_and_the_last(tmp_path: Path) -> None:
+def test_many_changes_of_producers_are_reported_by_the_first_and_the_last(tmp_path: Path) -> None:
     broken = {"kind": "broker_isolated", "broker_name": "broker-b", "consumer_group": None, "topic": None}
     health = [
         {
@@ -133,6 +138,6 @@ def test_evidence_that_is_no_object_is_shown_as_it_stands(evidence: str, tmp_pat
 
 
 def test_the_line_that_silences_an_incident_of_a_cluster_alone_names_the_cluster(tmp_path: Path) -> None:
-    row = alert("dark-1", kind="unheard_cluster", consumer_group=None, topic=None)
+    row = alert("dark-1", kind="cluster_no_data", consumer_group=None, topic=None)
     commands = text_of(by_id(shown(PAGE, write(tmp_path / "w", {"alerts": [row]}), id="dark-1"), "commands"))
-    assert "balancewatch silence add --match kind=unheard_cluster --match cluster=prod --for 2h" in commands
+    assert "balancewatch silence add --match kind=cluster_no_data --match cluster=prod --for 2h" in commands

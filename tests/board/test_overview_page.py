@@ -7,7 +7,7 @@ import pytest
 
 from streaming.board.pages import alerts
 from streaming.board.pages.overview import PAGE
-from streaming.board.times import DAY
+from streaming.text.times import DAY
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
@@ -21,12 +21,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert("mild", severity="warning", ago_ms=MINUTE),
                 alert("old", ago_ms=9 * MINUTE, kind="duplicate_client_id"),
                 alert("new", ago_ms=2 * MINUTE),
-                alert("effect", suppressed_by="old"),
-                alert("effect-2", suppressed_by="old"),
+                alert("effect", inhibited_by="old"),
+                alert("effect-2", inhibited_by="old"),
                 alert("over", "RESOLVED"),
                 alert("soon", "PENDING"),
                 alert("canary", cluster="balancewatch_canary"),
-                alert("dark", "FIRING", kind="unheard_broker", consumer_group=None, broker_name="broker-b"),
+                alert("dark", "FIRING", kind="broker_no_data", consumer_group=None, broker_name="broker-b"),
             ],
             "assignments": [
                 assignment(0, "STARVED"),
@@ -36,7 +36,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 assignment(0, "OK", broker_name="broker-b", consumer_group="calm"),
             ],
             "acknowledgements": [
-                {"incident_id": "new", "owner": "ada", "note": "on it", "acknowledged_at": NOW_MS - MINUTE}
+                {"incident_id": "new", "acknowledged_by": "ada", "note": "on it", "acknowledged_at": NOW_MS - MINUTE}
             ],
         },
     )
@@ -81,12 +81,12 @@ def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
             "alerts": [
                 alert("a"),
                 alert("b"),
-                alert("effect", suppressed_by="a"),
-                alert("effect-over", "RESOLVED", suppressed_by="a"),
+                alert("effect", inhibited_by="a"),
+                alert("effect-over", "RESOLVED", inhibited_by="a"),
                 alert("over", "RESOLVED"),
                 alert("over-edge", "RESOLVED", DAY),
                 alert("never-fired", "RESOLVED", fired_at=None),
-                alert("effect-soon", "PENDING", suppressed_by="a"),
+                alert("effect-soon", "PENDING", inhibited_by="a"),
                 alert("soon", "PENDING"),
             ]
         },

@@ -14,7 +14,7 @@ def message(offset: int, raw: bytes | None, ago_ms: int = MINUTE, **columns: Any
     return {**row, "ingest_time": NOW_MS - ago_ms, **columns}
 
 
-def test_failing_expectations_are_told_with_share_values_and_places(tmp_path: Path) -> None:
+def test_failing_expectations_are_reported_with_share_values_and_places(tmp_path: Path) -> None:
     body = shown(PAGE, write(tmp_path / "w", poor()))
     text = text_of(by_id(body, "failing"))
     assert "latency_ms is from 0 to 60,000" in text
@@ -44,7 +44,7 @@ def test_counts_are_of_the_span_and_the_newest_of_all_time(tmp_path: Path) -> No
 
 
 def test_what_people_did_about_a_message_stands_beside_it(tmp_path: Path) -> None:
-    repair = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1, "step": "REPLAYED"}
+    repair = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1, "action": "REPLAYED"}
     repair |= {"owner": "ada", "ingest_time": NOW_MS - MINUTE, "changed_at": NOW_MS}
     warehouse = write(tmp_path / "w", {"quarantine": [message(1, b"a")], "repairs": [repair]})
     assert "replayed" in text_of(by_id(shown(PAGE, warehouse), "newest-table-rocketmq.pulls-0-1"))
@@ -61,7 +61,13 @@ def test_the_total_counts_reasons_and_suites_that_are_not_listed(tmp_path: Path)
     """Twenty reasons of ten messages each: twelve have a row, eight are one row, and the sum is of all."""
     rows = [message(number, b"a", reasons=[f"reason_{number % 20:02}"]) for number in range(200)]
     checks = [
-        {"suite": f"suite-{number:03}", "expectation": "e", "success": number > 0, "rows": 1, "validated_at": NOW_MS}
+        {
+            "suite": f"suite-{number:03}",
+            "expectation": "e",
+            "success": number > 0,
+            "evaluated": 1,
+            "validated_at": NOW_MS,
+        }
         for number in range(70)
     ]
     body = shown(PAGE, write(tmp_path / "w", {"quarantine": rows, "quality": checks}))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from streaming.board.group_reading import Channel, Group, Queue
-from streaming.board.queue_matrix import Cell, build_matrix, clients_of, order_queues
+from streaming.board.queries.group import Channel, Group, Queue
+from streaming.board.queries.queue_matrix import Cell, build_matrix, clients_of, order_queues
 
 A, B, C = "10.0.0.1@7#1", "10.0.0.2@7#2", "10.0.0.3@7#3"
 
@@ -61,8 +61,8 @@ def test_twins_on_one_host_are_told_apart_by_address_since_ports_differ_from_bro
         (queue("OK", A, A), {A: Cell.OWNS}),
         (queue("OK", A, A, B), {A: Cell.OWNS, B: Cell.HANDED_OVER}),
         (queue("STARVED", None), {}),
-        (queue("SILENT", A), {A: Cell.ABSENT}),
-        (queue("DOUBLED", A, A, B), {A: Cell.OWNS_TOO, B: Cell.TAKES_TOO}),
+        (queue("STALLED", A), {A: Cell.ABSENT}),
+        (queue("DOUBLE_CONSUMED", A, A, B), {A: Cell.OWNS_TOO, B: Cell.TAKES_TOO}),
         (queue("MISPLACED", A, B), {A: Cell.ABSENT, B: Cell.TAKES}),
         (queue("UNKNOWN", A), {A: Cell.ABSENT}),
         (queue("NOT_JUDGED", None, A, B), {A: Cell.PULLS, B: Cell.PULLS}),
@@ -82,7 +82,7 @@ def test_no_two_cells_share_their_words_and_every_sign_is_there_without_colour()
 
 def test_both_twins_are_meant_to_consume_what_their_client_id_is_planned_for() -> None:
     observed = ("x@7 at 10.0.0.1:50", "x@7 at 10.0.0.2:60")
-    (line,) = build_matrix(group(*TWINS), [queue("DOUBLED", "x@7", *observed)]).lines
+    (line,) = build_matrix(group(*TWINS), [queue("DOUBLE_CONSUMED", "x@7", *observed)]).lines
     assert line.cells == {"x@7 at 10.0.0.1": Cell.OWNS_TOO, "x@7 at 10.0.0.2": Cell.OWNS_TOO}
 
 
@@ -92,7 +92,7 @@ def test_a_pull_that_either_twin_may_have_sent_is_said_to_be_of_one_of_them() ->
 
 
 def test_twins_told_apart_by_address_are_looked_for_at_the_queues_own_broker() -> None:
-    (line,) = build_matrix(group(*ON_ONE_HOST), [queue("SILENT", "x@7", broker="broker-b")]).lines
+    (line,) = build_matrix(group(*ON_ONE_HOST), [queue("STALLED", "x@7", broker="broker-b")]).lines
     assert line.cells == {"x@7 at 10.0.0.1:51": Cell.ABSENT, "x@7 at 10.0.0.1:61": Cell.ABSENT}
 
 
@@ -107,7 +107,7 @@ def test_of_many_clients_only_those_that_matter_here_have_columns_and_the_others
     ids = [f"10.0.0.{number:03}@7" for number in range(30)]
     many = group(*(channel(cid, f"{cid}:1") for cid in ids))
     queues = [queue("OK", cid, cid, queue_id=number) for number, cid in enumerate(ids[:6])]
-    queues.append(queue("SILENT", ids[20], queue_id=99))
+    queues.append(queue("STALLED", ids[20], queue_id=99))
     matrix = build_matrix(many, queues, most_columns=4)
     assert ids[20] in keys(matrix.clients)
     assert (len(matrix.clients), len(matrix.rest), matrix.elsewhere) == (4, 3, 23)

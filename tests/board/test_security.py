@@ -10,10 +10,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from conf.settings import Settings, SettingsError
-from streaming.board.app import Board, make_app
-from streaming.board.security import COOKIE, Door, guard_app
-from streaming.board.server import BoardServer
-from streaming.board.wrong_tries import ADDRESSES, MOST_OF_ONE, WINDOW_SECONDS, WrongTries
+from streaming.board.web.app import Board, make_app
+from streaming.board.web.login_throttle import ADDRESSES, MOST_OF_ONE, WINDOW_SECONDS, LoginThrottle
+from streaming.board.web.security import COOKIE, AccessControl, guard_app
+from streaming.board.web.server import BoardServer
 from tests.board.tables import NOW_MS
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105  # of these tests
@@ -30,10 +30,10 @@ class Clock:
         return self.now
 
 
-def client_of(door: Door, warehouse: Path) -> FlaskClient:
+def client_of(access: AccessControl, warehouse: Path) -> FlaskClient:
     settings = Settings.load().board
     app = make_app(Board(settings, warehouse, lambda: NOW_MS), settings)
-    guard_app(app, door)
+    guard_app(app, access)
     client: FlaskClient = app.server.test_client()
     return client
 
@@ -46,12 +46,12 @@ def clock() -> Clock:
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
     monkeypatch.delenv("BALANCEWATCH_BOARD_TOKEN", raising=False)
-    return client_of(Door.of(Settings.load().board), tmp_path)
+    return client_of(AccessControl.of(Settings.load().board), tmp_path)
 
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: Clock) -> FlaskClient:
-    return client_of(Door(frozenset(), TOKEN, 3600, clock), tmp_path)
+    return client_of(AccessControl(frozenset(), TOKEN, 3600, clock), tmp_path)
 
 
 def ask(client: FlaskClient, **headers: str) -> Any:
@@ -162,16 +162,16 @@ def test_a_session_ends_and_a_forged_one_is_none(opened: FlaskClient, clock: Clo
     opened.get(f"/?token={TOKEN}")
     clock.now += 3601
     assert opened.get("/").status_code == 401
-    door = Door(frozenset(), TOKEN, 3600, clock)
-    ends, _, signature = door.session().partition(".")
-    other = Door(frozenset(), "another-token-altogether", 3600, clock)
-    assert door.is_session(f"{ends}.{signature}")
+    access = AccessControl(frozenset(), TOKEN, 3600, clock)
+    ends, _, signature = access.session().partition(".")
+    other = AccessControl(frozenset(), "another-token-altogether", 3600, clock)
+    assert access.is_session(f"{ends}.{signature}")
     assert not other.is_session(f"{ends}.{signature}")
     for forged in ("", ".", "x", f"{int(ends) + 1}.{signature}", f"{ends}.", f".{signature}", f"²{ends}.{signature}"):
-        assert not door.is_session(forged)
+        assert not access.is_session(forged)
 
 
-def test_wrong_tokens_are_soon_told_to_wait_and_the_right_one_always_comes_in(
+def test_wrong_tokens_are_soon_reported_to_wait_and_the_right_one_always_comes_in(
     opened: FlaskClient, clock: Clock
 ) -> None:
     """Behind a proxy all may come from one address."""
@@ -189,7 +189,7 @@ def test_wrong_tokens_are_soon_told_to_wait_and_the_right_one_always_comes_in(
 
 
 def test_what_is_remembered_of_wrong_tries_is_bounded(clock: Clock) -> None:
-    tries = WrongTries(clock)
+    tries = LoginThrottle(clock)
     for number in range(2 * ADDRESSES):
         tries.note(f"10.0.{number // 256}.{number % 256}")
         clock.now += 1
@@ -212,7 +212,7 @@ def test_open_to_others_without_a_proper_token_nothing_starts(
         monkeypatch.setenv(name, value)
     settings = Settings.load(board={"host": "0.0.0.0", "token_env": "BOARD_TOKEN"})  # noqa: S104  # it must be refused
     with pytest.raises(SettingsError) as error:
-        Door.of(settings.board)
+        AccessControl.of(settings.board)
     assert sentence in str(error.value)
     assert "short" not in str(error.value)
 
@@ -220,11 +220,11 @@ def test_open_to_others_without_a_proper_token_nothing_starts(
 def test_a_token_that_is_there_is_asked_for_on_the_loopback_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy of the same machine may stand before it, and nothing else says so."""
     monkeypatch.setenv("BOARD_TOKEN", TOKEN)
-    door = Door.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
-    assert door.is_token(TOKEN)
-    assert door.answers_to("board.example.org")
+    access = AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
+    assert access.is_token(TOKEN)
+    assert access.answers_to("board.example.org")
     board = {"token_env": "BOARD_TOKEN", "allowed_hosts": ["board.example.org"]}
-    named = Door.of(Settings.load(board=board).board)
+    named = AccessControl.of(Settings.load(board=board).board)
     assert named.is_token(TOKEN)
     assert named.answers_to("localhost:8050")
     assert named.answers_to("board.example.org")
@@ -244,7 +244,7 @@ def test_behind_a_proxy_on_the_loopback_nothing_starts_without_a_token(
 ) -> None:
     monkeypatch.delenv("BOARD_TOKEN", raising=False)
     with pytest.raises(SettingsError) as error:
-        Door.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
+        AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
     assert str(error.value).startswith(opening)
     assert "opens the board to others, who need a token: board.token_env = 'BOARD_TOKEN'" in str(error.value)
 
@@ -252,10 +252,10 @@ def test_behind_a_proxy_on_the_loopback_nothing_starts_without_a_token(
 def test_an_empty_token_on_the_loopback_is_no_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOARD_TOKEN", " ")
     with pytest.raises(SettingsError, match="the variable is there and empty"):
-        Door.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
+        AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
     monkeypatch.delenv("BOARD_TOKEN")
     own = Settings.load(board={"token_env": "BOARD_TOKEN", "allowed_hosts": ["127.0.0.1"]}).board
-    assert Door.of(own).token is None
+    assert AccessControl.of(own).token is None
 
 
 @pytest.mark.parametrize("name", ["board.example.org:8443", "https://board.example.org", "::1", "[::1]:80", "a b"])
@@ -324,6 +324,6 @@ def test_only_the_loopback_is_the_loopback(host: str, is_loopback: bool) -> None
 
 
 def test_given_names_alone_are_answered_to_behind_a_token(clock: Clock) -> None:
-    door = Door(frozenset({"board.example.org"}), TOKEN, 3600, clock)
-    assert door.answers_to("board.example.org:443")
-    assert not door.answers_to("10.0.0.1")
+    access = AccessControl(frozenset({"board.example.org"}), TOKEN, 3600, clock)
+    assert access.answers_to("board.example.org:443")
+    assert not access.answers_to("10.0.0.1")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from streaming.board.security import Door
+from streaming.board.web.security import AccessControl
 from tests.board.conftest import Tab, serve
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
@@ -19,7 +19,7 @@ def test_a_link_clicked_elsewhere_leads_to_its_page_with_and_without_a_session(
 ) -> None:
     """A data: page is of another site than the board, as a chat is."""
     tab, page = loud_tab, loud_tab.page
-    with serve(modelled_warehouse, door=Door(frozenset(), TOKEN, 3600)) as url:
+    with serve(modelled_warehouse, access=AccessControl(frozenset(), TOKEN, 3600)) as url:
         chat = f"data:text/html,<a href='{url}{PAGE}'>alert</a>"
         page.goto(chat)
         page.get_by_role("link").click()
@@ -33,9 +33,11 @@ def test_a_link_clicked_elsewhere_leads_to_its_page_with_and_without_a_session(
         assert page.url == url + PAGE
 
 
-def test_a_session_that_has_ended_is_told_from_a_board_that_is_gone(modelled_warehouse: Path, loud_tab: Tab) -> None:
+def test_a_session_that_has_ended_is_reported_from_a_board_that_is_gone(
+    modelled_warehouse: Path, loud_tab: Tab
+) -> None:
     tab, page = loud_tab, loud_tab.page
-    with serve(modelled_warehouse, door=Door(frozenset(), TOKEN, 3600)) as url:
+    with serve(modelled_warehouse, access=AccessControl(frozenset(), TOKEN, 3600)) as url:
         page.goto(f"{url}{PAGE}&token={TOKEN}")
         tab.settled()
         said = page.locator("#connection")

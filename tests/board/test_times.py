@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.board.times import DAY, HOUR, MINUTE, ago, clock, iso, span
+from streaming.text.times import DAY, HOUR, MINUTE, ago, clock, iso, span
 
 NOON = 1_795_262_400_000
 

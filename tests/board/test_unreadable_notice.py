@@ -10,9 +10,9 @@ import pytest
 from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES
 from schemas.views import VIEWS
-from streaming.board.app import Board
 from streaming.board.pages import PAGES
-from streaming.history.store import History
+from streaming.board.web.app import Board
+from streaming.store.store import History
 from tests.board.modelled import NOW_MS as MODELLED_MS
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS, alert, assignment, write
@@ -64,7 +64,9 @@ def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
         ("quality", ["1 row of quarantine cannot be read and is left out"]),
     ],
 )
-def test_a_page_says_what_cannot_be_read_of_the_tables_it_tells_of(warehouse: Path, page: str, said: list[str]) -> None:
+def test_a_page_says_what_cannot_be_read_of_the_tables_it_reports_of(
+    warehouse: Path, page: str, said: list[str]
+) -> None:
     text, heard = rendered(warehouse, PATHS[page])
     assert SENTENCE.findall(text) == said
     assert "worse" not in text

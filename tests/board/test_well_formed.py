@@ -11,9 +11,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from conf.settings import Settings
-from streaming.board.app import Board, make_app
-from streaming.board.security import Door, guard_app
-from streaming.board.well_formed import refuse_malformed
+from streaming.board.web.app import Board, make_app
+from streaming.board.web.security import AccessControl, guard_app
+from streaming.board.web.well_formed import refuse_malformed
 from tests.board.tables import NOW_MS
 
 LOCAL = {"Host": "127.0.0.1:8050"}
@@ -35,7 +35,7 @@ NOTHING = object()
 def client(tmp_path: Path) -> FlaskClient:
     settings = Settings.load().board
     app = make_app(Board(settings, tmp_path, lambda: NOW_MS), settings)
-    guard_app(app, Door(frozenset({"127.0.0.1"})))
+    guard_app(app, AccessControl(frozenset({"127.0.0.1"})))
     refuse_malformed(app)
     client: FlaskClient = app.server.test_client()
     return client

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from conf.settings import Settings
-from streaming.ingest.embedded_kafka import scratch_kafka
-from streaming.ingest.topics import create_topics
-from streaming.session import start_spark
+from streaming.kafka_io.embedded_kafka import scratch_kafka
+from streaming.kafka_io.topics import create_topics
+from streaming.spark.session import start_spark
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
 from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS

@@ -1,4 +1,4 @@
-"""The relay killed around its calls: nothing is left untold, and only a call in flight is made twice.
+"""The relay killed around its calls: nothing is left unreported, and only a call in flight is made twice.
 
 No JVM and no Kafka: the alerts of a modelled log are put into Delta, and `balancewatch relay --once` tells a webhook.
 """
@@ -16,14 +16,14 @@ from typing import Any
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.chaos.history import Comparison
 from tests.chaos.kills import Say
 from tests.chaos.modelled_log import modelled_log
 from tests.chaos.outcome import Outcome
 from tests.chaos.place import ChaosError
 from tests.chaos.victim import Victim
-from tests.replay import Stream
+from tests.engine import Stream
 
 TELL = ("relay", "--once")
 
@@ -101,7 +101,7 @@ def _alerts(sites: int, seed: int) -> Iterator[dict[str, Any]]:
     rows = Stream().feed(modelled_log(LOG_SECONDS, seed))[ALERTS.name]
     for site in range(sites):
         for row in rows:
-            names = ("cluster", "alert_id", "incident_id", "suppressed_by")
+            names = ("cluster", "alert_id", "incident_id", "inhibited_by")
             yield row | {name: f"{row[name]}-{site}" for name in names if row[name]}
 
 
@@ -109,7 +109,7 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: 
     """One relay, killed at each pass in turn, against one that is left alone. Each site has two or three calls."""
     began = time.monotonic()
     with _relay(folder / f"{point}_reference", sites, seed) as (settings, hook, extra):
-        _tell(settings, folder, extra)
+        _describe(settings, folder, extra)
         reference = list(hook.keys)
     with _relay(folder / point, sites, seed) as (settings, hook, extra):
         for number, nth in enumerate(passes, 1):
@@ -117,20 +117,20 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: 
             if (code := victim.wait()) != -signal.SIGKILL:
                 raise ChaosError(f"pass {nth} of {point} was not met, the relay ended with {code}")
             say(f"{point}: kill {number} of {len(passes)}, {len(hook.keys)} of {len(reference)} told")
-        _tell(settings, folder, extra)
-        told = list(hook.keys)
+        _describe(settings, folder, extra)
+        reported = list(hook.keys)
     allowed = len(passes) if point == "after_post" else 0
-    twice = Counter(told) - Counter(set(told))
-    lost, extra_keys = Counter(reference) - Counter(told), Counter(set(told) - set(reference))
+    twice = Counter(reported) - Counter(set(reported))
+    lost, extra_keys = Counter(reference) - Counter(reported), Counter(set(reported) - set(reference))
     remark = "" if twice.total() <= allowed else f"{twice.total()} told twice, {allowed} were in flight"
-    if _order(told) != _order(reference):
+    if _order(reported) != _order(reference):
         remark = f"{remark} an incident's notices came in another order".strip()
-    comparison = Comparison(len(told), lost, extra_keys)
+    comparison = Comparison(len(reported), lost, extra_keys)
     seconds = time.monotonic() - began
     return Outcome(point, len(passes), len(passes), comparison, seconds, remark, min(twice.total(), allowed))
 
 
-def _tell(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
+def _describe(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
     victim = Victim(settings, folder / "relay.log", TELL, extra=extra)
     if code := victim.wait():
         raise ChaosError(f"the relay ended with {code}: {' '.join(victim.errors())}")

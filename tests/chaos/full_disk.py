@@ -56,8 +56,8 @@ def full_disk(place: Place, folder: Folder, reference: History, say: Say) -> Out
         code, errors = victim.wait(), victim.errors()
         say(f"{run}: {' '.join(errors)}")
         wanted = ("no space left", f"paths.{folder} = {path}")
-        is_told = code == 1 and len(errors) == 1 and all(part in errors[0] for part in wanted)
-        remark = "" if is_told else f"it ended with {code} and said {errors or victim.printed()[-600:]}"
+        is_reported = code == 1 and len(errors) == 1 and all(part in errors[0] for part in wanted)
+        remark = "" if is_reported else f"it ended with {code} and said {errors or victim.printed()[-600:]}"
         ballast.unlink()
         comparison = place.finish(run, reference)
     return Outcome(f"full disk, {folder}", 0, 1, comparison, time.monotonic() - began, remark)

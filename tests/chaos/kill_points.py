@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 from streaming.oncall.webhook import Webhook
 from streaming.queries import running
-from streaming.queries.warehouse import DeltalakeWriter
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.writer import DeltalakeWriter
 
 QUERY_POINTS = ("before_action", "after_action", "before_commit", "between_tables", "after_tables")
 RELAY_POINTS = ("before_post", "after_post")
@@ -76,18 +76,18 @@ def _around(passed: Passed, function: Callable[..., Any], before: str, after: st
     return wrapped
 
 
-def _between_tables(passed: Passed, append: Callable[..., None]) -> Callable[..., None]:
+def _between_tables(passed: Passed, append: Callable[..., int | None]) -> Callable[..., int | None]:
     """Before each append of a batch but its first."""
     newest: dict[str, int] = {}
 
     @functools.wraps(append)
-    def wrapped(self: DeltalakeWriter, table: Any, rows: Any, app_id: str, batch_id: int) -> None:
+    def wrapped(self: DeltalakeWriter, table: Any, rows: Any, app_id: str, batch_id: int) -> int | None:
         if newest.get(app_id) == batch_id:
             passed("between_tables")
         newest[app_id] = batch_id
         _of_batch.is_on = True
         try:
-            append(self, table, rows, app_id, batch_id)
+            return append(self, table, rows, app_id, batch_id)
         finally:
             _of_batch.is_on = False
 

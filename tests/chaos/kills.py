@@ -47,7 +47,7 @@ def _die_at(place: Place, run: str, trap: tuple[str, int], say: Say) -> int:
 
 
 def at_random(
-    place: Place, run: str, count: int, dice: random.Random, say: Say, arguments: tuple[str, ...] = DRAIN
+    place: Place, run: str, count: int, rng: random.Random, say: Say, arguments: tuple[str, ...] = DRAIN
 ) -> int:
     """Lives ended at a random moment, most within a few batches, some while they start. How many were.
 
@@ -56,9 +56,9 @@ def at_random(
     kills = by_itself = 0
     while kills < count:
         victim = place.live(run, arguments)
-        is_early = dice.random() < AT_START_SHARE
-        _wait_for_work(victim, dice.uniform(0, victim.start_seconds) if is_early else LIFE_SECONDS)
-        time.sleep(0 if is_early else dice.uniform(0, 3))
+        is_early = rng.random() < AT_START_SHARE
+        _wait_for_work(victim, rng.uniform(0, victim.start_seconds) if is_early else LIFE_SECONDS)
+        time.sleep(0 if is_early else rng.uniform(0, 3))
         if victim.is_alive():
             victim.kill()
             kills += 1

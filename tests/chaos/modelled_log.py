@@ -8,9 +8,9 @@ from typing import Any
 
 from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
-from streaming.ingest.publisher import Publisher
-from streaming.ingest.simulator import load_scenario, simulate
-from streaming.ingest.simulator.play import play
+from streaming.kafka_io.publisher import Publisher
+from streaming.simulator import load_scenario, simulate
+from streaming.simulator.play import play
 
 START_MS = 1_750_000_000_000
 SCENARIOS = ("twins", "lost_host", "frozen_client", "slow_broker", "demo")

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.topics import create_topics
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.topics import create_topics
 from tests.chaos.history import compare, newest_health
 from tests.chaos.kills import Say
 from tests.chaos.life import LIFE_SECONDS

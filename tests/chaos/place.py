@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
-from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.chaos.history import Comparison, History, compare, read_history
 from tests.chaos.life import Life
 from tests.chaos.victim import Victim

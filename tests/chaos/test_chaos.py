@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.topics import create_topics
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.topics import create_topics
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
 from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
@@ -63,7 +63,7 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
 
 @pytest.mark.real
 @pytest.mark.parametrize("point", RELAY_POINTS)
-def test_a_relay_killed_around_a_call_leaves_nothing_untold(tmp_path: Path, point: str) -> None:
+def test_a_relay_killed_around_a_call_leaves_nothing_unreported(tmp_path: Path, point: str) -> None:
     """Only the call that was in flight may be made twice, and each incident is told in its order."""
-    told = deliveries(tmp_path, point, (1, 2), 1, print)
-    assert told.is_good, f"{told.remark}\n{told.comparison.describe()}"
+    reported = deliveries(tmp_path, point, (1, 2), 1, print)
+    assert reported.is_good, f"{reported.remark}\n{reported.comparison.describe()}"

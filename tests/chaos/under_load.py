@@ -4,7 +4,7 @@ import random
 import threading
 import time
 
-from streaming.ingest.topics import create_topics
+from streaming.kafka_io.topics import create_topics
 from tests.chaos.history import compare, newest_health
 from tests.chaos.kills import Say, at_random
 from tests.chaos.modelled_log import Source, modelled_events
@@ -20,7 +20,7 @@ SPEED = 3.0
 def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -> Outcome:
     """The log is played, three times as fast as life, until the last kill."""
     began = time.monotonic()
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     settings = place.settings("under_load")
     create_topics(settings.kafka)
     source = Source(settings)
@@ -28,7 +28,7 @@ def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -
     player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
     player.start()
     try:
-        kills = at_random(place, "under_load", count, dice, say, SERVE)
+        kills = at_random(place, "under_load", count, rng, say, SERVE)
     finally:
         source.stop.set()
         player.join()

@@ -12,7 +12,7 @@ import threading
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
-from streaming.service import Service, ServiceError
+from streaming.service.service import Service, ServiceError
 from tests.chaos.kill_points import Trap, watched
 from tests.chaos.life import LIFE_SECONDS, newest_commit
 

@@ -45,7 +45,7 @@ def refuses(section: str, key: str, value: Any) -> bool:
 
 def test_no_number_takes_what_is_not_finite_or_beyond_all_use_or_a_bool() -> None:
     keys = [tuple(key.split(".")) for key, _ in numbers(Settings) if key.count(".") == 1 and "partitions" not in key]
-    flat = [(section, key) for section, key in keys if key not in ("keep_days",)]
+    flat = [(section, key) for section, key in keys if key not in ("retention_days",)]
     values = [float("inf"), float("-inf"), float("nan"), "inf", "NaN", 1e300, "1e300", 10**30, -1, True, "x"]
     assert_none(f"{one} = {value!r}" for one in flat for value in values if not refuses(*one, value))
 
@@ -71,8 +71,8 @@ def test_what_would_stop_a_part_of_it_is_refused(section: str, key: str, value: 
 def test_a_bool_is_no_number_in_a_table_either() -> None:
     with pytest.raises(SettingsError, match=r"kafka\.partitions\.rocketmq\.pulls = True: give a whole number"):
         Settings.load(kafka={"partitions": {"rocketmq.pulls": True}})
-    with pytest.raises(SettingsError, match=r"maintain\.keep_days\.alerts = False: give a whole number"):
-        Settings.load(maintain={"keep_days": {"alerts": False}})
+    with pytest.raises(SettingsError, match=r"maintain\.retention_days\.alerts = False: give a whole number"):
+        Settings.load(maintain={"retention_days": {"alerts": False}})
 
 
 def test_the_topics_that_may_have_partitions_are_those_of_events() -> None:

@@ -11,12 +11,15 @@ from schemas.tables import TABLES
 
 def test_the_tables_are_those_of_the_contracts_and_each_has_a_default() -> None:
     assert set(get_args(TableName)) == set(TABLES)
-    assert set(Settings.load().maintain.keep_days) == set(TABLES)
+    assert set(Settings.load().maintain.retention_days) == set(TABLES)
 
 
 def test_one_tables_days_leave_the_others_as_they_are() -> None:
-    before = Settings.load().maintain.keep_days
-    assert Settings.load(maintain={"keep_days": {"quarantine": 7}}).maintain.keep_days == {**before, "quarantine": 7}
+    before = Settings.load().maintain.retention_days
+    assert Settings.load(maintain={"retention_days": {"quarantine": 7}}).maintain.retention_days == {
+        **before,
+        "quarantine": 7,
+    }
 
 
 @pytest.mark.parametrize(
@@ -24,8 +27,11 @@ def test_one_tables_days_leave_the_others_as_they_are() -> None:
     [
         ({"vacuum_hours": 24}, "maintain.vacuum_hours = 24: must not be below reader_hours = 168"),
         ({"reader_hours": 200}, "maintain.vacuum_hours = 168: must not be below reader_hours = 200"),
-        ({"keep_days": {"alerts": -1}}, "maintain.keep_days.alerts = -1: give a whole number from 0 to 36500"),
-        ({"keep_days": {"alert": 1}}, "maintain.keep_days.alert = 'alert': input should be 'alerts', "),
+        (
+            {"retention_days": {"alerts": -1}},
+            "maintain.retention_days.alerts = -1: give a whole number from 0 to 36500",
+        ),
+        ({"retention_days": {"alert": 1}}, "maintain.retention_days.alert = 'alert': input should be 'alerts', "),
         ({"min_files": 1}, "maintain.min_files = 1"),
         ({"target_file_mb": 0}, "maintain.target_file_mb = 0"),
     ],

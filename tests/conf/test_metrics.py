@@ -13,14 +13,14 @@ from conf.settings import Settings, SettingsError
         ({"port": 70_000}, "metrics.port = 70000: give a whole number from 0 to 65535"),
         ({"max_groups": 0}, "metrics.max_groups = 0: give a whole number from 1 to 100000"),
         (
-            {"late_seconds": 120, "hung_seconds": 60},
-            "metrics.hung_seconds = 60: must not be below late_seconds = 120",
+            {"unready_after_seconds": 120, "unhealthy_after_seconds": 60},
+            "metrics.unhealthy_after_seconds = 60: must not be below unready_after_seconds = 120",
         ),
-        ({"late_seconds": 5}, "metrics.late_seconds = 5: give a number from 15 to 86400"),
+        ({"unready_after_seconds": 5}, "metrics.unready_after_seconds = 5: give a number from 15 to 86400"),
         ({"token": "x"}, "metrics.token is not a setting; did you mean metrics.token_env?"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_with_its_key(keys: dict[str, Any], sentence: str) -> None:
+def test_a_value_that_cannot_be_used_is_reported_with_its_key(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError) as error:
         Settings.load(metrics=keys)
     assert str(error.value) == sentence

@@ -7,7 +7,7 @@ import pytest
 
 from conf.oncall import Label, read_secret
 from conf.settings import Settings, SettingsError
-from udfs.pattern import LABELS
+from udfs.alerts.pattern import LABELS
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
@@ -74,7 +74,7 @@ def test_a_route_takes_one_glob_or_several() -> None:
             "receivers[0]: 'am' needs exactly one of urls, url or url_env",
         ),
         ({"receivers": [{"name": "x", "type": "slack"}]}, "oncall.receivers[0].type = 'slack': input should be"),
-        ({"limit": 0}, "oncall.limit = 0: "),
+        ({"max_firing_per_kind": 0}, "oncall.max_firing_per_kind = 0: "),
         ({"resend_seconds": -1}, "oncall.resend_seconds = -1: "),
         (
             {"backoff_min_seconds": 5, "backoff_max_seconds": 1},
@@ -84,7 +84,7 @@ def test_a_route_takes_one_glob_or_several() -> None:
     ],
     ids=range(14),
 )
-def test_what_cannot_work_is_told_with_its_key_and_value(oncall: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_work_is_reported_with_its_key_and_value(oncall: dict[str, Any], sentence: str) -> None:
     error = error_of(**oncall)
     assert sentence in error
     assert "\n" not in error

@@ -9,18 +9,20 @@ from typing import Any, get_args
 import pytest
 from ruamel.yaml import YAML
 
+from conf.settings import Settings
+from streaming.manual.metrics_page import page
 from streaming.metrics.groups import VERDICTS
-from streaming.metrics.manual import page
 from streaming.metrics.metric import Histogram
 from streaming.metrics.names import METRICS
 from streaming.metrics.progress import PHASES
-from streaming.oncall.own_alerts import OWN_KINDS
 from streaming.oncall.receiver import Verdict
 from streaming.oncall.record import Outcome
 from tests.conf.promql import names_in
 from tests.offenders import assert_none
-from udfs.kinds import KIND_FACTS
-from udfs.page_limit import SEVERITIES
+from udfs.alerts.firing_limit import SEVERITIES
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.runbook import CAUSES
+from udfs.alerts.self_kinds import RELAY_KINDS
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = [CONF / "prometheus.rules.yml", CONF / "prometheus.product.rules.yml"]
@@ -49,13 +51,13 @@ LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
 VALUES: dict[str, set[str]] = {
-    "kind": set(KIND_FACTS) | OWN_KINDS,
+    "kind": set(KIND_FACTS) | RELAY_KINDS,
     "phase": set(PHASES),
     "outcome": set(get_args(Verdict)) | set(get_args(Outcome)),
     "verdict": set(VERDICTS),
     "state": {"PENDING", "FIRING", "RECOVERING", "UNKNOWN"},
     "severity": set(SEVERITIES),
-    "is_suppressed": {"true", "false"},
+    "is_inhibited": {"true", "false"},
 }
 """What a label can be; one that is not here is a name from outside."""
 
@@ -128,13 +130,16 @@ def test_what_the_rules_ask_by_value_is_of_a_known_vocabulary() -> None:
 
 
 def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(subtests: pytest.Subtests) -> None:
-    runbooks = page()
+    runbooks, root = page(), Settings.load().runbooks_url
     for rule in ALERTS:
         with subtests.test(rule["alert"]):
-            assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+            assert set(rule["annotations"]) == {"summary", "description", "runbook", "runbook_url"}
             file, _, anchor = rule["annotations"]["runbook"].partition("#")
             assert file == "streaming/metrics/README.md"
             assert f"### {anchor}\n" in runbooks
+            assert rule["annotations"]["runbook_url"] in {
+                f"{root}/{name}" for name in (f"metrics#{anchor}", "{{ $labels.kind }}", *CAUSES)
+            }
             given = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
             metrics = names_in(rule["expr"]).metrics
             assert given <= labels_of_any(metrics)
@@ -149,12 +154,14 @@ def test_an_alert_is_tried_where_it_fires() -> None:
 
 def test_what_pages_instead_of_the_relay_is_in_a_file_of_its_own_and_marked() -> None:
     """Nobody hears things twice who loads only the rules about the service."""
-    told_by = {file.name: [rule for group in read(file)["groups"] for rule in group["rules"]] for file in FILES}
-    marked = {name: {rule.get("labels", {}).get("told_by") for rule in rules} for name, rules in told_by.items()}
+    reported_by = {file.name: [rule for group in read(file)["groups"] for rule in group["rules"]] for file in FILES}
+    marked = {name: {rule.get("labels", {}).get("told_by") for rule in rules} for name, rules in reported_by.items()}
     assert marked == {"prometheus.rules.yml": {None}, "prometheus.product.rules.yml": {"prometheus"}}
     about_rocketmq = {"balancewatch_queues", "balancewatch_incidents", "balancewatch_unavailable_producers"}
     assert not any(
-        names_in(rule["expr"]).metrics & about_rocketmq for rule in told_by["prometheus.rules.yml"] if "alert" in rule
+        names_in(rule["expr"]).metrics & about_rocketmq
+        for rule in reported_by["prometheus.rules.yml"]
+        if "alert" in rule
     )
 
 

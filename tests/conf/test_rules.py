@@ -9,15 +9,15 @@ import pytest
 from conf.rules import Kind, KindRules, Override, Scope, Thresholds
 from conf.settings import Settings, SettingsError
 from conf.toml_file import MOST_BYTES
-from streaming.rulebook import rulebook
-from udfs.broker_findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
-from udfs.broker_trouble import BROKER_ISOLATED
-from udfs.cluster import MASTERLESS_BROKER, UNHEARD_BROKER, UNHEARD_CLUSTER
-from udfs.failed_rule import RULE_FAILED
-from udfs.findings import FINDERS
-from udfs.rules import OF_ALL
-from udfs.skew_findings import CLOCK_SKEW
-from udfs.source_findings import SLOW_COLLECTOR
+from streaming.queries.rulebook import rulebook
+from udfs.alerts.failed_rule import RULE_FAILED
+from udfs.alerts.rules import OF_ALL
+from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
+from udfs.brokers.skew_findings import CLOCK_SKEW
+from udfs.brokers.source_findings import SLOW_COLLECTOR
+from udfs.brokers.trouble import BROKER_ISOLATED
+from udfs.groups.findings import FINDERS
+from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def error_of_file(tmp_path: Path, text: str) -> str:
 def test_the_kinds_of_the_settings_are_those_of_the_rules() -> None:
     of_groups = {kind for kind, _ in FINDERS}
     of_brokers = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER}
-    of_clusters = {UNHEARD_CLUSTER, UNHEARD_BROKER, MASTERLESS_BROKER, SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
+    of_clusters = {CLUSTER_NO_DATA, BROKER_NO_DATA, BROKER_WITHOUT_MASTER, SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
     assert set(get_args(Kind)) == of_groups | of_brokers | of_clusters | {OF_ALL}
 
 
@@ -68,9 +68,12 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"blind_ms": 0}, "rules.blind_ms = 0: give a whole number above 0, at most 604800000"),
-        ({"unheard_ms": -1}, "rules.unheard_ms = -1: "),
-        ({"unheard_page_ms": "soon"}, "rules.unheard_page_ms = 'soon': "),
+        (
+            {"max_evaluation_gap_ms": 0},
+            "rules.max_evaluation_gap_ms = 0: give a whole number above 0, at most 604800000",
+        ),
+        ({"no_data_ms": -1}, "rules.no_data_ms = -1: "),
+        ({"no_data_page_ms": "soon"}, "rules.no_data_page_ms = 'soon': "),
         ({"settle_ms": 10**12}, "rules.settle_ms = 1000000000000: give a whole number above 0, at most 604800000"),
         ({"completeness_min": 0}, "rules.completeness_min = 0: "),
         ({"completeness_min": 1.5}, "rules.completeness_min = 1.5: "),
@@ -78,7 +81,10 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
         ({"flap_high": 0.1}, "rules.flap_low = 0.1: must be below flap_high = 0.1"),
         ({"kinds": {"starved_queue": {"severity": "loud"}}}, "rules.kinds.starved_queue.severity = 'loud': "),
         ({"kinds": {"starved_queue": {"pending_ms": -1}}}, "rules.kinds.starved_queue.pending_ms = -1: "),
-        ({"kinds": {"starved_queue": {"pending_looks": 0}}}, "rules.kinds.starved_queue.pending_looks = 0: "),
+        (
+            {"kinds": {"starved_queue": {"pending_evaluations": 0}}},
+            "rules.kinds.starved_queue.pending_evaluations = 0: ",
+        ),
         ({"kinds": {"starved_queue": {"holds": 1}}}, "rules.kinds.starved_queue.holds is not a setting"),
         ({"overrides": [{}, {"settle_ms": 0}]}, "rules.overrides[1].settle_ms = 0: "),
         ({"overrides": [{"settle": 0}]}, "rules.overrides[0].settle is not a setting"),
@@ -92,11 +98,11 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
     ],
     ids=str,
 )
-def test_a_wrong_line_is_told_with_its_key_and_value(keys: dict[str, Any], sentence: str) -> None:
+def test_a_wrong_line_is_reported_with_its_key_and_value(keys: dict[str, Any], sentence: str) -> None:
     assert sentence in error_of(**keys)
 
 
-def test_an_unknown_kind_is_told_with_the_kinds_there_are() -> None:
+def test_an_unknown_kind_is_reported_with_the_kinds_there_are() -> None:
     error = error_of(kinds={"starved": {"pending_ms": 1}})
     assert error.startswith("rules.kinds.starved = 'starved': ")
     assert all(kind in error for kind in get_args(Kind))
@@ -110,7 +116,7 @@ def test_an_error_stays_short_whatever_the_value() -> None:
 def test_a_kind_keeps_what_a_line_for_it_does_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_RULES__KINDS", '{"duplicate_client_id": {"pending_ms": 5000}}')
     of_kind = rulebook(Settings.load()).base.of_kind("duplicate_client_id")
-    assert (of_kind.pending_ms, of_kind.pending_looks, of_kind.recovering_ms) == (5_000, 1, 30_000)
+    assert (of_kind.pending_ms, of_kind.pending_evaluations, of_kind.recovering_ms) == (5_000, 1, 30_000)
 
 
 def test_a_rules_file_wins_over_every_other_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +125,7 @@ def test_a_rules_file_wins_over_every_other_source(tmp_path: Path, monkeypatch: 
     settings = load_file(tmp_path, text, settle_ms=4, pull_silence_ms=5)
     assert (settings.rules.settle_ms, settings.rules.pull_silence_ms) == (2, 5)
     assert rulebook(settings).base.of_kind("starved_queue").pending_ms == 3
-    assert rulebook(settings).base.of_kind("broker_evicted").pending_looks == 1
+    assert rulebook(settings).base.of_kind("broker_evicted").pending_evaluations == 1
 
 
 def test_the_overrides_of_a_rules_file_come_after_those_of_the_settings(tmp_path: Path) -> None:
@@ -141,11 +147,11 @@ def test_the_overrides_of_a_rules_file_come_after_those_of_the_settings(tmp_path
     ],
     ids=["value", "prefix", "file", "toml", "overrides", "kinds", "size"],
 )
-def test_a_wrong_rules_file_is_told_with_its_name(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_wrong_rules_file_is_reported_with_its_name(tmp_path: Path, text: str, sentence: str) -> None:
     assert error_of_file(tmp_path, text).startswith(sentence)
 
 
-def test_a_rules_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_rules_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     assert error_of(file=str(tmp_path / "none.toml")).endswith("No such file or directory; name a TOML file")
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from conf.settings import Rules as RuleSettings
 from conf.settings import Settings, SettingsError
-from streaming.rulebook import rulebook
-from udfs import rules
-from udfs.plan import RECOMPUTED
-from udfs.rulebook import Rulebook
+from streaming.queries.rulebook import rulebook
+from tests.rules import default_rules
+from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
+from udfs.groups.plan import RECOMPUTED
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
@@ -42,8 +42,11 @@ def test_the_defaults_load() -> None:
     assert settings.paths.warehouse == Path("warehouse")
 
 
-def test_the_default_rules_are_those_of_the_rules_themselves() -> None:
-    assert rulebook(Settings.load()) == Rulebook(rules.Rules())
+def test_the_canary_lives_by_the_default_rules_and_everything_else_by_what_is_set() -> None:
+    book = rulebook(Settings.load(rules={"settle_ms": 7, "kinds": {"*": {"is_enabled": False}}}))
+    assert rulebook(Settings.load()) == Rulebook(default_rules())
+    assert (book.base.settle_ms, book.base.of_kind("split_view").is_enabled) == (7, False)
+    assert book.of(CANARY_CLUSTER) == default_rules()
 
 
 def test_the_strategies_that_may_be_assumed_are_those_that_can_be_recomputed() -> None:
@@ -105,7 +108,7 @@ def test_flags_win_over_the_environment_and_that_over_files(tmp_path: Path, monk
     assert settings.kafka.retention_hours == 168
 
 
-def test_a_config_that_is_no_file_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_is_no_file_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_CONFIG", "/nowhere/site.toml")
     assert error_of() == "BALANCEWATCH_CONFIG names '/nowhere/site.toml', which is not a file"
 
@@ -122,21 +125,32 @@ def test_a_config_that_is_no_file_is_told_by_name(monkeypatch: pytest.MonkeyPatc
         ("log", "level", "LOUD"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_key_and_itself(section: str, key: str, value: Any) -> None:
+def test_a_wrong_value_is_reported_with_its_key_and_itself(section: str, key: str, value: Any) -> None:
     error = error_of(**{section: {key: value}})
     assert f"{section}.{key} = {value!r}: " in error
     assert "\n" not in error
 
 
-def test_a_wrong_value_in_the_environment_is_told_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_value_in_the_environment_is_reported_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "many")
     assert "queries.tasks = 'many': " in error_of()
 
 
-def test_every_wrong_value_is_told() -> None:
+def test_every_wrong_value_is_reported() -> None:
     error = error_of(queries={"tasks": -1}, log={"level": "LOUD"})
     assert "queries.tasks" in error
     assert "log.level" in error
+
+
+@pytest.mark.parametrize("key", ["quality.observe_every", "queries.delta_writer"])
+def test_a_setting_that_is_gone_stops_the_start_like_any_unknown_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    section, _, name = key.partition(".")
+    write_config(tmp_path, monkeypatch, f"[{section}]\n{name} = 0\n")
+    error = error_of()
+    assert error.startswith(f"{key} is not a setting; {section} has ")
+    assert error.endswith(f"(set by {tmp_path / 'site.toml'})")
 
 
 @pytest.mark.parametrize("value", ["s3a://bucket/tables", Path("hdfs:/namenode/tables")], ids=str)

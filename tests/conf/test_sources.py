@@ -56,7 +56,7 @@ def error_of() -> str:
         ("", "'' is not a setting"),
     ],
 )
-def test_a_variable_that_sets_nothing_is_told_with_the_one_that_was_meant(
+def test_a_variable_that_sets_nothing_is_reported_with_the_one_that_was_meant(
     name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"BALANCEWATCH_{name}", SECRET)
@@ -65,7 +65,7 @@ def test_a_variable_that_sets_nothing_is_told_with_the_one_that_was_meant(
     assert error.endswith(f" (set by BALANCEWATCH_{name})")
 
 
-def test_every_variable_that_sets_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_variable_that_sets_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ONCAL__ENABLED", "ONCAL__LIMIT", "FOO"):
         monkeypatch.setenv(f"BALANCEWATCH_{name}", "1")
         assert f"(set by BALANCEWATCH_{name})" in error_of()
@@ -83,7 +83,7 @@ def test_a_variable_that_a_setting_names_is_no_setting_and_no_slip(site: Site, m
     assert Settings.load().oncall.receivers[0].routing_key_env == "BALANCEWATCH_PD_KEY"
 
 
-def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_kubernetes_reports_of_a_service_of_our_name_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_BOARD_PORT", "8050")
     assert "did you mean BALANCEWATCH_BOARD__PORT? (set by BALANCEWATCH_BOARD_PORT)" in error_of()
     for service in ("BALANCEWATCH", "BALANCEWATCH_BOARD"):
@@ -113,20 +113,20 @@ def test_what_kubernetes_tells_of_a_service_of_our_name_is_no_slip(monkeypatch: 
         (f"[queries]\ntasks = 0x{'f' * 9000}\n", "queries.tasks = what is too long to be shown: give a whole number"),
     ],
 )
-def test_a_wrong_key_is_told_with_its_file(text: str, sentence: str, site: Site) -> None:
+def test_a_wrong_key_is_reported_with_its_file(text: str, sentence: str, site: Site) -> None:
     path = site(text)
     error = error_of()
     assert error.startswith(sentence)
     assert error.endswith(f"set by {path})")
 
 
-def test_a_wrong_value_is_told_with_its_variable_which_wins_over_the_file(
+def test_a_wrong_value_is_reported_with_its_variable_which_wins_over_the_file(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site("[queries]\ntasks = 8\n")
     monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "many")
-    told = "queries.tasks = 'many': give a whole number from 0 to 10000 (set by BALANCEWATCH_QUERIES__TASKS)"
-    assert error_of() == told
+    reported = "queries.tasks = 'many': give a whole number from 0 to 10000 (set by BALANCEWATCH_QUERIES__TASKS)"
+    assert error_of() == reported
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence_with_its_name(text: str | by
         ("", "kafka.options is no JSON: "),
     ],
 )
-def test_a_variable_that_is_no_json_is_told_by_name_and_without_its_text(
+def test_a_variable_that_is_no_json_is_reported_by_name_and_without_its_text(
     value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", value)

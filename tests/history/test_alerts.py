@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
-from tests.history.stage import alert, write
+from tests.history.warehouse_stage import alert, write
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_csv_has_every_column(warehouse: Path) -> None:
     result = CliRunner().invoke(app, ["alerts", "--warehouse", str(warehouse), "--format", "csv"])
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert rows[0]["queues"] == "broker-a:0 broker-a:1"
-    assert {"suppressed_by", "started_at", "batch_id"} <= rows[0].keys()
+    assert {"inhibited_by", "started_at", "batch_id"} <= rows[0].keys()
 
 
 def test_a_table_fits_the_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from streaming.history import store
 from streaming.history.confinement import hold_files
-from streaming.history.store import History, WarehouseError
-from streaming.history.warehouse_error import FilesGoneError
+from streaming.store import store
+from streaming.store.store import History, WarehouseError
+from streaming.warehouse.warehouse_error import FilesGoneError
 from tests.history.hostile import HOSTILE
-from tests.history.stage import alert, write
-from tests.history.test_question import contents, places
+from tests.history.warehouse_stage import alert, write
 from tests.offenders import assert_none
+from tests.store.test_question import contents, places
 
 OPEN = """
 import json, sys
 from pathlib import Path
-from streaming.history import confinement, store
+from streaming.history import confinement
+from streaming.store import store
 store.check_question = lambda *_: None
 held = []
 history = store.History(Path(sys.argv[1]), seal=lambda paths: held.append(confinement.hold_files(paths)))
@@ -93,9 +94,9 @@ def vanish(warehouse: Path) -> None:
 def test_files_that_go_away_once_it_is_sealed_are_told_apart(warehouse: Path) -> None:
     history = History(warehouse, seal=lambda _: None)
     vanish(warehouse)
-    for ask in (history.rows, history.stream):
+    for parse_options in (history.rows, history.stream):
         with pytest.raises(FilesGoneError):
-            ask("FROM alerts")
+            parse_options("FROM alerts")
 
 
 def test_files_that_go_away_before_it_is_sealed_are_told_apart(warehouse: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
-from streaming.history.asked import MOST_ROWS, TABLE_ROWS
-from tests.history.stage import START_MS, alert, assignment, delivery, fault, member, rows_of, run, write
-from udfs.rulebook import CANARY_CLUSTER
+from streaming.history.query_options import MOST_ROWS, TABLE_ROWS
+from tests.history.warehouse_stage import START_MS, alert, assignment, delivery, fault, member, rows_of, run, write
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 CANARY = {"cluster": CANARY_CLUSTER}
 AT = "2025-06-15T15:07:10Z"
@@ -49,12 +49,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 fault("R@1", 1, available=False, **CANARY),
             ],
             "alert_deliveries": [
-                delivery("one", "DUE", 7), delivery("two", "UNROUTED", 7, receiver="*"), delivery("hid", "DUE", 7),
+                delivery("one", "PENDING", 7),
+                delivery("two", "NO_ROUTE", 7, receiver="*"),
+                delivery("hid", "PENDING", 7),
             ],
         },
         {
             "alerts": [alert("one", "RESOLVED", 65)],
-            "assignments": [assignment(0, "DOUBLED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"])],
+            "assignments": [assignment(0, "DOUBLE_CONSUMED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"])],
             "memberships": [member("A@1", "LEFT", 60)],
             "fault_items": [fault("P@1", 60, available=True)],
             "alert_deliveries": [delivery("one", "DELIVERED", 8)],
@@ -83,7 +85,7 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "command", "found"),
+    ("reported", "command", "found"),
     [
         (incidents, "alerts", "one:FIRING two:FIRING one:RESOLVED"),
         (incidents, "alerts --current", "two:FIRING one:RESOLVED"),
@@ -101,8 +103,8 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (incidents, "alerts --broker broker", ""),
         (incidents, "alerts --kind broker_*", "two:FIRING"),
         (incidents, "alerts --limit 1", "one:RESOLVED"),
-        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:STARVED orders/0:DOUBLED"),
-        (queues, "assignments --current", "orders-eu/0:OK orders/1:STARVED orders/0:DOUBLED"),
+        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:STARVED orders/0:DOUBLE_CONSUMED"),
+        (queues, "assignments --current", "orders-eu/0:OK orders/1:STARVED orders/0:DOUBLE_CONSUMED"),
         (queues, "assignments --current --state OK,STARVED", "orders-eu/0:OK orders/1:STARVED"),
         (queues, f"assignments --at {AT} --group billing", "orders/0:OK orders/1:STARVED"),
         (queues, "assignments --topic orders-?? --broker broker-[ab]", "orders-eu/0:OK"),
@@ -120,27 +122,27 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (items, "faults --state unavailable", "P@1:False"),
         (items, f"faults --at {AT} --broker broker-b --client P@1", "P@1:False"),
         (items, "faults --current --state unavailable", ""),
-        (outcomes, "deliveries", "one-1:DUE two-1:UNROUTED one-1:DELIVERED"),
-        (outcomes, "deliveries --state due", "one-1:DUE"),
-        (outcomes, "deliveries --current", "two-1:UNROUTED one-1:DELIVERED"),
-        (outcomes, "deliveries --current --state DUE,RETRYING", ""),
-        (outcomes, "deliveries --at 2025-06-15T15:06:47Z --state DUE", "one-1:DUE"),
-        (outcomes, "deliveries --at 2025-06-15T15:06:48Z --state DUE", ""),
-        (outcomes, "deliveries --cluster prod-1", "two-1:UNROUTED"),
-        (outcomes, "deliveries --group billing --receiver pag*", "one-1:DUE one-1:DELIVERED"),
-        (outcomes, "deliveries --incident one-1 --topic orders", "one-1:DUE one-1:DELIVERED"),
-        (outcomes, "deliveries --broker broker-b", "two-1:UNROUTED"),
+        (outcomes, "deliveries", "one-1:PENDING two-1:NO_ROUTE one-1:DELIVERED"),
+        (outcomes, "deliveries --state pending", "one-1:PENDING"),
+        (outcomes, "deliveries --current", "two-1:NO_ROUTE one-1:DELIVERED"),
+        (outcomes, "deliveries --current --state PENDING,RETRYING", ""),
+        (outcomes, "deliveries --at 2025-06-15T15:06:47Z --state PENDING", "one-1:PENDING"),
+        (outcomes, "deliveries --at 2025-06-15T15:06:48Z --state PENDING", ""),
+        (outcomes, "deliveries --cluster prod-1", "two-1:NO_ROUTE"),
+        (outcomes, "deliveries --group billing --receiver pag*", "one-1:PENDING one-1:DELIVERED"),
+        (outcomes, "deliveries --incident one-1 --topic orders", "one-1:PENDING one-1:DELIVERED"),
+        (outcomes, "deliveries --broker broker-b", "two-1:NO_ROUTE"),
     ],
 )  # fmt: skip
 def test_the_options_say_which_rows(
-    warehouse: Path, told: Callable[[list[dict[str, Any]]], str], command: str, found: str
+    warehouse: Path, reported: Callable[[list[dict[str, Any]]], str], command: str, found: str
 ) -> None:
-    assert told(rows_of(warehouse, *command.split())) == found
+    assert reported(rows_of(warehouse, *command.split())) == found
 
 
 def test_machines_get_every_column_with_times_in_iso_8601(warehouse: Path) -> None:
     row = rows_of(warehouse, "assignments", "--limit", "1")[0]
-    assert row == assignment(0, "DOUBLED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"]) | {
+    assert row == assignment(0, "DOUBLE_CONSUMED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"]) | {
         "since": "2025-06-15T15:07:40.000Z",
         "changed_at": "2025-06-15T15:07:40.000Z",
         "verdict_reason": None,
@@ -170,7 +172,7 @@ def test_parquet_has_the_columns_as_the_tables_do(warehouse: Path) -> None:
 
 
 def test_bytes_do_not_go_to_a_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.history.asked.is_terminal", lambda: True)
+    monkeypatch.setattr("streaming.history.query_options.is_terminal", lambda: True)
     result = run(warehouse, "faults", "--format", "parquet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--format parquet writes bytes: send them to a file" in result.stderr
@@ -191,13 +193,13 @@ def test_without_a_row_people_read_a_sentence(warehouse: Path, command: str) -> 
     assert result.stdout.endswith("matches.\n")
 
 
-def test_a_table_tells_the_local_time_beside_utc_where_they_differ(
+def test_a_table_reports_the_local_time_beside_utc_where_they_differ(
     warehouse: Path, zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     zone("Europe/Berlin")
-    result = run(warehouse, "assignments", "--state", "DOUBLED", "--at", "17:08:00")
-    assert "2025-06-15 15:07:40 │ 17:07:40" in run(warehouse, "assignments", "--state", "DOUBLED").stdout
+    result = run(warehouse, "assignments", "--state", "DOUBLE_CONSUMED", "--at", "17:08:00")
+    assert "2025-06-15 15:07:40 │ 17:07:40" in run(warehouse, "assignments", "--state", "DOUBLE_CONSUMED").stdout
     assert "note: as of" in result.stderr
     assert "UTC (17:08:00 CE" in result.stderr
     assert "17:06:45 CEST" in run(warehouse, "alerts").stdout
@@ -224,23 +226,23 @@ def test_each_local_time_has_the_zone_of_its_own_season(
     half_a_year = 182 * 86_400
     write(tmp_path, {"assignments": [assignment(0, "OK", 0), assignment(1, "OK", half_a_year)]})
     zone(zone_name)
-    told = run(tmp_path, "assignments").stdout
-    assert "changed at, local" in told
+    reported = run(tmp_path, "assignments").stdout
+    assert "changed at, local" in reported
     for second in (0, half_a_year):
         local = datetime.fromtimestamp(START_MS // 1000 + second, ZoneInfo(zone_name))
-        assert (f"{local:%H:%M:%S %Z}" in told) == (local.utcoffset() != timedelta(0))
+        assert (f"{local:%H:%M:%S %Z}" in reported) == (local.utcoffset() != timedelta(0))
     zone("UTC")
     assert "local" not in run(tmp_path, "assignments").stdout
 
 
 @pytest.mark.parametrize("command", ["alerts", "assignments", "members", "faults"])
 def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, command: str) -> None:
-    told = "note: newest row 2025-06-15 15:07:45 UTC, "
+    reported = "note: newest row 2025-06-15 15:07:45 UTC, "
     result = run(warehouse, command, "--current", "--format", "json")
-    assert told in result.stderr
+    assert reported in result.stderr
     assert "before: what came since is not known" in result.stderr
     assert "note: newest row" not in run(warehouse, command, "--at", "2025-06-15T15:18:45Z").stderr
-    assert told in run(warehouse, command, "--at", "2025-06-15T15:18:46Z").stderr
+    assert reported in run(warehouse, command, "--at", "2025-06-15T15:18:46Z").stderr
     assert "note: newest row" not in run(warehouse, command).stderr
 
 
@@ -248,9 +250,9 @@ def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, 
 def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(limit: str, tmp_path: Path) -> None:
     rows = [assignment(queue, "OK", 0, topic=topic) for topic in ("b", "a") for queue in (3, 1, 2)]
     write(tmp_path, {"assignments": rows})
-    told = queues(rows_of(tmp_path, "assignments", "--limit", limit)).split()
+    reported = queues(rows_of(tmp_path, "assignments", "--limit", limit)).split()
     everything = ["a/1:OK", "a/2:OK", "a/3:OK", "b/1:OK", "b/2:OK", "b/3:OK"]
-    assert told == everything[-int(limit) :]
+    assert reported == everything[-int(limit) :]
 
 
 def test_a_limit_is_bounded(warehouse: Path) -> None:
@@ -309,21 +311,21 @@ def test_globs_mean_what_they_mean_in_the_rules(tmp_path: Path, pattern: str) ->
     assert found == [name for name in names if fnmatchcase(name, pattern)]
 
 
-def test_what_is_told_of_the_end_is_owed_apart_from_what_was_told_of_the_beginning(tmp_path: Path) -> None:
+def test_what_is_reported_of_the_end_is_owed_apart_from_what_was_reported_of_the_beginning(tmp_path: Path) -> None:
     """Rows of an older release, which have neither status nor outcome, are told apart by their state alone."""
     older = dict.fromkeys(("status", "outcome", "kind", "delivery_key", "changed_at", "route"))
     end = {"state": "RESOLVED", "status": "resolved"}
     write(
         tmp_path,
-        {"alert_deliveries": [delivery("one", "DUE", 7), delivery("old", "DUE", 7) | older]},
+        {"alert_deliveries": [delivery("one", "PENDING", 7), delivery("old", "PENDING", 7) | older]},
         {"alert_deliveries": [delivery("one", "RETRYING", 8, attempt=1)]},
-        {"alert_deliveries": [delivery("one", "DELIVERED", 9, attempt=2), delivery("one", "DUE", 9, **end)]},
+        {"alert_deliveries": [delivery("one", "DELIVERED", 9, attempt=2), delivery("one", "PENDING", 9, **end)]},
         {"alert_deliveries": [delivery("old", "DELIVERED", 10) | older]},
     )
     rows = rows_of(tmp_path, "sql", "FROM alert_deliveries_now ORDER BY delivered_at, state")
     assert [(row["incident_id"], row["state"], row["outcome"], row["attempt"]) for row in rows] == [
         ("one-1", "FIRING", "DELIVERED", 2),
-        ("one-1", "RESOLVED", "DUE", 0),
+        ("one-1", "RESOLVED", "PENDING", 0),
         ("old-1", "FIRING", None, 1),
     ]
 
@@ -336,13 +338,13 @@ def test_values_are_never_sql(warehouse: Path) -> None:
 def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
     question = "SELECT verdict, count(*) AS n, max(changed_at) AS newest FROM assignments_now GROUP BY ALL ORDER BY 1"
     newest = "2025-06-15T15:07:40.000Z"
-    assert rows_of(warehouse, "sql", question)[0] == {"verdict": "DOUBLED", "n": 1, "newest": newest}
+    assert rows_of(warehouse, "sql", question)[0] == {"verdict": "DOUBLE_CONSUMED", "n": 1, "newest": newest}
     assert run(warehouse, "sql", question, "--format", "csv").stdout.splitlines()[:2] == [
         "verdict,n,newest",
-        f"DOUBLED,1,{newest}",
+        f"DOUBLE_CONSUMED,1,{newest}",
     ]
     table = run(warehouse, "sql", question, "--limit", "1")
-    assert "DOUBLED" in table.stdout
+    assert "DOUBLE_CONSUMED" in table.stdout
     assert "STARVED" not in table.stdout
     assert "note: the first 1 row; there are more" in table.stderr
     assert (
@@ -353,16 +355,16 @@ def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
 
 def test_columns_of_one_name_are_told_apart_in_every_form(warehouse: Path) -> None:
     question = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS b"
-    told = {"a": 1, "a_2": 2, "a_1": 3, "b": 4}
-    assert rows_of(warehouse, "sql", question) == [told]
+    reported = {"a": 1, "a_2": 2, "a_1": 3, "b": 4}
+    assert rows_of(warehouse, "sql", question) == [reported]
     assert run(warehouse, "sql", question, "--format", "csv").stdout.splitlines() == ["a,a_2,a_1,b", "1,2,3,4"]
     parquet = run(warehouse, "sql", question, "--format", "parquet").stdout_bytes
-    assert pq.read_table(pa.BufferReader(parquet)).to_pylist() == [told]
+    assert pq.read_table(pa.BufferReader(parquet)).to_pylist() == [reported]
     assert "a_2" in run(warehouse, "sql", question).stdout
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         ("'infinity'::TIMESTAMPTZ", "infinity"),
         ("'-infinity'::TIMESTAMP", "-infinity"),
@@ -372,13 +374,13 @@ def test_columns_of_one_name_are_told_apart_in_every_form(warehouse: Path) -> No
         ("[DATE '2026-11-21']", ["2026-11-21"]),
     ],
 )
-def test_values_that_json_or_python_cannot_hold_are_told_beside_the_others(
-    warehouse: Path, value: str, told: Any
+def test_values_that_json_or_python_cannot_hold_are_reported_beside_the_others(
+    warehouse: Path, value: str, reported: Any
 ) -> None:
     """A time without end among times with one, and a number that is none."""
     question = f"SELECT {value} AS odd, now() AS usual UNION ALL SELECT NULL, now()"
     (first, second) = rows_of(warehouse, "sql", question)
-    assert first["odd"] == told
+    assert first["odd"] == reported
     assert second["odd"] is None
     for form in ("table", "csv", "parquet"):
         assert run(warehouse, "sql", question, "--format", form).exit_code == 0

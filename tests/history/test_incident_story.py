@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, tell_incident
-from streaming.history.store import History
-from streaming.history.story import MOST_TOLD, REASONS
-from tests.history.stage import START_MS, Row, alert, assignment, delivery, member, run, write
+from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
+from streaming.history.story import MOST_SHOWN, REASONS
+from streaming.store.store import History
+from tests.history.warehouse_stage import START_MS, Row, alert, assignment, delivery, member, run, write
 from tests.queries.logs import one_batch
-from udfs.life import Reason
-from udfs.rulebook import CANARY_CLUSTER
+from udfs.alerts.life import Reason
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 STARVED = {"planned_owner": None, "observed_owners": []}
 
@@ -34,16 +34,16 @@ def batches() -> Iterator[dict[str, list[Row]]]:
     yield {
         "assignments": [assignment(queue, "STARVED", 50, **STARVED) for queue in (0, 1)],
         "alerts": [
-            alert("hole", "PENDING", 50, reason="first_sign", suppressed_by="twin-1"),
-            alert("hole", "FIRING", 55, suppressed_by="twin-1", completeness=0.8),
+            alert("hole", "PENDING", 50, reason="first_sign", inhibited_by="twin-1"),
+            alert("hole", "FIRING", 55, inhibited_by="twin-1", completeness=0.8),
         ],
         "alert_deliveries": [
-            delivery("twin", "DUE", 6),
+            delivery("twin", "PENDING", 6),
             delivery("twin", "DELIVERED", 7, reason="Accepted"),
-            delivery("hole", "SUPPRESSED", 56, receiver="*", reason="twin-1"),
+            delivery("hole", "INHIBITED", 56, receiver="*", reason="twin-1"),
         ],
         "acknowledgements": [
-            {"incident_id": "twin-1", "owner": "ada", "note": "at it", "acknowledged_at": START_MS + 60_000}
+            {"incident_id": "twin-1", "acknowledged_by": "ada", "note": "at it", "acknowledged_at": START_MS + 60_000}
         ],
         "silences": [silence("5117e4ce", {"consumer_group": ["bill*"]}), silence("0ther000", {"cluster": ["x"]})],
     }
@@ -55,15 +55,15 @@ def batches() -> Iterator[dict[str, list[Row]]]:
             alert("twin", "RESOLVED", 130, reason="recovered", kind="duplicate_client_id", advice="Nothing to do."),
         ],
     }
-    yield {"memberships": [member("A@1", "CHANGED", 700)], "assignments": [assignment(0, "SILENT", 700)]}
+    yield {"memberships": [member("A@1", "CHANGED", 700)], "assignments": [assignment(0, "STALLED", 700)]}
 
 
 def silence(silence_id: str, matchers: dict[str, list[str]]) -> Row:
     return {
         "silence_id": silence_id,
         "matchers": json.dumps(matchers),
-        "owner": "ada",
-        "reason": "release",
+        "created_by": "ada",
+        "comment": "release",
         "starts_at": START_MS + 50_000,
         "ends_at": START_MS + 90_000,
         "changed_at": START_MS,
@@ -85,7 +85,7 @@ def test_every_reason_has_words() -> None:
 
 
 def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history: History) -> None:
-    story = tell_incident(history, "hole-1")
+    story = read_story(history, "hole-1")
     assert (story.state, story.summary) == ("RESOLVED", "Over after 120 s.")
     assert (story.advice, story.queues) == ("Restart it.", ("broker-a:0", "broker-a:1"))
     assert (story.started_ms, story.fired_ms, story.ended_ms) == (START_MS, START_MS + 5_000, START_MS + 120_000)
@@ -93,7 +93,7 @@ def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history:
 
 
 def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) -> None:
-    steps = tell_incident(history, "hole-1").steps
+    steps = read_story(history, "hole-1").steps
     assert [(step.at_ms - START_MS, step.state, step.why) for step in steps] == [
         (50_000, "PENDING", "the first sign; its hold is running"),
         (55_000, "FIRING", "seen for long enough, often enough"),
@@ -101,36 +101,40 @@ def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) ->
     ]
 
 
-def test_members_are_those_of_its_group_around_it_and_brokers_that_tell_the_same_are_one_change(
+def test_members_are_those_of_its_group_around_it_and_brokers_that_describe_the_same_are_one_change(
     history: History,
 ) -> None:
-    members = tell_incident(history, "hole-1").members
+    members = read_story(history, "hole-1").members
     assert [(one.change, one.client_id, one.channels) for one in members] == [
         ("JOINED", "A@1", (("broker-a", "h2:5"), ("broker-b", "h2:6"))),
         ("LEFT", "A@1", (("broker-a", "h2:5"),)),
     ]
 
 
-def test_queues_that_moved_are_told_with_what_was_before(history: History) -> None:
-    moves = tell_incident(history, "hole-1").moves
-    assert [(one.queue, one.verdict_before, one.verdict) for one in moves] == [
+def test_queues_that_moved_are_reported_with_what_was_before(history: History) -> None:
+    queue_changes = read_story(history, "hole-1").queue_changes
+    assert [(one.queue, one.verdict_before, one.verdict) for one in queue_changes] == [
         ("broker-a:0", "OK", "STARVED"),
         ("broker-a:1", "OK", "STARVED"),
         ("broker-a:0", "STARVED", "OK"),
         ("broker-a:1", "STARVED", "OK"),
     ]
-    assert (moves[0].planned_before, moves[0].planned_owner, moves[0].observed_before) == ("A@1", None, ("A@1",))
+    assert (queue_changes[0].planned_before, queue_changes[0].planned_owner, queue_changes[0].observed_before) == (
+        "A@1",
+        None,
+        ("A@1",),
+    )
 
 
 def test_causes_and_effects_name_each_other(history: History) -> None:
-    assert [one.incident_id for one in tell_incident(history, "hole-1").causes] == ["twin-1"]
-    twin = tell_incident(history, "twin-1")
-    assert ([one.incident_id for one in twin.effects], twin.effects_by_kind) == (["hole-1"], {"starved_queue": 1})
-    assert twin.causes == ()
+    assert [one.incident_id for one in read_story(history, "hole-1").inhibitors] == ["twin-1"]
+    twin = read_story(history, "twin-1")
+    assert ([one.incident_id for one in twin.inhibits], twin.inhibits_by_kind) == (["hole-1"], {"starved_queue": 1})
+    assert twin.inhibitors == ()
 
 
 @pytest.mark.parametrize(
-    ("rows", "told", "paged"),
+    ("rows", "reported", "paged"),
     [
         ([("FIRING", 55, True)], "Nobody consumes 2 queues.", 0),
         ([("FIRING", 55, True), ("FIRING", 70, False)], "(explained until 15:07:50, pages since)", 1),
@@ -145,38 +149,38 @@ def test_causes_and_effects_name_each_other(history: History) -> None:
     ],
 )
 def test_an_effect_that_paged_is_not_said_not_to(
-    rows: list[tuple[str, int, bool]], told: str, paged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: list[tuple[str, int, bool]], reported: str, paged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Explained at first and not any more, or paged before it was explained."""
     monkeypatch.setenv("COLUMNS", "200")
     effect = [
-        alert("hole", state, second, suppressed_by="twin-1" if explained else None) for state, second, explained in rows
+        alert("hole", state, second, inhibited_by="twin-1" if explained else None) for state, second, explained in rows
     ]
     batches = [{"alerts": [one]} for one in (alert("twin", "FIRING", 5, kind="duplicate_client_id"), *effect)]
     write(tmp_path, *batches)
-    story = tell_incident(History(tmp_path), "twin-1")
-    assert story.effects_by_kind == {"starved_queue": 1}
+    story = read_story(History(tmp_path), "twin-1")
+    assert story.inhibits_by_kind == {"starved_queue": 1}
     assert story.paged_by_kind == ({"starved_queue": 1} if paged else {})
     printed = run(tmp_path, "explain", "twin-1").stdout
     title = "none; for a time, which paged: 1 starved_queue" if paged else "1 starved_queue"
     assert f"Explains, which therefore do not page: {title}\n" in printed
     (line,) = (line for line in printed.splitlines() if "hole-1 starved_queue" in line)
-    assert line.endswith(told)
+    assert line.endswith(reported)
 
 
-def test_of_a_long_story_beginning_and_end_are_told_and_where_it_fired(
+def test_of_a_long_story_beginning_and_end_are_reported_and_where_it_fired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     states = ["PENDING"] * 120 + ["FIRING"] * 180 + ["RESOLVED"]
     rows = [alert("one", state, second, reason=None) for second, state in enumerate(states)]
     write(tmp_path, {"alerts": rows})
-    story = tell_incident(History(tmp_path), "one-1")
+    story = read_story(History(tmp_path), "one-1")
     seconds = [(step.at_ms - START_MS) // 1000 for step in story.steps]
     assert seconds == [*range(100), 120, *range(201, 301)]
     assert story.left_out == {"steps": 100}
-    told = run(tmp_path, "explain", "one-1").stdout
-    steps = told.split("Steps, UTC\n")[1].split("\n\n")[0].splitlines()
+    reported = run(tmp_path, "explain", "one-1").stdout
+    steps = reported.split("Steps, UTC\n")[1].split("\n\n")[0].splitlines()
     assert (len(steps), steps[6].split()[1], steps[7].split()[1]) == (15, "288", "FIRING")
     assert (steps[8], steps[-1].split()[1]) == ("  ...", "RESOLVED")
 
@@ -184,52 +188,52 @@ def test_of_a_long_story_beginning_and_end_are_told_and_where_it_fired(
 def test_of_too_many_rows_around_it_the_first_and_the_last_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.history.surroundings.MOST_ROWS", 4)
+    monkeypatch.setattr("streaming.history.incident_context.MOST_ROWS", 4)
     rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
     write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
-    members = tell_incident(History(tmp_path), "one-1").members
+    members = read_story(History(tmp_path), "one-1").members
     assert [one.client_id for one in members] == ["A@0", "A@1", "A@7", "A@8"]
 
 
 def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
-    rows = [alert("a", "FIRING", 5, suppressed_by="b-1"), alert("b", "FIRING", 5, suppressed_by="a-1")]
-    story = tell_incident(History(write(tmp_path, {"alerts": rows})), "a-1")
-    assert [one.incident_id for one in story.causes] == ["b-1"]
+    rows = [alert("a", "FIRING", 5, inhibited_by="b-1"), alert("b", "FIRING", 5, inhibited_by="a-1")]
+    story = read_story(History(write(tmp_path, {"alerts": rows})), "a-1")
+    assert [one.incident_id for one in story.inhibitors] == ["b-1"]
 
 
-def test_who_was_told_and_why_nobody_was(history: History) -> None:
-    twin, hole = tell_incident(history, "twin-1"), tell_incident(history, "hole-1")
-    assert [(one.outcome, one.receiver) for one in twin.tellings] == [("DUE", "pager"), ("DELIVERED", "pager")]
-    assert (twin.untold, hole.untold) == (None, "another incident explains it (twin-1)")
-    assert [(one.owner, one.note) for one in twin.words] == [("ada", "at it")]
+def test_who_was_reported_and_why_nobody_was(history: History) -> None:
+    twin, hole = read_story(history, "twin-1"), read_story(history, "hole-1")
+    assert [(one.outcome, one.receiver) for one in twin.deliveries] == [("PENDING", "pager"), ("DELIVERED", "pager")]
+    assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "another incident explains it (twin-1)")
+    assert [(one.acknowledged_by, one.note) for one in twin.acknowledgements] == [("ada", "at it")]
     assert [one.silence_id for one in twin.silences] == ["5117e4ce"]
 
 
 @pytest.mark.parametrize(
-    ("rows", "untold"),
+    ("rows", "not_notified_reason"),
     [
         ([alert("one", "PENDING", 5)], "it never fired, and PENDING tells nobody"),
         ([alert("one", "FIRING", 5)], "the delivery log has no row of it: no relay has looked since it fired"),
     ],
 )
-def test_why_nobody_was_told_when_the_log_is_silent(rows: list[Row], untold: str, tmp_path: Path) -> None:
-    assert tell_incident(History(write(tmp_path, {"alerts": rows})), "one-1").untold == untold
+def test_why_nobody_was_reported_when_the_log_is_silent(
+    rows: list[Row], not_notified_reason: str, tmp_path: Path
+) -> None:
+    assert read_story(History(write(tmp_path, {"alerts": rows})), "one-1").not_notified_reason == not_notified_reason
 
 
 def test_what_happens_to_an_open_incident_belongs_to_it_however_late(tmp_path: Path) -> None:
     history = History(
         write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]}, {"memberships": [member("A@1", "LEFT", 9999)]})
     )
-    assert [one.change for one in tell_incident(history, "one-1").members] == ["LEFT"]
-    assert tell_incident(history, "one-1").to_ms is None
+    assert [one.change for one in read_story(history, "one-1").members] == ["LEFT"]
+    assert read_story(history, "one-1").to_ms is None
 
 
 def test_long_lists_are_cut_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
-    rows: list[Row] = [member(f"A@{number}", "JOINED", number % 50) for number in range(MOST_TOLD + 7)]
-    story = tell_incident(
-        History(write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})), "one-1"
-    )
-    assert (len(story.members), story.left_out) == (MOST_TOLD, {"members": 7})
+    rows: list[Row] = [member(f"A@{number}", "JOINED", number % 50) for number in range(MOST_SHOWN + 7)]
+    story = read_story(History(write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})), "one-1")
+    assert (len(story.members), story.left_out) == (MOST_SHOWN, {"members": 7})
 
 
 def test_a_beginning_is_enough_where_it_is_of_one_incident_alone(tmp_path: Path) -> None:
@@ -245,7 +249,7 @@ def test_without_one_the_newest_that_pages_is_explained(tmp_path: Path) -> None:
     rows = [
         alert("old", "FIRING", 5),
         alert("new", "FIRING", 50, fired_at=START_MS + 50_000),
-        alert("effect", "FIRING", 60, fired_at=START_MS + 60_000, suppressed_by="new-1"),
+        alert("effect", "FIRING", 60, fired_at=START_MS + 60_000, inhibited_by="new-1"),
         alert("over", "RESOLVED", 70, fired_at=START_MS + 65_000),
         alert("canary", "FIRING", 80, fired_at=START_MS + 80_000, cluster=CANARY_CLUSTER),
     ]
@@ -254,7 +258,7 @@ def test_without_one_the_newest_that_pages_is_explained(tmp_path: Path) -> None:
     assert newest_incident(History(write(tmp_path / "c"))) is None
 
 
-def test_broker_incidents_tell_how_many_producers_avoided_the_broker(tmp_path: Path) -> None:
+def test_broker_incidents_describe_how_many_producers_avoided_the_broker(tmp_path: Path) -> None:
     health = {"cluster": "c", "broker_name": "broker-b", "producers": 4, "unavailable_until": START_MS + 90_000}
     rows: dict[str, list[Row]] = {
         "alerts": [
@@ -274,25 +278,25 @@ def test_broker_incidents_tell_how_many_producers_avoided_the_broker(tmp_path: P
             {**health, "unavailable_producers": 1, "changed_at": START_MS, "broker_name": "broker-c"},
         ],
     }
-    (one,) = tell_incident(History(write(tmp_path, rows)), "slow-1").health
+    (one,) = read_story(History(write(tmp_path, rows)), "slow-1").health
     assert (one.unavailable_producers, one.producers, one.until_ms) == (3, 4, START_MS + 90_000)
 
 
 def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    told = run(warehouse, "explain", "hole").stdout
-    assert told.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
+    reported = run(warehouse, "explain", "hole").stdout
+    assert reported.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
     for line in (
         "  fix: Restart it.",
-        "  told nobody: another incident explains it (twin-1)",
+        "  notified nobody: another incident explains it (twin-1)",
         "  15:07:30  PENDING  the first sign; its hold is running",
         "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
         "  15:07:30  orders broker-a:0-1 OK → STARVED: meant for A@1, then nobody; pulled by A@1, then nobody",
-        "  15:07:36  SUPPRESSED  nobody firing, route all: twin-1",
+        "  15:07:36  INHIBITED  nobody firing, route all: twin-1",
     ):
-        assert line in told
-    assert "Explains" not in told
-    assert max(len(line) for line in told.splitlines()) <= 120
+        assert line in reported
+    assert "Explains" not in reported
+    assert max(len(line) for line in reported.splitlines()) <= 120
     assert "Explains, which therefore do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
 
 
@@ -300,9 +304,9 @@ def test_the_commands_json_is_the_whole_story(warehouse: Path) -> None:
     story: dict[str, Any] = json.loads(run(warehouse, "explain", "hole-1", "--format", "json").stdout)
     assert story["steps"][0]["at"] == "2025-06-15T15:07:30.000Z"
     assert (story["started_at"], story["ended_at"]) == ("2025-06-15T15:06:40.000Z", "2025-06-15T15:08:40.000Z")
-    assert story["moves"][0]["verdict_before"] == "OK"
+    assert story["queue_changes"][0]["verdict_before"] == "OK"
     twin = json.loads(run(warehouse, "explain", "twin-1", "--format", "json").stdout)
-    assert twin["tellings"][1]["latency_ms"] == 12
+    assert twin["deliveries"][1]["latency_ms"] == 12
 
 
 def test_the_command_says_which_incidents_there_are(warehouse: Path, tmp_path: Path) -> None:
@@ -322,9 +326,9 @@ def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:
     }
     history = History(write(tmp_path, rows))
     (starved,) = history.rows("SELECT incident_id FROM incidents WHERE kind = 'starved_queue' AND fired_at IS NOT NULL")
-    story = tell_incident(history, starved["incident_id"])
-    assert [one.kind for one in story.causes] == ["duplicate_client_id"]
-    assert {one.queue for one in story.moves if one.verdict == "STARVED"} >= set(story.queues)
+    story = read_story(history, starved["incident_id"])
+    assert [one.kind for one in story.inhibitors] == ["duplicate_client_id"]
+    assert {one.queue for one in story.queue_changes if one.verdict == "STARVED"} >= set(story.queues)
     twins = [one for one in story.members if one.client_id == story.client_id and one.change == "JOINED"]
     assert twins
     assert all(len(one.channels) == len({broker_name for broker_name, _ in one.channels}) for one in twins)

@@ -12,9 +12,9 @@ import pytest
 from deltalake import write_deltalake
 
 from schemas.tables import ASSIGNMENTS
-from streaming.queries.rows import arrow_table
-from tests.history.stage import START_MS, alert, assignment, member, rows_of, run, write
-from udfs.verdict_reason import VERDICT_REASONS
+from streaming.warehouse.rows import arrow_table
+from tests.history.warehouse_stage import START_MS, alert, assignment, member, rows_of, run, write
+from udfs.groups.verdict_reason import VERDICT_REASONS
 
 BEFORE, THEN, LATER = "2025-06-15T15:06:39Z", "2025-06-15T15:07:20Z", "2025-06-15T15:08:20Z"
 """A second before START_MS, 40 s and 100 s after it."""
@@ -33,7 +33,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         {
             "assignments": [
-                assignment(7, "DOUBLED", 30, observed_owners=["A@1 at h1:5", "A@1 at h2:5"], completeness=0.5),
+                assignment(7, "DOUBLE_CONSUMED", 30, observed_owners=["A@1 at h1:5", "A@1 at h2:5"], completeness=0.5),
                 assignment(0, "STARVED", 30, **STARVED),
                 assignment(1, "UNKNOWN", 30, **STARVED, completeness=0.0),
             ],
@@ -41,7 +41,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert(
                     "twin", "FIRING", 31, kind="duplicate_client_id", queues=[], topic=None, advice="Name them apart."
                 ),
-                alert("gone", "FIRING", 32, queues=["broker-a:0"], suppressed_by="twin-1"),
+                alert("gone", "FIRING", 32, queues=["broker-a:0"], inhibited_by="twin-1"),
             ],
         },
         {"alerts": [alert("gone", "RESOLVED", 95, queues=["broker-a:0"])]},
@@ -57,7 +57,7 @@ def lines(warehouse: Path, *arguments: str) -> list[str]:
 def test_one_line_says_who_was_meant_to_and_who_did(warehouse: Path) -> None:
     assert lines(warehouse, "orders", "broker-a:7", "--group", "billing", "--at", THEN) == [
         "orders broker-a:7 of billing (c) at 2025-06-15 15:07:20 UTC: meant for A@1 (AVG), pulled by A@1 at h1:5 and "
-        "A@1 at h2:5: DOUBLED since 2025-06-15 15:07:10 UTC (completeness 0.5)"
+        "A@1 at h2:5: DOUBLE_CONSUMED since 2025-06-15 15:07:10 UTC (completeness 0.5)"
     ]
 
 
@@ -67,24 +67,24 @@ def test_it_is_the_answer_of_that_moment(warehouse: Path) -> None:
 
 
 def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) -> None:
-    told = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
-    assert [line.split(" of ")[1].split()[0] for line in told] == ["audit", "billing"]
+    reported = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
+    assert [line.split(" of ")[1].split()[0] for line in reported] == ["audit", "billing"]
 
 
-def test_where_nobody_does_the_open_incident_and_its_causes_advice_are_told(warehouse: Path) -> None:
+def test_where_nobody_does_the_open_incident_and_its_causes_advice_are_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
     assert "meant for nobody, pulled by nobody: STARVED" in line
     assert line.endswith("; starved_queue, frozen_client, incident gone-1: Name them apart.")
 
 
-def test_an_incident_that_is_over_by_then_is_not_told(warehouse: Path) -> None:
+def test_an_incident_that_is_over_by_then_is_not_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", LATER)
     assert line.endswith("(completeness 1)")
 
 
 def test_what_was_not_heard_is_said_not_to_be_known(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:1", "--at", THEN)
-    assert line.endswith("UNKNOWN since 2025-06-15 15:07:10 UTC (completeness 0); nothing was heard of it")
+    assert line.endswith("UNKNOWN since 2025-06-15 15:07:10 UTC (completeness 0); no data from it")
 
 
 def test_json_has_the_same_by_name(warehouse: Path) -> None:
@@ -106,12 +106,12 @@ def test_csv_and_parquet_have_one_flat_row_a_group(warehouse: Path) -> None:
     assert str(table.schema.field("incident_id").type) == "string"
 
 
-def test_a_moment_long_after_the_newest_row_is_told_with_what_is_not_known(warehouse: Path) -> None:
+def test_a_moment_long_after_the_newest_row_is_reported_with_what_is_not_known(warehouse: Path) -> None:
     """The newest row of any table counts, up to that moment; board.stale_seconds is 660."""
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
     assert "OK since" in line
-    told = "newest row 2025-06-15 15:08:15 UTC, 2 h 12 min before: what came since is not known"
-    assert line.endswith(f"; {told}")
+    reported = "newest row 2025-06-15 15:08:15 UTC, 2 h 12 min before: what came since is not known"
+    assert line.endswith(f"; {reported}")
     assert "not known" not in lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T15:19:15Z")[0]
     assert "what came since is not known" in lines(warehouse, "orders", "broker-a:2")[0]
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
@@ -164,7 +164,7 @@ def test_an_empty_history_says_that_the_topic_is_unknown(tmp_path: Path) -> None
     assert (result.exit_code, result.stderr) == (1, "error: TOPIC 'orders' is not in the assignments table\n")
 
 
-def test_the_moment_is_told_in_the_local_zone_too(warehouse: Path, zone: Callable[[str], None]) -> None:
+def test_the_moment_is_reported_in_the_local_zone_too(warehouse: Path, zone: Callable[[str], None]) -> None:
     zone("Asia/Shanghai")
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15 23:07:20")
     assert "at 2025-06-15 15:07:20 UTC (23:07:20 CST): meant for A@1" in line
@@ -180,8 +180,8 @@ def test_why_it_is_not_known_or_not_judged_is_said_in_a_sentence(tmp_path: Path,
     assert row["verdict_reason"] == reason
 
 
-def test_a_table_of_an_older_release_tells_no_reason_and_is_read_all_the_same(tmp_path: Path) -> None:
+def test_a_table_of_an_older_release_reports_no_reason_and_is_read_all_the_same(tmp_path: Path) -> None:
     rows = arrow_table([assignment(7, "UNKNOWN", 0, **STARVED, verdict_reason=None)], ASSIGNMENTS, 0)
     write_deltalake(str(tmp_path / "assignments"), rows.drop_columns(["verdict_reason"]))
     (line,) = lines(tmp_path, "orders", "broker-a:7", "--at", THEN)
-    assert line.endswith("nothing was heard of it")
+    assert line.endswith("no data from it")

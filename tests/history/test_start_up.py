@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.history.stage import alert, assignment, delivery, fault, member, write
+from tests.history.warehouse_stage import alert, assignment, delivery, fault, member, write
 
 SCRIPT = """
 import contextlib, io, json, sys
 from streaming.cli import app
-from streaming.history.light_arrow import load_arrow
+from streaming.store.light_arrow import load_arrow
 
 at_start = sorted(sys.modules)
 load_arrow()
@@ -40,7 +40,7 @@ QUESTIONS = (
     ["sql"],
 )
 
-SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka", "structlog", "numpy"}
+SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka", "numpy"}
 
 
 def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
         "assignments": [assignment(0, "STARVED", 0)],
         "memberships": [member("A@1", "JOINED", 0)],
         "fault_items": [fault("P@1", 0, available=False)],
-        "alert_deliveries": [delivery("one", "DUE", 7)],
+        "alert_deliveries": [delivery("one", "PENDING", 7)],
     }
     write(tmp_path, rows)
     questions = [[*one, "--warehouse", str(tmp_path)] for one in QUESTIONS]
@@ -57,20 +57,17 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     at_start, afterwards, codes = json.loads(ended.stdout)
     assert codes == [0] * len(QUESTIONS), ended.stderr
-    assert (
-        set(afterwards) & {"structlog", "pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka"}
-        == set()
-    )
+    assert set(afterwards) & {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka"} == set()
     assert set(at_start) & {"duckdb", "deltalake", "pyarrow", "pyspark", "pydantic", "rich"} == set()
 
 
 def test_who_has_loaded_numpy_keeps_arrow_as_it_is() -> None:
     """And whoever imports numpy afterwards has it."""
-    script = "from streaming.history.light_arrow import load_arrow; load_arrow(); import numpy, pyarrow as pa; "
+    script = "from streaming.store.light_arrow import load_arrow; load_arrow(); import numpy, pyarrow as pa; "
     script += "print(pa.array([1, 2]).to_pylist(), numpy.arange(2).tolist())"
     other = f"import numpy; {script}; print(pa.array(numpy.arange(2)).to_numpy().tolist())"
-    told = [
+    reported = [
         subprocess.run([sys.executable, "-c", one], capture_output=True, text=True, timeout=60, check=True).stdout
         for one in (script, other)
     ]
-    assert told == ["[1, 2] [0, 1]\n", "[1, 2] [0, 1]\n[0, 1]\n"]
+    assert reported == ["[1, 2] [0, 1]\n", "[1, 2] [0, 1]\n[0, 1]\n"]

@@ -8,9 +8,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from schemas.tables import TABLES, ColumnType, Table
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import open_table, table_path
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path
 
 NOW_MS = 1_789_000_000_000
 DAY_MS = 86_400_000

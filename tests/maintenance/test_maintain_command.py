@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
 from streaming.cli import app
-from streaming.queries.warehouse import create_tables, table_path
+from streaming.warehouse.tables import create_tables, table_path
 from tests.maintenance.rows import DAY_MS, row_of, write
 
 
@@ -32,19 +32,19 @@ def typed(warehouse: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["maintain", "--warehouse", str(warehouse), *arguments])
 
 
-def told(warehouse: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+def reported(warehouse: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     result = typed(warehouse, "--format", "json", *arguments)
     assert result.exit_code == 0, result.output
     return {row["table"]: row for row in json.loads(result.stdout)}
 
 
-def test_a_dry_run_tells_each_table_and_the_real_one_does_it(warehouse: Path) -> None:
-    dry = told(warehouse, "--dry-run")
+def test_a_dry_run_reports_each_table_and_the_real_one_does_it(warehouse: Path) -> None:
+    dry = reported(warehouse, "--dry-run")
     assert dry.keys() == TABLES.keys()
     row = dry["quarantine"]
     assert (row["rows"], row["rows_dropped"], row["files_compacted"], row["dry_run"]) == (10, 1, 10, True)
     assert DeltaTable(table_path(warehouse, "quarantine")).version() == 10
-    done = told(warehouse)["quarantine"]
+    done = reported(warehouse)["quarantine"]
     assert (done["rows_dropped"], done["files_made"], done["dry_run"]) == (1, 1, False)
     assert DeltaTable(table_path(warehouse, "quarantine")).to_pyarrow_table().num_rows == 9
 
@@ -59,7 +59,7 @@ def test_a_person_reads_a_table_that_fits_the_terminal(warehouse: Path, monkeypa
 
 
 def test_flags_say_which_tables_and_what(warehouse: Path) -> None:
-    only = told(warehouse, "--table", "quarantine", "--no-retention", "--no-vacuum")
+    only = reported(warehouse, "--table", "quarantine", "--no-retention", "--no-vacuum")
     assert list(only) == ["quarantine"]
     assert (only["quarantine"]["rows_dropped"], only["quarantine"]["files_made"]) == (0, 1)
     assert only["quarantine"]["vacuum_hours"] is None

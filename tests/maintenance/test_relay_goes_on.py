@@ -1,4 +1,4 @@
-"""The relay's stream of the alerts table across all that maintenance does to it: it goes on, and tells each once."""
+"""The relay across all that maintenance does to the alerts table: it goes on, and tells each once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.maintenance.upkeep import Plan, Report, maintain
-from streaming.oncall.relay import clock_ms
 from streaming.oncall.relay_thread import RelayThread
-from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
+from streaming.queries.written_batch import WrittenBatch
+from streaming.text.times import wall_ms
+from streaming.warehouse.tables import table_path
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, Row, alert_row
-
-pytestmark = pytest.mark.spark
 
 LONG_AGO_MS = NOW_MS - 1_000 * DAY_MS
 
@@ -39,49 +38,66 @@ def settings(tmp_path: Path, hook: FakeServer) -> Settings:
     return Settings.load(paths=paths, oncall=oncall, maintain={"min_files": 2})
 
 
+@pytest.mark.parametrize("follows_log", [False, True], ids=["in run", "in its own process"])
 def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(
-    settings: Settings, hook: FakeServer, spark: SparkSession
+    settings: Settings, hook: FakeServer, follows_log: bool
 ) -> None:
-    """While it runs, and while it is away: it goes on from its checkpoint, and tells exactly what is new."""
+    """While it runs, and while it is away, however long: it tells exactly what is new."""
     writer, batches = DeltalakeWriter(settings.paths.warehouse), iter(range(100))
+    listeners: list[RelayThread | None] = [None]
     path = table_path(settings.paths.warehouse, "alerts")
 
     def write(*rows: Row) -> None:
-        append_rows(writer, {"alerts": list(rows)}, "app", next(batches))
+        batch_id, by_table = next(batches), {"alerts": list(rows)}
+        versions = append_rows(writer, by_table, "app", batch_id)
+        if (listener := listeners[-1]) is not None and not follows_log:
+            listener.on_batch(WrittenBatch("balance", batch_id, by_table, versions))
 
     def work() -> Report:
         old = ("FIRING", LONG_AGO_MS), ("RESOLVED", LONG_AGO_MS + 1)
-        write(*(alert_row(f"old-{clock_ms()}", state, at_ms) for state, at_ms in old))
-        report = next(iter(maintain(settings, Plan(("alerts",)), clock_ms())))
+        write(*(alert_row(f"old-{wall_ms()}", state, at_ms) for state, at_ms in old))
+        report = next(iter(maintain(settings, Plan(("alerts",)), wall_ms())))
         assert not report.failed
         assert report.files_compacted
         assert report.rows_dropped == 2
         return report
 
+    def vacuum() -> None:
+        """As a week later, when the log is shortened too."""
+        table = DeltaTable(path)
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        table.create_checkpoint()
+        for version in range(int(table.version())):
+            (Path(path) / "_delta_log" / f"{version:020}.json").unlink(missing_ok=True)
+
+    def start() -> RelayThread:
+        relay = RelayThread(settings, follows_log=follows_log)
+        listeners.append(relay)
+        relay.start()
+        relay.wait_until_up()
+        return relay
+
     write(*(alert_row("past", state, START_MS - 9 + n) for n, state in enumerate(("FIRING", "RESOLVED"))))
-    relay = RelayThread(settings, lambda: spark)
-    relay.start()
+    relay = start()
     write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     work()
     write(alert_row("b", "FIRING", START_MS + 1))
     assert hook.wait_for(2)
-    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)  # as a week later
+    vacuum()
     write(alert_row("c", "FIRING", START_MS + 2))
     assert hook.wait_for(3)
-    assert relay._feed is not None
-    assert relay._feed._failures == 0
     relay.stop()
 
+    listeners.append(None)
     write(alert_row("d", "FIRING", START_MS + 3))
     work()
-    again = RelayThread(settings, lambda: spark)
-    again.start()
+    vacuum()
+    writer = DeltalakeWriter(settings.paths.warehouse)  # one that is open counts on the log of its last minute
+    again = start()
     assert hook.wait_for(4)
     write(alert_row("a", "RESOLVED", START_MS + 4))
     assert hook.wait_for(5)
-    assert again._feed is not None
-    assert again._feed._failures == 0
     again.stop()
-    told = [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
-    assert told == ["a firing", "b firing", "c firing", "d firing", "a resolved"]
+    reported = [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
+    assert reported == ["a firing", "b firing", "c firing", "d firing", "a resolved"]

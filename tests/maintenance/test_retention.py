@@ -28,7 +28,7 @@ from schemas.tables import (
     Table,
 )
 from streaming.maintenance.retention import KEPT, SUBJECTS, drop_old, find_old
-from streaming.queries.warehouse import table_path
+from streaming.warehouse.tables import table_path
 from tests.examples import examples
 from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
 
@@ -114,16 +114,16 @@ def test_every_question_about_a_moment_from_the_cutoff_on_is_answered_as_before(
         assert ordered(table, at(table, after, moment_ms)) == ordered(table, expected)
 
 
-def incident(warehouse: Path, name: str, *steps: tuple[str, int], told_ms: int | None = None) -> None:
+def incident(warehouse: Path, name: str, *steps: tuple[str, int], reported_ms: int | None = None) -> None:
     write(warehouse, ALERTS, [row_of(ALERTS, at_ms, incident_id=name, state=state) for state, at_ms in steps])
-    delivered = row_of(ALERT_DELIVERIES, told_ms or steps[-1][1] + 1, incident_id=name)
+    delivered = row_of(ALERT_DELIVERIES, reported_ms or steps[-1][1] + 1, incident_id=name)
     write(warehouse, ALERT_DELIVERIES, [delivered])
     write(warehouse, ACKNOWLEDGEMENTS, [row_of(ACKNOWLEDGEMENTS, steps[0][1] + 1, incident_id=name)])
 
 
 @pytest.fixture
 def incidents(tmp_path: Path) -> Path:
-    incident(tmp_path, "over", ("PENDING", OLDER), ("FIRING", OLDER + 1), ("RESOLVED", OLD - 9), told_ms=OLD)
+    incident(tmp_path, "over", ("PENDING", OLDER), ("FIRING", OLDER + 1), ("RESOLVED", OLD - 9), reported_ms=OLD)
     incident(tmp_path, "open", ("PENDING", OLDER), ("FIRING", OLDER + 1))
     incident(tmp_path, "unknown", ("FIRING", OLDER), ("UNKNOWN", OLD))
     incident(tmp_path, "ended since", ("FIRING", OLDER), ("RESOLVED", NEW))
@@ -141,7 +141,7 @@ def test_an_incident_goes_whole_once_it_was_over_before_the_cutoff_and_stays_who
 
 
 @pytest.mark.parametrize("table", [ALERT_DELIVERIES, ACKNOWLEDGEMENTS], ids=lambda table: table.name)
-def test_what_was_told_of_an_incident_stays_as_long_as_the_incident(incidents: Path, table: Table) -> None:
+def test_what_was_reported_of_an_incident_stays_as_long_as_the_incident(incidents: Path, table: Table) -> None:
     """A relay that found the incident without it would tell it again."""
     assert drop(incidents, table) == 0
     drop(incidents, ALERTS)

@@ -15,10 +15,10 @@ from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, file_sizes
 from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, due_tier
-from streaming.oncall.alert_feed import NewFiles
-from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
+from streaming.oncall.alert_feed import NewRows
+from streaming.warehouse.tables import table_path
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, read, row_of
-from tests.maintenance.test_readers import checkpoint
 
 MOST_FILES = 200
 
@@ -76,7 +76,7 @@ def checkpointed(path: Path) -> int:
 
 def test_who_follows_the_log_gets_each_row_once(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    follower, seen = NewFiles(tmp_path, 0), []
+    follower, seen = NewRows(tmp_path, 0), []
     for batch_id in range(150):
         append(writer, batch_id)
         if batch_id % 7 == 0:
@@ -108,7 +108,7 @@ def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: py
     assert opened == ["alerts"]
 
 
-def test_a_table_that_cannot_be_kept_is_told_once_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_kept_is_reported_once_and_the_others_are_kept(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
     for batch_id in range(100):
         append(writer, batch_id)
@@ -151,7 +151,8 @@ def test_the_log_reaches_back_as_far_as_a_reader_may_be_behind_and_each_version_
     assert len(read(tmp_path, "alerts")) == 100
 
 
-def test_what_the_relay_has_yet_to_read_stays_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_shortened_to_what_readers_may_want(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay that comes back later begins from the table; the checkpoint of an earlier release keeps nothing."""
     monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
     writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
     for batch_id in range(60):
@@ -159,11 +160,11 @@ def test_what_the_relay_has_yet_to_read_stays_in_the_log(tmp_path: Path, monkeyp
         if batch_id % 20 == 19:
             keeper(tmp_path).keep()
     before, now = commit_versions(path), time.time()
-    folder = checkpoint(tmp_path, 5)
-    settings = Settings.load(paths={"warehouse": tmp_path, "checkpoints": folder.parent})
-    monkeypatch.setattr(time, "time", lambda: now + 30 * 86_400)
+    (tmp_path / "checkpoints" / "relay" / "offsets").mkdir(parents=True)
+    settings = Settings.load(paths={"warehouse": tmp_path, "checkpoints": tmp_path / "checkpoints"})
+    monkeypatch.setattr(time, "time", lambda: now + 6 * 86_400)
     TableKeeper(settings).keep()
     assert commit_versions(path) == before
-    shutil.rmtree(folder)
+    monkeypatch.setattr(time, "time", lambda: now + 30 * 86_400)
     TableKeeper(settings).keep()
     assert len(commit_versions(path)) < len(before)

@@ -16,7 +16,8 @@ from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
 from streaming.maintenance import upkeep as upkeep_module
 from streaming.maintenance.log import CHECKPOINT_AFTER
 from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
-from streaming.queries.warehouse import DeltalakeWriter, append_rows, open_table, table_path
+from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
 
@@ -78,7 +79,7 @@ def warehouse(filled: Path, tmp_path: Path) -> Path:
 def test_small_files_become_one_with_the_same_rows_and_the_batch_that_is_run_again_stays_known(warehouse: Path) -> None:
     before = comparable(read(warehouse, "assignments"))
     stale = DeltalakeWriter(warehouse)
-    report = work(warehouse, "assignments", keep_days={"assignments": 0})["assignments"]
+    report = work(warehouse, "assignments", retention_days={"assignments": 0})["assignments"]
     assert (report.files, report.files_compacted, report.files_made, report.rows) == (10, 10, 1, 20)
     assert comparable(read(warehouse, "assignments")) == before
     for writer in (stale, DeltalakeWriter(warehouse)):
@@ -92,7 +93,7 @@ def test_transactions_outlive_the_log_they_stand_in(warehouse: Path) -> None:
         write(warehouse, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS + number, queue_id=99)], 100 + number)
     age(warehouse, "assignments", 24 * 40)
     rows = comparable(read(warehouse, "assignments"))
-    report = work(warehouse, "assignments", keep_days={"assignments": 0})["assignments"]
+    report = work(warehouse, "assignments", retention_days={"assignments": 0})["assignments"]
     assert report.log_files_deleted >= 10 + CHECKPOINT_AFTER
     assert not (warehouse / "assignments" / "_delta_log" / f"{5:020}.json").exists()
     handle = open_table(warehouse, ASSIGNMENTS)
@@ -108,12 +109,12 @@ def test_a_dry_run_says_what_the_real_one_then_does_and_changes_nothing(warehous
     assert files_of(warehouse) == files
     done = work(warehouse)
     for name, report in dry.items():
-        told, was = report.row(), done[name].row()
-        assert told.pop("dry_run")
+        reported, was = report.row(), done[name].row()
+        assert reported.pop("dry_run")
         assert not was.pop("dry_run")
         for rough in ("files_compacted", "files_made"):  # retention makes files of its own
-            told.pop(rough), was.pop(rough)
-        assert told == was
+            reported.pop(rough), was.pop(rough)
+        assert reported == was
     assert dry["assignments"].rows_dropped == 1
     assert (dry["alerts"].rows_dropped, dry["alert_deliveries"].rows_dropped) == (2, 1)
 
@@ -233,7 +234,7 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
     write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id="first")])
     for writer in writers:
         writer.start()
-    settings, reports = settings_of(tmp_path, keep_days={"alerts": 200}), list[Report]()
+    settings, reports = settings_of(tmp_path, retention_days={"alerts": 200}), list[Report]()
     while rounds < 8 or (rounds < 40 and not any(report.files_compacted for report in reports)):
         write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS - 300 * DAY_MS, incident_id=f"x-{rounds}", state="RESOLVED")])
         reports += maintain(settings, Plan(("alerts",)), NOW_MS)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from conf.settings import Settings
 from streaming.cli import app
-from streaming.history.store import History
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.store.store import History
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.markdown import Block, blocks_of, commands_of
 from tests.modelled_warehouse import fill_warehouse
 
@@ -58,7 +58,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     good = json.loads((ROOT / "schemas" / "samples" / "good.pulls.json").read_text())
     raw = json.dumps({name: value for name, value in good.items() if name != "cluster"}).encode()
     place = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1742, "ingest_time": now_ms - 60_000}
-    repair = {**place, "step": "REPAIRED", "value": json.dumps(good).encode(), "owner": "ada", "changed_at": now_ms}
+    repair = {**place, "action": "REPAIRED", "value": json.dumps(good).encode(), "owner": "ada", "changed_at": now_ms}
     refused = {**place, "raw": raw, "reasons": ["missing_field: cluster"]}
     append_rows(DeltalakeWriter(root), {"quarantine": [refused], "repairs": [repair]}, "refused", 0)
     return root

@@ -58,5 +58,5 @@ def alert(incident_id: str, state: str, **more: Any) -> dict[str, Any]:
         "kind": "starved_queue",
         "severity": "critical",
         "state": state,
-        "suppressed_by": None,
+        "inhibited_by": None,
     } | more

@@ -1,11 +1,11 @@
 """The page that the rules' runbooks point to is what the list says."""
 
-from streaming.metrics.manual import PAGE, page
+from streaming.manual.metrics_page import PAGE, page
 from streaming.metrics.names import METRICS
 
 
 def test_the_page_is_current() -> None:
-    """Written by `python -m streaming.metrics.manual`."""
+    """Written by `python -m streaming.manual.metrics_page`."""
     assert PAGE.read_text() == page()
 
 

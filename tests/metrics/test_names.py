@@ -24,7 +24,7 @@ CONSTANTS = {
 CALLS = {"set", "add", "observe", "follow", "drop"}
 
 
-def test_a_name_tells_its_kind_and_unit(subtests: pytest.Subtests) -> None:
+def test_a_name_reports_its_kind_and_unit(subtests: pytest.Subtests) -> None:
     for metric in METRICS:
         with subtests.test(metric.name):
             assert metric.name.startswith("balancewatch_")

@@ -50,7 +50,7 @@ def test_messages_are_counted_by_topic_from_where_the_batch_began() -> None:
 
 
 @pytest.mark.parametrize(("read", "topics"), [(2098, {"rocketmq.send_latencies", "rocketmq.clock"}), (60, {"other"})])
-def test_a_first_batch_that_does_not_say_where_it_began_is_told_by_topic_only_when_that_was_0(
+def test_a_first_batch_that_does_not_say_where_it_began_is_reported_by_topic_only_when_that_was_0(
     read: int, topics: set[str]
 ) -> None:
     """With starting_offsets = "latest" its offsets are no counts."""
@@ -68,7 +68,7 @@ def test_state_is_summed_over_operators() -> None:
     assert value(exporter, "balancewatch_state_commit_seconds_sum", query="balance") == 1.439
 
 
-def test_a_query_that_found_nothing_to_do_tells_only_its_lag() -> None:
+def test_a_query_that_found_nothing_to_do_reports_only_its_lag() -> None:
     """It repeats the state's figures of the batch before, which would count twice."""
     idle = SAMPLE | {"numInputRows": 0, "durationMs": {"latestOffset": 23, "triggerExecution": 25}}
     exporter = exported(SAMPLE, idle)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from streaming.metrics.exporter import Exporter
+from streaming.metrics.liveness import Liveness
 from streaming.metrics.rests import KEPT, Rests, without_rest
-from streaming.metrics.vitals import Vitals
 from tests.metrics.samples import value
 from tests.metrics.test_progress import SAMPLE
 
@@ -34,7 +34,7 @@ def test_a_rest_belongs_to_its_own_batch_and_is_taken_once() -> None:
     assert rests.take("relay", 6) == 0.0
 
 
-def test_rests_of_which_spark_never_tells_are_forgotten() -> None:
+def test_rests_of_which_spark_never_reports_are_forgotten() -> None:
     rests = Rests()
     for batch_id in range(KEPT + 50):
         rests.note("balance", batch_id, 1.0)
@@ -44,13 +44,15 @@ def test_rests_of_which_spark_never_tells_are_forgotten() -> None:
 
 def test_what_is_exported_of_a_batch_is_its_work() -> None:
     exporter = Exporter()
-    vitals = Vitals(exporter, ["balance"])
-    vitals.started("balance")
-    vitals.rested("balance", 7, 4.2)
-    vitals.progressed(batch(7) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}})  # it looked, found nothing
-    vitals.progressed(batch(7))
-    vitals.progressed(batch(8))
+    liveness = Liveness(exporter, ["balance"])
+    liveness.started("balance")
+    liveness.rested("balance", 7, 4.2)
+    liveness.progressed(
+        batch(7) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}}
+    )  # it looked, found nothing
+    liveness.progressed(batch(7))
+    liveness.progressed(batch(8))
     for phase, seconds in (("addBatch", 0.2 + 4.4), ("triggerExecution", 0.3 + 4.5)):
-        told = value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase=phase)
-        assert round(told, 6) == round(seconds, 6)
+        reported = value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase=phase)
+        assert round(reported, 6) == round(seconds, 6)
     assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3

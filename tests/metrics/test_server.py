@@ -104,7 +104,7 @@ def test_a_port_is_free_again_when_the_server_is_closed() -> None:
         assert again.port == server.port
 
 
-def test_a_health_port_in_use_is_told_and_the_checks_answer_beside_the_metrics() -> None:
+def test_a_health_port_in_use_is_reported_and_the_checks_answer_beside_the_metrics() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
         free, port = other.getsockname()[1], taken.getsockname()[1]
         other.close()

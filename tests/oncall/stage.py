@@ -1,28 +1,33 @@
 """The relay's engine in virtual time: two tables in memory, scripted receivers, crashes at any point.
 
-It does what streaming/oncall/relay.py does, in its order (decide, write, send, hear), without threads, HTTP or Delta:
-an hour of a dead receiver takes milliseconds.
+The relay's own loop (streaming/oncall/relay_loop.py), without threads, HTTP or Delta: an hour of a dead receiver takes
+milliseconds.
 """
 
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.oncall.desk import Desk
-from streaming.oncall.duty import Acknowledgement, Send
+from streaming.oncall.backoff import Pace
+from streaming.oncall.delivery import Acknowledgement, Send
+from streaming.oncall.delivery_log import History
 from streaming.oncall.notice import Notice
+from streaming.oncall.notification_policy import NotificationPolicy
 from streaming.oncall.now import Now
 from streaming.oncall.outbox import Outbox, Traits
-from streaming.oncall.own_alerts import watchdog
-from streaming.oncall.pace import Pace
 from streaming.oncall.receiver import Answer
-from streaming.oncall.restore import Past, is_settled, read_pasts, restore
+from streaming.oncall.record import Record
+from streaming.oncall.relay_alerts import watchdog
+from streaming.oncall.relay_listener import NullListener
+from streaming.oncall.relay_loop import RelayLoop
+from streaming.oncall.restore import Past, is_completed, read_pasts
 from streaming.oncall.transition import Transition, read_transition
-from udfs.routing import Route, pick_watchdog_receivers
-from udfs.silence import Silence
+from streaming.oncall.worker import Reply
+from udfs.alerts.routing import Route, pick_watchdog_receivers
+from udfs.alerts.silence import Silence
 
 START_MS = 1_790_000_000_000
 POLL_MS = 2_000
@@ -54,7 +59,7 @@ def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
         "summary": f"Nobody consumes {incident}.",
         "advice": "Restart it.",
         "evidence": "{}",
-        "suppressed_by": None,
+        "inhibited_by": None,
         "started_at": START_MS,
         "changed_at": at_ms,
     }
@@ -83,9 +88,50 @@ class Scripted:
     def keys(self) -> list[str]:
         return [notice.key for _, notice in self.took()]
 
-    def told(self) -> list[str]:
+    def notified(self) -> list[str]:
         """`name status` of what it accepted, in order."""
         return [f"{notice.alert_id} {notice.status}" for _, notice in self.took()]
+
+
+@dataclass
+class TablesInMemory:
+    """The alerts and the delivery log."""
+
+    alerts: list[Row] = field(default_factory=list)
+    log: list[Row] = field(default_factory=list)
+
+    def read_history(self, receivers: Collection[str], renewed_since_ms: int, _now_ms: int) -> History:
+        pasts = read_pasts(self.log)
+        incident_states: dict[str, list[Transition]] = {}
+        for transition in map(read_transition, self.alerts):
+            incident_states.setdefault(transition.incident_id, []).append(transition)
+        completed = []
+        for incident_id, rows in list(incident_states.items()):
+            steps = [(row.state, row.at_ms) for row in rows]
+            if is_completed(steps, pasts.get(incident_id, Past()), receivers, renewed_since_ms, 0):
+                completed.append(incident_id)
+                del incident_states[incident_id]
+        return History(incident_states, pasts, completed, 0, 0)
+
+    def append(self, records: Sequence[Record]) -> None:
+        self.log += [record.row() for record in records]
+
+    def append_alerts(self, rows: Sequence[Row]) -> None:
+        self.alerts += rows
+
+
+@dataclass
+class PeopleInMemory:
+    """Silences and acknowledgements."""
+
+    silences: list[Silence] = field(default_factory=list)
+    words: list[Acknowledgement] = field(default_factory=list)
+
+    def read_silences(self) -> list[Silence]:
+        return self.silences
+
+    def read_acknowledgements(self) -> list[Acknowledgement]:
+        return self.words
 
 
 class Stage:
@@ -105,18 +151,26 @@ class Stage:
         self.pace, self.limit = pace or Pace(), limit
         self.now_ms = START_MS
         self.set_by_ms = 0
-        self.alerts: list[Row] = []
-        self.log: list[Row] = []
-        self.silences: list[Silence] = []
-        self.words: list[Acknowledgement] = []
+        self.tables, self.people = TablesInMemory(), PeopleInMemory()
         self.is_alive = True
-        self._dice = random.Random(seed)
-        self._flying: list[tuple[int, int, str, Answer, int]] = []
+        self._rng = random.Random(seed)
+        self._flying: list[tuple[int, int, Reply]] = []
         self._numbers = itertools.count()
         self._unseen: list[Transition] = []
-        self._history_until_ms = 0
         self.watch_age_ms: int | None = 0
-        self.desk = self._new_desk()
+        self._loop = self._new_loop()
+
+    @property
+    def policy(self) -> NotificationPolicy:
+        return self._loop.policy
+
+    @property
+    def alerts(self) -> list[Row]:
+        return self.tables.alerts
+
+    @property
+    def log(self) -> list[Row]:
+        return self.tables.log
 
     @property
     def now(self) -> Now:
@@ -125,33 +179,26 @@ class Stage:
 
     def write(self, *rows: Row) -> None:
         """The queries write alerts."""
-        self.alerts += rows
+        self.tables.alerts += rows
         self._unseen += [read_transition(row) for row in rows]
 
     def silence(self, silence: Silence) -> None:
-        self.silences = [one for one in self.silences if one.silence_id != silence.silence_id] + [silence]
+        self.people.silences = [one for one in self.people.silences if one.silence_id != silence.silence_id] + [silence]
         if self.is_alive:
-            self.desk.set_silences(self.silences)
+            self._loop.read_words(self.now)
 
     def acknowledge(self, word: Acknowledgement) -> None:
-        self.words.append(word)
+        self.people.words.append(word)
         if self.is_alive:
-            self.desk.acknowledge(self.words, self.now)
+            self._loop.read_words(self.now)
 
     def step(self) -> None:
         """Once through the relay's loop, at this moment."""
         while self._flying and self._flying[0][0] <= self.now_ms:
-            _, _, name, answer, latency_ms = heapq.heappop(self._flying)
-            self.desk.records += self.desk.outboxes[name].settle(answer, self.now, latency_ms)
-        self.desk.observe(self._unseen, self.now)
+            self._loop.handle(heapq.heappop(self._flying)[2], self.now)
+        self._loop.handle(self._unseen, self.now)
         self._unseen = []
-        self.desk.advance(self.now)
-        self._attest()
-        self._save()
-        for name, box in self.desk.outboxes.items():
-            send = box.pick(self.now)
-            if send is not None:
-                self._call(name, send)
+        self._loop.step(self.now)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -173,67 +220,55 @@ class Stage:
         """A new relay, from the two tables."""
         self.is_alive = True
         self._unseen.clear()
-        self.desk = self._new_desk()
-        transitions = [read_transition(row) for row in self.alerts]
-        pasts = read_pasts(self.log)
-        stories: dict[str, list[Transition]] = {}
-        for transition in transitions:
-            stories.setdefault(transition.incident_id, []).append(transition)
-        since_ms = self.now.wall_ms - self.pace.resolved_resend_ms
-        for incident_id, rows in list(stories.items()):
-            steps = [(row.state, row.at_ms) for row in rows]
-            if is_settled(steps, pasts.get(incident_id, Past()), self.receivers, since_ms, self._history_until_ms):
-                self.desk.settle(incident_id)
-                del stories[incident_id]
-        self.desk.set_silences(self.silences)
-        restore(self.desk, stories, pasts, self.now)
-        self.desk.acknowledge(self.words, self.now)
+        self._loop = self._new_loop()
 
     def outcomes(self, outcome: str) -> list[Row]:
         """Rows of the delivery log with this outcome."""
         return [row for row in self.log if row["outcome"] == outcome]
 
-    def _new_desk(self) -> Desk:
-        boxes = {name: Outbox(name, one.traits, self.pace, self._dice) for name, one in self.receivers.items()}
-        return Desk(self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"])
+    def _new_loop(self) -> RelayLoop:
+        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
+        return RelayLoop(
+            NotificationPolicy(self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"]),
+            self.tables,
+            self.people,
+            self._call,
+            NullListener(),
+            self.now,
+            watchers=pick_watchdog_receivers(self.routes),
+            watchdog=self._watchdog,
+            poll_ms=POLL_MS,
+            resolved_resend_ms=self.pace.resolved_resend_ms,
+        )
 
-    def _save(self) -> None:
-        self.alerts += self.desk.own_rows
-        self.log += [record.row() for record in self.desk.records]
-        self.desk.own_rows, self.desk.records = [], []
-
-    def _call(self, name: str, send: Send) -> None:
-        receiver = self.receivers[name]
+    def _call(self, send: Send) -> None:
+        receiver = self.receivers[send.receiver]
         answer = receiver.behaviour(send, self.now_ms)
         receiver.calls.append((self.now_ms, send, answer))
-        at_ms = self.now_ms + receiver.latency_ms
-        heapq.heappush(self._flying, (at_ms, next(self._numbers), name, answer, receiver.latency_ms))
+        reply = Reply(send.receiver, answer, receiver.latency_ms)
+        heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), reply))
 
-    def _attest(self) -> None:
-        for name in pick_watchdog_receivers(self.routes):
-            notice = None if self.watch_age_ms is None else watchdog(START_MS, self.now_ms, "it works")
-            self.desk.outboxes[name].watchdog = notice
+    def _watchdog(self, now_ms: int) -> Notice | None:
+        return None if self.watch_age_ms is None else watchdog(START_MS, now_ms, "it works")
 
     def _next_ms(self) -> int:
-        times = [self.now_ms + POLL_MS]
+        times = [self.now_ms + (self._loop.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]
         if self._flying:
             times.append(self._flying[0][0])
-        if self.is_alive:
-            times += [at for box in self.desk.outboxes.values() if (at := box.wake_at_ms()) is not None]
-        return max(self.now_ms + 1, min(times))
+        return max(self.now_ms + 1, round(min(times)))
 
 
 def expected_of(rows: Iterable[Row]) -> dict[str, list[str]]:
     """What must be told of each incident when nothing is silenced or held back: the keys, in order, from the rows."""
-    told: dict[str, list[str]] = {}
+    notified: dict[str, list[str]] = {}
     newest: dict[str, tuple[Any, ...]] = {}
     for row in rows:
         name = row["incident_id"]
         if row["state"] == "RESOLVED" and name in newest:
-            told[name].append(f"{name}:resolved:{row['changed_at']}")
-        elif row["state"] == "FIRING" and row["suppressed_by"] is None:
+            notified[name].append(f"{name}:resolved:{row['changed_at']}")
+        elif row["state"] == "FIRING" and row["inhibited_by"] is None:
             facts = (row["cause"], row["severity"], tuple(row["queues"]))
             if newest.get(name) != facts:
                 newest[name] = facts
-                told.setdefault(name, []).append(f"{name}:firing:{row['changed_at']}")
-    return told
+                notified.setdefault(name, []).append(f"{name}:firing:{row['changed_at']}")
+    return notified

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.oncall.alertmanager import Alertmanager, alerts
 from streaming.oncall.posting import TimeOuts
-from streaming.oncall.text import rfc3339
+from streaming.text.times import iso
 from tests.oncall.fakes import FakeServer, Received, Reply, Reset
 from tests.oncall.notices import NOW_MS, notice, notices
 
@@ -44,15 +44,15 @@ def test_a_firing_alert_is_a_lease_that_starts_with_the_incident() -> None:
         "consumer_group": "order-service",
         "topic": "orders-1",
     }
-    assert alert["startsAt"] == rfc3339(NOW_MS - 60_000)
-    assert alert["endsAt"] == rfc3339(NOW_MS + LEASE_MS)
+    assert alert["startsAt"] == iso(NOW_MS - 60_000)
+    assert alert["endsAt"] == iso(NOW_MS + LEASE_MS)
     assert alert["annotations"]["cause"] == "duplicate_client_id"
     assert alert["annotations"]["queues"] == "broker-a:6, broker-a:7"
 
 
 def test_a_resolved_alert_ends_when_it_ended() -> None:
     ended = notice(status="resolved", changed_at_ms=NOW_MS - 5_000)
-    assert only(alerts([ended], NOW_MS, LEASE_MS))["endsAt"] == rfc3339(NOW_MS - 5_000)
+    assert only(alerts([ended], NOW_MS, LEASE_MS))["endsAt"] == iso(NOW_MS - 5_000)
 
 
 @given(
@@ -64,10 +64,10 @@ def test_no_alert_ends_before_it_starts_and_a_resolved_one_not_in_the_future(
     status: str, started: int, changed: int
 ) -> None:
     """Event time may be behind or ahead of the wall clock; Alertmanager refuses the one and ignores the other."""
-    told = notice(status=status, started_at_ms=NOW_MS + started, changed_at_ms=NOW_MS + changed)
-    alert = only(alerts([told], NOW_MS, LEASE_MS))
+    notified = notice(status=status, started_at_ms=NOW_MS + started, changed_at_ms=NOW_MS + changed)
+    alert = only(alerts([notified], NOW_MS, LEASE_MS))
     starts, ends = (datetime.fromisoformat(alert[name]) for name in ("startsAt", "endsAt"))
-    now = datetime.fromisoformat(rfc3339(NOW_MS))
+    now = datetime.fromisoformat(iso(NOW_MS))
     assert starts <= now
     assert starts <= ends
     assert (ends > now) == (status == "firing")
@@ -75,12 +75,12 @@ def test_no_alert_ends_before_it_starts_and_a_resolved_one_not_in_the_future(
 
 def test_empty_labels_are_left_out_and_half_characters_replaced() -> None:
     odd = notice(labels={"cluster": "demo", "topic": "", "client_id": "10.0.0.1@\ud83d"})
-    told = only(alerts([odd], NOW_MS, LEASE_MS))["labels"]
-    assert told["client_id"] == "10.0.0.1@�"
-    assert "topic" not in told
+    notified = only(alerts([odd], NOW_MS, LEASE_MS))["labels"]
+    assert notified["client_id"] == "10.0.0.1@�"
+    assert "topic" not in notified
 
 
-def test_a_row_without_labels_is_told_by_its_columns() -> None:
+def test_a_row_without_labels_is_notified_by_its_columns() -> None:
     """Rows older than the column have null there."""
     old = notice(labels={}, topic="orders")
     assert only(alerts([old], NOW_MS, LEASE_MS))["labels"]["topic"] == "orders"
@@ -92,7 +92,7 @@ def test_what_changes_during_an_incident_is_no_label() -> None:
     assert only(alerts([before], NOW_MS, LEASE_MS))["labels"] == only(alerts([after], NOW_MS + 9, LEASE_MS))["labels"]
 
 
-def test_a_thousand_queues_are_told_by_their_number() -> None:
+def test_a_thousand_queues_are_notified_by_their_number() -> None:
     many = notice(queues=tuple(f"broker-a:{number}" for number in range(1_000)))
     assert only(alerts([many], NOW_MS, LEASE_MS))["annotations"]["queues"].endswith("broker-a:19 and 980 more")
 
@@ -103,10 +103,10 @@ def test_a_changed_severity_ends_the_alert_under_the_old_one() -> None:
         for severity in ("warning", "critical", "critical"):
             assert replica.send([notice(severity=severity)], NOW_MS).verdict == "DELIVERED"
         sent = [[(alert["labels"]["severity"], alert["endsAt"]) for alert in one.fields] for one in vendor.received]
-    lease_end = rfc3339(NOW_MS + 240_000)
+    lease_end = iso(NOW_MS + 240_000)
     assert sent == [
         [("warning", lease_end)],
-        [("warning", rfc3339(NOW_MS)), ("critical", lease_end)],
+        [("warning", iso(NOW_MS)), ("critical", lease_end)],
         [("critical", lease_end)],
     ]
 
@@ -130,29 +130,31 @@ def test_an_incident_that_is_over_is_forgotten() -> None:
 
 
 def test_of_a_batch_that_is_refused_the_refused_ones_are_found() -> None:
-    told = notices(4)
-    told[1] = replace(told[1], labels={"bad-name": "x"})
+    notified = notices(4)
+    notified[1] = replace(notified[1], labels={"bad-name": "x"})
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(told, NOW_MS)
-    assert (answer.verdict, answer.refused) == ("DELIVERED", (told[1].key,))
+        answer = replica.send(notified, NOW_MS)
+    assert (answer.verdict, answer.refused) == ("DELIVERED", (notified[1].key,))
     assert "invalid label set" in answer.reason
 
 
 @pytest.mark.parametrize("bad", [{0}, {99}, {37, 38}, {5, 50, 95}], ids=str)
 def test_the_refused_ones_of_a_hundred_are_found_by_halving(bad: set[int]) -> None:
-    told = [replace(one, labels={"bad-name": "x"}) if number in bad else one for number, one in enumerate(notices(100))]
+    notified = [
+        replace(one, labels={"bad-name": "x"}) if number in bad else one for number, one in enumerate(notices(100))
+    ]
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(told, NOW_MS)
+        answer = replica.send(notified, NOW_MS)
         asked = len(vendor.received)
-    assert (answer.verdict, set(answer.refused)) == ("DELIVERED", {told[number].key for number in bad})
+    assert (answer.verdict, set(answer.refused)) == ("DELIVERED", {notified[number].key for number in bad})
     assert asked <= 1 + 14 * len(bad)
 
 
 def test_a_search_that_takes_too_long_goes_on_in_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.oncall.alertmanager.SEARCH_SECONDS", -1.0)
-    told = notices(4, labels={"bad-name": "x"})
+    notified = notices(4, labels={"bad-name": "x"})
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(told, NOW_MS)
+        answer = replica.send(notified, NOW_MS)
     assert (answer.verdict, answer.retry_after_seconds, len(vendor.received)) == ("RETRY", 0.0, 1)
 
 
@@ -165,8 +167,8 @@ def test_a_lease_is_longer_where_more_is_open_than_one_call_takes() -> None:
         for first in range(0, 1_000, 100):
             replica.send([notice(number) for number in range(first, first + 100)], NOW_MS)
         ends = [one.fields[0]["endsAt"] for one in vendor.received]
-    assert ends[0] == rfc3339(NOW_MS + 240_000)
-    assert ends[-1] == rfc3339(NOW_MS + 600_000)
+    assert ends[0] == iso(NOW_MS + 240_000)
+    assert ends[-1] == iso(NOW_MS + 600_000)
 
 
 @pytest.mark.parametrize("hours", [-24, -1, 1])
@@ -184,21 +186,21 @@ def test_a_lease_ends_by_alertmanagers_own_clock(hours: int) -> None:
 
 
 def test_a_batch_of_which_nothing_is_taken_is_refused() -> None:
-    told = notices(2, labels={"bad-name": "x"})
+    notified = notices(2, labels={"bad-name": "x"})
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        assert replica.send(told, NOW_MS).refused == tuple(one.key for one in told)
-        alone = replica.send(told[:1], NOW_MS)
+        assert replica.send(notified, NOW_MS).refused == tuple(one.key for one in notified)
+        alone = replica.send(notified[:1], NOW_MS)
     assert (alone.verdict, alone.refused) == ("REFUSED", ())
 
 
 def test_a_fault_while_looking_for_the_refused_ones_leaves_the_rest_for_later() -> None:
     """What was found refused is said, and all others are told again: that changes nothing for those it has."""
-    told = notices(3)
-    told[0] = replace(told[0], labels={"bad-name": "x"})
+    notified = notices(3)
+    notified[0] = replace(notified[0], labels={"bad-name": "x"})
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
         vendor.script(Reply(400), Reply(400), Reply(503, headers={"Retry-After": "9"}))
-        answer = replica.send(told, NOW_MS)
-    assert (answer.verdict, answer.refused, answer.retry_after_seconds) == ("RETRY", (told[0].key,), 9.0)
+        answer = replica.send(notified, NOW_MS)
+    assert (answer.verdict, answer.refused, answer.retry_after_seconds) == ("RETRY", (notified[0].key,), 9.0)
 
 
 @pytest.mark.parametrize("url", ["{root}", "{root}/", "{root}/prefix"])

@@ -56,7 +56,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def told(received: list[Received], incident_id: str) -> list[str]:
+def notified(received: list[Received], incident_id: str) -> list[str]:
     """The states of an incident that the webhook was told, in order, repetitions once."""
     states = [
         alert["status"]
@@ -75,13 +75,15 @@ def test_an_alert_is_active_with_our_labels_and_resolving_ends_it(replica: Repli
         assert alert["labels"] == {**firing.labels, "alertname": firing.kind, "severity": "critical"}
         assert alert["annotations"]["advice"] == firing.advice
         assert alert["status"]["state"] in {"active", "unprocessed"}
-        webhook.wait_until(lambda all_: told(all_, firing.incident_id) == ["firing"], "a notification that it fires")
+        webhook.wait_until(
+            lambda all_: notified(all_, firing.incident_id) == ["firing"], "a notification that it fires"
+        )
         resolved = notice(
             101, status="resolved", started_at_ms=firing.started_at_ms, changed_at_ms=now_ms(), summary="Over."
         )
         assert sender.send([resolved], now_ms()).verdict == "DELIVERED"
         replica.wait_for_alerts()
-    webhook.wait_until(lambda all_: told(all_, firing.incident_id) == ["firing", "resolved"], "one that it is over")
+    webhook.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing", "resolved"], "one that it is over")
 
 
 def test_what_is_sent_twice_is_listed_once_and_keeps_its_start(replica: Replica) -> None:
@@ -103,10 +105,12 @@ def test_a_lease_ends_by_itself_and_a_renewed_one_does_not(replica: Replica, web
     with receiver(replica, lease_seconds=3.0) as short, receiver(replica) as long:
         assert short.send([kept, lost], now_ms()).verdict == "DELIVERED"
         assert long.send([kept], now_ms()).verdict == "DELIVERED"
-        webhook.wait_until(lambda all_: told(all_, lost.incident_id) == ["firing", "resolved"], "the lease that ended")
+        webhook.wait_until(
+            lambda all_: notified(all_, lost.incident_id) == ["firing", "resolved"], "the lease that ended"
+        )
         (alert,) = replica.wait_for_alerts(kept.incident_id)
     assert alert["labels"]["topic"] == kept.topic
-    assert told(webhook.received, kept.incident_id) == ["firing"]
+    assert notified(webhook.received, kept.incident_id) == ["firing"]
 
 
 def test_good_alerts_are_stored_beside_a_refused_one(replica: Replica) -> None:
@@ -124,9 +128,9 @@ def test_a_changed_severity_leaves_one_alert(replica: Replica) -> None:
     started_at_ms = now_ms() - 30_000
     with receiver(replica) as sender:
         for severity in ("warning", "critical"):
-            told_of = notice(108, started_at_ms=started_at_ms, severity=severity)
-            assert sender.send([told_of], now_ms()).verdict == "DELIVERED"
-            (alert,) = replica.wait_for_alerts(told_of.incident_id)
+            notified_of = notice(108, started_at_ms=started_at_ms, severity=severity)
+            assert sender.send([notified_of], now_ms()).verdict == "DELIVERED"
+            (alert,) = replica.wait_for_alerts(notified_of.incident_id)
             assert alert["labels"]["severity"] == severity
 
 
@@ -137,13 +141,13 @@ def test_an_incident_that_comes_back_is_a_new_alert(replica: Replica, webhook: F
     with receiver(replica) as sender:
         assert sender.send([first], now_ms()).verdict == "DELIVERED"
         ended = notice(109, started_at_ms=first_ms, status="resolved", changed_at_ms=second_ms - 1_000)
-        webhook.wait_until(lambda all_: told(all_, first.incident_id) == ["firing"], "a notification of the first")
+        webhook.wait_until(lambda all_: notified(all_, first.incident_id) == ["firing"], "a notification of the first")
         assert sender.send([ended], now_ms()).verdict == "DELIVERED"
-        webhook.wait_until(lambda all_: told(all_, first.incident_id) == ["firing", "resolved"], "one of its end")
+        webhook.wait_until(lambda all_: notified(all_, first.incident_id) == ["firing", "resolved"], "one of its end")
         assert sender.send([second], now_ms()).verdict == "DELIVERED"
         (alert,) = replica.wait_for_alerts(second.incident_id)
     assert alert["startsAt"].startswith(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second_ms / 1000)))
-    webhook.wait_until(lambda all_: told(all_, second.incident_id) == ["firing"], "a notification of the second")
+    webhook.wait_until(lambda all_: notified(all_, second.incident_id) == ["firing"], "a notification of the second")
 
 
 def test_names_in_any_script_and_odd_characters_are_taken(replica: Replica) -> None:
@@ -166,9 +170,9 @@ def test_two_replicas_each_have_it() -> None:
         assert [sender.send([firing], now_ms()).verdict for sender in senders] == ["DELIVERED"] * 2
         for replica in replicas:
             replica.wait_for_alerts(firing.incident_id)
-        ours.wait_until(lambda all_: told(all_, firing.incident_id) == ["firing"], "a notification")
+        ours.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing"], "a notification")
         ended = notice(111, started_at_ms=firing.started_at_ms, status="resolved", changed_at_ms=now_ms())
         assert [sender.send([ended], now_ms()).verdict for sender in senders] == ["DELIVERED"] * 2
         for replica in replicas:
             replica.wait_for_alerts()
-        ours.wait_until(lambda all_: told(all_, firing.incident_id) == ["firing", "resolved"], "that it is over")
+        ours.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing", "resolved"], "that it is over")

@@ -9,22 +9,23 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from conf.oncall import CANARY
 from schemas.decode import decode
 from streaming.cli import app
-from streaming.history.alerts import Filter, read_alerts
 from streaming.oncall.canary import CanaryReceiver, end_event, twin_events
 from streaming.oncall.canary_log import read_canaries
 from streaming.oncall.now import Now
-from streaming.oncall.own_alerts import CANARY, CANARY_CLUSTER
-from streaming.oncall.own_book import OwnBook
 from streaming.oncall.record import Record
+from streaming.oncall.relay_alerts import RelayAlerts
 from streaming.oncall.transition import read_transition
-from streaming.queries.warehouse import append_rows
+from streaming.store.alerts import Filter, read_alerts
+from streaming.warehouse.writer import append_rows
+from tests.engine import Stream
 from tests.oncall.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
-from tests.replay import Stream
 from tests.row_writer import RowWriter
-from udfs.routing import Route
-from udfs.silence import Silence
+from udfs.alerts.routing import Route
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.silence import Silence
 
 MINUTE_MS = 60_000
 
@@ -46,8 +47,8 @@ def test_its_events_keep_the_contract() -> None:
 
 def test_each_injection_is_one_alert_that_fires_at_its_own_tick_and_ends_with_its_group() -> None:
     rows = sung(3)
-    told = [(row["kind"], row["state"], row["reason"], row["changed_at"] - START_MS) for row in rows]
-    assert told == [
+    notified = [(row["kind"], row["state"], row["reason"], row["changed_at"] - START_MS) for row in rows]
+    assert notified == [
         step
         for number in range(3)
         for step in (
@@ -58,29 +59,29 @@ def test_each_injection_is_one_alert_that_fires_at_its_own_tick_and_ends_with_it
     assert len({row["alert_id"] for row in rows}) == 3
 
 
-def test_one_whose_end_was_never_told_ends_with_the_next() -> None:
+def test_one_whose_end_was_never_notified_ends_with_the_next() -> None:
     stream = Stream()
     for number in range(2):
         rows = stream.feed(list(twin_events(START_MS + number * 5 * MINUTE_MS)))["alerts"]
     assert [row["reason"] for row in rows] == ["group_deleted", "hold_over"]
 
 
-def test_only_its_own_receiver_is_told() -> None:
+def test_only_its_own_receiver_is_notified() -> None:
     pager, nest = Scripted(), Scripted()
     stage = Stage({"pager": pager, CANARY: nest}, routes=[Route("all", ("pager",))])
     stage.write(*sung(1))
     stage.write(alert_row("real", "FIRING", stage.now_ms))
     stage.run(5)
-    assert pager.told() == ["real firing"]
-    assert len(nest.told()) == 2
+    assert pager.notified() == ["real firing"]
+    assert len(nest.notified()) == 2
 
 
-def test_without_its_receiver_nobody_is_told() -> None:
+def test_without_its_receiver_nobody_is_notified() -> None:
     pager = Scripted()
     stage = Stage({"pager": pager})
     stage.write(*sung(1))
     stage.run(5)
-    assert pager.told() == []
+    assert pager.notified() == []
 
 
 def test_it_arrives_and_remembers_when() -> None:
@@ -94,7 +95,7 @@ def test_it_arrives_and_remembers_when() -> None:
     assert receiver.delivered_at_ms == 7
 
 
-def steps(book: OwnBook, *at_ms: int) -> list[tuple[int, str]]:
+def steps(book: RelayAlerts, *at_ms: int) -> list[tuple[int, str]]:
     """(when, state) of what the book says of the canary at these moments."""
     found = []
     for now_ms in at_ms:
@@ -104,29 +105,29 @@ def steps(book: OwnBook, *at_ms: int) -> list[tuple[int, str]]:
     return found
 
 
-def from_row(book: OwnBook, row: dict[str, Any]) -> None:
+def from_row(book: RelayAlerts, row: dict[str, Any]) -> None:
     book.note(read_transition(row))
 
 
 def test_one_that_does_not_arrive_is_an_alert_until_the_next_does() -> None:
-    book = OwnBook(MINUTE_MS, lost_after_ms=660_000)
+    book = RelayAlerts(MINUTE_MS, lost_after_ms=660_000)
     assert steps(book, 0, 659_999, 660_000, 700_000) == [(660_000, "FIRING")]
-    book.hear_canary(800_000)
+    book.note_canary(800_000)
     assert steps(book, 800_001, 1_459_999, 1_460_000) == [(800_001, "RESOLVED"), (1_460_000, "FIRING")]
 
 
 def test_one_that_was_lost_before_a_restart_is_lost_until_one_arrives() -> None:
-    before, after = OwnBook(MINUTE_MS, lost_after_ms=10), OwnBook(MINUTE_MS, lost_after_ms=10_000)
+    before, after = RelayAlerts(MINUTE_MS, lost_after_ms=10), RelayAlerts(MINUTE_MS, lost_after_ms=10_000)
     before.rows([], {}, Now(0, 0))
     (row,) = before.rows([], {}, Now(10, 10))
     from_row(after, row)
     assert steps(after, 20, 30) == []
-    after.hear_canary(40)
+    after.note_canary(40)
     assert steps(after, 50) == [(50, "RESOLVED")]
 
 
 def test_none_is_missed_where_none_is_expected() -> None:
-    assert steps(OwnBook(MINUTE_MS), 0, 10**12) == []
+    assert steps(RelayAlerts(MINUTE_MS), 0, 10**12) == []
 
 
 def arrived(warehouse: Path, *seconds: float) -> None:
@@ -144,7 +145,7 @@ def arrived(warehouse: Path, *seconds: float) -> None:
     append_rows(RowWriter(warehouse), {"alert_deliveries": records}, "app", 0)
 
 
-def test_the_command_tells_the_services_own_figure(tmp_path: Path) -> None:
+def test_the_command_reports_the_services_own_figure(tmp_path: Path) -> None:
     arrived(tmp_path, 2.0, 4.0, 60.0)
     shown = CliRunner().invoke(app, ["canary", "--warehouse", str(tmp_path)])
     assert shown.exit_code == 0, shown.output
@@ -177,19 +178,19 @@ def test_no_silence_covers_it() -> None:
     stage.run(5)
     stage.write(*first[1:], *second)
     stage.run(5)
-    assert len(nest.told()) == 4
+    assert len(nest.notified()) == 4
     assert stage.outcomes("SILENCED") == []
 
 
-def test_that_another_receiver_fails_is_not_told_to_it() -> None:
+def test_that_another_receiver_fails_is_not_notified_to_it() -> None:
     pager, nest, chat = Scripted(behaviour=lambda _send, _now_ms: BAD_KEY), Scripted(), Scripted()
     stage = Stage({"pager": pager, CANARY: nest, "chat": chat}, routes=[Route("all", ("pager",))])
     stage.write(alert_row("real", "FIRING", stage.now_ms))
     stage.run(5)
-    assert (len(nest.told()), len(chat.told())) == (0, 1)
+    assert (len(nest.notified()), len(chat.notified())) == (0, 1)
 
 
-def test_the_command_counts_nothing_else_that_the_receiver_was_told(tmp_path: Path) -> None:
+def test_the_command_counts_nothing_else_that_the_receiver_was_notified(tmp_path: Path) -> None:
     arrived(tmp_path, 2.0)
     now_ms = time.time_ns() // 1_000_000
     fields: tuple[Any, ...] = ("d", "d:k", "delivery_failed", "firing", "DELIVERED", now_ms, now_ms, CANARY)

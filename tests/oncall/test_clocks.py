@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.oncall.ledger import Words
+from streaming.oncall.delivery_log import OperatorInput
 from streaming.oncall.now import Clock, Now
 from streaming.oncall.outbox import Traits
-from streaming.oncall.relay import clock_ms
+from streaming.text.times import wall_ms
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row
-from tests.oncall.test_relay import Scene, settings_of, told
-from udfs.silence import Silence
+from tests.oncall.test_relay import Scene, notified, settings_of
+from udfs.alerts.silence import Silence
 
 HOUR_MS = 3_600_000
 each_step = pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS], ids=["back", "forward"])
@@ -54,7 +54,7 @@ def test_the_next_page_goes_out_at_once(traits: Traits, step_ms: int) -> None:
 
 @each_step
 @pytest.mark.parametrize("answer", [DOWN, BUSY], ids=lambda one: str(one.code))
-def test_a_receiver_that_comes_back_is_told_as_soon_as_ever(answer: object, step_ms: int) -> None:
+def test_a_receiver_that_comes_back_is_notified_as_soon_as_ever(answer: object, step_ms: int) -> None:
     receiver = Scripted(behaviour=lambda _, now_ms: answer if now_ms < START_MS + 60_000 else DELIVERED)  # type: ignore[arg-type,return-value]
     stage = Stage({"one": receiver})
     stage.write(alert_row("m", "FIRING", stage.now_ms))
@@ -82,7 +82,7 @@ def test_leases_are_renewed_each_minute(step_ms: int, is_restarted: bool) -> Non
 
 
 @each_step
-def test_an_end_is_told_again_for_as_long_as_ever_after_a_restart(step_ms: int) -> None:
+def test_an_end_is_notified_again_for_as_long_as_ever_after_a_restart(step_ms: int) -> None:
     leased = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": leased})
     stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 1))
@@ -111,7 +111,7 @@ def test_a_receiver_in_trouble_is_one_alert_that_ends(step_ms: int) -> None:
     assert own[1]["changed_at"] > own[0]["changed_at"]
 
 
-def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_told_at_its_end() -> None:
+def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_notified_at_its_end() -> None:
     receiver = Scripted()
     stage = Stage({"one": receiver})
     stage.silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + 600_000))
@@ -121,9 +121,9 @@ def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_told_at_its_
     stage.set_by_ms = 0
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(30)
-    assert receiver.told() == []
+    assert receiver.notified() == []
     stage.run(700)
-    assert receiver.told() == ["m firing"]
+    assert receiver.notified() == ["m firing"]
 
 
 @pytest.fixture
@@ -133,11 +133,11 @@ def hook() -> Iterator[FakeServer]:
 
 
 @each_step
-def test_a_relay_on_real_tables_tells_the_next_page_within_seconds(
+def test_a_relay_on_real_tables_reports_the_next_page_within_seconds(
     tmp_path: Path, hook: FakeServer, step_ms: int
 ) -> None:
     scene, set_by = Scene(tmp_path, settings_of(hook.url)), [0]
-    with scene.relay(lambda: clock_ms() + set_by[0]) as relay:
+    with scene.relay(lambda: wall_ms() + set_by[0]) as relay:
         scene.write(alert_row("before", "FIRING", START_MS))
         relay.observe(scene.transitions())
         assert relay.finish(20.0) == 0
@@ -145,12 +145,14 @@ def test_a_relay_on_real_tables_tells_the_next_page_within_seconds(
         scene.write(alert_row("after", "FIRING", START_MS))
         relay.observe(scene.transitions())
         assert relay.finish(20.0) == 0
-    assert told(hook) == [("before", "firing"), ("after", "firing")]
+    assert notified(hook) == [("before", "firing"), ("after", "firing")]
 
 
 def test_a_silence_that_is_ended_after_the_clock_was_set_back_is_over(tmp_path: Path) -> None:
-    words = Words(tmp_path)
-    words.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + HOUR_MS), START_MS)
-    words.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS - HOUR_MS), START_MS - HOUR_MS)
-    (silence,) = words.read_silences() or []
+    operator_input = OperatorInput(tmp_path)
+    operator_input.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + HOUR_MS), START_MS)
+    operator_input.add_silence(
+        Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS - HOUR_MS), START_MS - HOUR_MS
+    )
+    (silence,) = operator_input.read_silences() or []
     assert silence.ends_at_ms == START_MS - HOUR_MS

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streaming.cli import app
-from streaming.oncall.ledger import Words
-from streaming.queries.warehouse import append_rows
+from streaming.oncall.delivery_log import OperatorInput
+from streaming.warehouse.writer import append_rows
 from tests.oncall.stage import START_MS, alert_row
 from tests.oncall.vendors import ROUTING_KEY, FakePagerDuty
 from tests.row_writer import RowWriter
@@ -25,7 +25,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [
         alert_row("open", "FIRING", START_MS),
         alert_row("mild", "FIRING", START_MS, severity="info", consumer_group="orders"),
-        alert_row("explained", "FIRING", START_MS, suppressed_by="open-1"),
+        alert_row("explained", "FIRING", START_MS, inhibited_by="open-1"),
         alert_row("over", "FIRING", START_MS),
         alert_row("over", "RESOLVED", START_MS + 5),
     ]
@@ -83,7 +83,7 @@ def add_silence(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
     return rows_of("silence", "add", "--warehouse", str(warehouse), "--owner", "ada", "--reason", "release", *arguments)
 
 
-def test_a_dry_run_says_who_would_be_told_what_and_why_and_sends_and_writes_nothing(
+def test_a_dry_run_says_who_would_be_notified_what_and_why_and_sends_and_writes_nothing(
     warehouse: Path, pager: FakePagerDuty
 ) -> None:
     before = sorted(warehouse.rglob("*"))
@@ -133,7 +133,7 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
     (added,) = add_silence(warehouse, "--match", "consumer_group=bill*", "--for", "2h")
     assert (added["state"], added["match"], added["covers_now"]) == ("active", "consumer_group=bill*", 2)
     listed = rows_of("silence", "list", "--warehouse", str(warehouse))
-    assert [(row["silence_id"], row["owner"], row["reason"]) for row in listed] == [
+    assert [(row["silence_id"], row["created_by"], row["comment"]) for row in listed] == [
         (added["silence_id"], "ada", "release")
     ]
     run("relay", "--once", "--warehouse", str(warehouse))
@@ -153,7 +153,7 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
 def test_a_dry_run_of_a_silence_lists_what_it_would_cover_and_adds_nothing(warehouse: Path) -> None:
     covered = add_silence(warehouse, "--match", "severity=critical,error", "--for", "1h", "--dry-run")
     assert {row["incident_id"].split("-")[0] for row in covered} == {"open", "explained"}
-    assert Words(warehouse).read_silences() == []
+    assert OperatorInput(warehouse).read_silences() == []
 
 
 def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
@@ -223,6 +223,6 @@ def test_a_missing_secret_stops_the_start(
     assert "oncall.receivers[0].routing_key_env = 'PD_KEY': the environment has no variable PD_KEY" in result.stderr
 
 
-def test_a_warehouse_without_alerts_is_told_by_its_setting(tmp_path: Path, pager: FakePagerDuty) -> None:
+def test_a_warehouse_without_alerts_is_notified_by_its_setting(tmp_path: Path, pager: FakePagerDuty) -> None:
     result = run("relay", "--dry-run", "--warehouse", str(tmp_path / "none"), code=1)
     assert "no alerts table there" in result.stderr

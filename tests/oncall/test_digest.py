@@ -18,14 +18,14 @@ def everything(text: str) -> bool:
 
 
 def test_firing_comes_before_over_then_the_worst_then_the_newest() -> None:
-    told = [
+    notified = [
         notice(1, status="resolved"),
         notice(2, severity="info"),
         notice(3, changed_at_ms=NOW_MS - 9_000),
         notice(4, changed_at_ms=NOW_MS - 1_000),
         notice(5, severity="error"),
     ]
-    assert [one.topic for one in in_order(told)] == ["orders-4", "orders-3", "orders-5", "orders-2", "orders-1"]
+    assert [one.topic for one in in_order(notified)] == ["orders-4", "orders-3", "orders-5", "orders-2", "orders-1"]
 
 
 def test_what_is_on_and_what_is_over_are_told_apart() -> None:
@@ -42,7 +42,7 @@ def test_what_is_on_and_what_is_over_are_told_apart() -> None:
     assert headline([notice(1), over]) == "balancewatch: 1 firing, 1 resolved"
 
 
-def test_a_change_is_told_as_one() -> None:
+def test_a_change_is_notified_as_one() -> None:
     assert "starved_queue, changed" in digest([notice(is_first=False)], NOW_MS, PLAIN, everything)
 
 
@@ -77,12 +77,12 @@ def test_a_message_stays_within_its_limit_and_cuts_on_whole_notices(build: Any, 
 
 
 @given(st.integers(1, 40), st.integers(300, 20_000))
-def test_as_many_as_fit_are_told(count: int, max_bytes: int) -> None:
-    told = notices(count)
+def test_as_many_as_fit_are_notified(count: int, max_bytes: int) -> None:
+    notified = notices(count)
     is_fit = fits(lambda text: {"text": text}, max_bytes)
-    shown = digest(told, NOW_MS, PLAIN, is_fit).count("FIRING")
+    shown = digest(notified, NOW_MS, PLAIN, is_fit).count("FIRING")
     assert 1 <= shown <= count
     if shown < count:
-        larger = [digest(told[:more], NOW_MS, PLAIN, everything) for more in range(shown + 1, count)]
+        larger = [digest(notified[:more], NOW_MS, PLAIN, everything) for more in range(shown + 1, count)]
         rest = [f"{text}\n\nand {count - shown - 1 - at} more; see: balancewatch" for at, text in enumerate(larger)]
         assert not any(is_fit(text + " alerts --current") for text in rest)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.oncall import alertmanager, dingtalk, feishu, pagerduty, webhook
+from streaming.oncall.links import Links
 from streaming.oncall.posting import json_bytes
 from tests.oncall.notices import NOW_MS, notice
 
@@ -28,12 +29,14 @@ ODD = notice(
 )
 OVER = dataclasses.replace(ODD, status="resolved")
 
+BOARD = Links("https://board", "https://board/runbooks")
+
 SENT = {
-    "dingtalk": json_bytes(dingtalk.message([ODD, OVER], NOW_MS, "https://board")),
-    "feishu": json_bytes(feishu.message([ODD, OVER], NOW_MS, "https://board")),
-    "webhook": json_bytes(webhook.message([ODD, OVER], NOW_MS, "hook", "https://board")),
-    "alertmanager": json_bytes(alertmanager.alerts([ODD, OVER], NOW_MS, 240_000)),
-    "pagerduty": pagerduty.event(ODD, "trigger", "key", "https://board"),
+    "dingtalk": json_bytes(dingtalk.message([ODD, OVER], NOW_MS, BOARD)),
+    "feishu": json_bytes(feishu.message([ODD, OVER], NOW_MS, BOARD)),
+    "webhook": json_bytes(webhook.message([ODD, OVER], NOW_MS, "hook", BOARD)),
+    "alertmanager": json_bytes(alertmanager.alerts([ODD, OVER], NOW_MS, 240_000, None, BOARD)),
+    "pagerduty": pagerduty.event(ODD, "trigger", "key", BOARD),
 }
 
 
@@ -59,8 +62,8 @@ def test_every_text_is_seen(receiver: str) -> None:
 
 @pytest.mark.parametrize("receiver", ["webhook", "alertmanager"])
 def test_a_label_is_one_line(receiver: str) -> None:
-    told = json.loads(SENT[receiver])
-    for one in told["alerts"] if receiver == "webhook" else told:
+    notified = json.loads(SENT[receiver])
+    for one in notified["alerts"] if receiver == "webhook" else notified:
         assert not any("\n" in text for text in strings([one["labels"], one["annotations"]]))
 
 
@@ -68,9 +71,11 @@ def test_markdown_has_no_link_no_picture_and_no_mention_of_a_name() -> None:
     text = json.loads(SENT["dingtalk"])["markdown"]["text"]
     link = f"[Incident](https://board/incident?id={ODD.incident_id})"
     assert text.count(link) == 2
-    assert not set(text.replace(link, "")) & set("[]<")
+    runbook = "[Runbook](https://board/runbooks/starved_queue)"
+    assert text.count(runbook) == 1
+    assert not set(text.replace(link, "").replace(runbook, "")) & set("[]<")
     assert not re.search(r"&(?!amp;|lt;|#91;|#93;)", text)
-    begins = ("### balancewatch", "**", "Fix: ", "[Incident]", "&#91;here")
+    begins = ("### balancewatch", "**", "Fix: ", "[Runbook]", "[Incident]", "&#91;here")
     assert all(line.startswith(begins) for line in text.split("\n") if line)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from conf.settings import Log, Settings
-from streaming.logs import set_up_logs
+from streaming.logs.logs import set_up_logs
 from streaming.oncall.log_receiver import LogReceiver
 from tests.oncall.notices import NOW_MS, notice
 

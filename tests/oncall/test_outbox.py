@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from streaming.oncall.duty import Send
+from streaming.oncall.backoff import Pace
+from streaming.oncall.delivery import Send
 from streaming.oncall.outbox import Traits
-from streaming.oncall.pace import Pace
 from streaming.oncall.receiver import Answer
 from tests.oncall.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
 
@@ -28,11 +28,11 @@ def test_an_hour_of_a_dead_receiver_delays_everything_and_loses_nothing(answer: 
         stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
         stage.run(100)
         stage.write(alert_row(f"m{number}", "RESOLVED", stage.now_ms))
-    assert dead.told() == []
+    assert dead.notified() == []
     stage.run(1800)
-    assert len(dead.told()) == 60
+    assert len(dead.notified()) == 60
     for number in range(30):
-        of_one = [one for one in dead.told() if one.startswith(f"m{number} ")]
+        of_one = [one for one in dead.notified() if one.startswith(f"m{number} ")]
         assert of_one == [f"m{number} firing", f"m{number} resolved"]
     assert max(at_ms for at_ms, _ in dead.took()) <= START_MS + 3_600_000 + 300_000 + 60_000
 
@@ -59,7 +59,7 @@ def test_a_retry_after_is_kept_to_whatever_is_due() -> None:
     stage.run(30)
     stage.write(alert_row("n", "FIRING", stage.now_ms))
     stage.run(120)
-    assert limited.told() == ["m firing", "n firing"]
+    assert limited.notified() == ["m firing", "n firing"]
     assert len(limited.calls) == 3
     assert times_of(limited)[1] >= 90
 
@@ -91,7 +91,7 @@ def test_what_is_refused_is_given_up_and_recorded_and_the_next_transition_is_tri
     assert [(row["code"], row["reason"]) for row in stage.outcomes("REFUSED")] == [(400, "no")]
     stage.write(alert_row("m", "RESOLVED", stage.now_ms))
     stage.run(600)
-    assert fussy.told() == ["m resolved"]
+    assert fussy.notified() == ["m resolved"]
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -108,7 +108,7 @@ def test_of_a_batch_only_the_refused_ones_are_given_up(is_named: bool) -> None:
     stage = Stage({"batcher": batcher})
     stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(4)))
     stage.run(30)
-    assert sorted(batcher.told()) == ["m0 firing", "m2 firing", "m3 firing"]
+    assert sorted(batcher.notified()) == ["m0 firing", "m2 firing", "m3 firing"]
     assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == [f"m1-{START_MS}"]
 
 
@@ -122,7 +122,7 @@ def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_an
     for one in others.values():
         assert [notice.kind for _, notice in one.took()] == ["starved_queue", "delivery_failed"]
     stage.run(900)
-    assert locked.told() == ["m firing"]
+    assert locked.notified() == ["m firing"]
     for one in others.values():
         own = [notice for _, notice in one.took() if notice.kind == "delivery_failed"]
         assert [notice.status for notice in own] == ["firing", "resolved"]
@@ -144,12 +144,12 @@ def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
     assert [notice.status for _, notice in chat.took()] == ["firing", "firing", "resolved"]
 
 
-def test_a_receiver_that_is_dead_for_ten_minutes_is_told_to_the_others() -> None:
+def test_a_receiver_that_is_dead_for_ten_minutes_is_notified_to_the_others() -> None:
     dead, chat = Scripted(behaviour=lambda _send, _now_ms: DOWN), Scripted()
     stage = Stage({"dead": dead, "chat": chat})
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(590)
-    assert len(chat.told()) == 1
+    assert len(chat.notified()) == 1
     stage.run(80)
     assert [(notice.kind, notice.cause) for _, notice in chat.took()][1:] == [("delivery_failed", "unreachable")]
 
@@ -165,16 +165,16 @@ def test_open_alerts_are_renewed_and_an_empty_alertmanager_learns_all_within_one
     for at_ms, send, _ in manager.calls:
         for notice in send.notices:
             seen_ms.setdefault(notice.alert_id, []).append(at_ms)
-    told = {name: times for name, times in seen_ms.items() if name.startswith("m")}
-    assert len(told) == 100
-    for times in told.values():
+    notified = {name: times for name, times in seen_ms.items() if name.startswith("m")}
+    assert len(notified) == 100
+    for times in notified.values():
         assert all(after - before <= 61_000 for before, after in itertools.pairwise(times))
         assert times[-1] >= stage.now_ms - 61_000
     stage.run(3600)
     assert len(stage.log) == rows
 
 
-def test_what_is_over_is_told_again_for_fifteen_minutes_and_then_forgotten() -> None:
+def test_what_is_over_is_notified_again_for_fifteen_minutes_and_then_forgotten() -> None:
     manager = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": manager})
     stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 1))
@@ -182,7 +182,7 @@ def test_what_is_over_is_told_again_for_fifteen_minutes_and_then_forgotten() -> 
     resolved = [at_ms for at_ms, send, _ in manager.calls if send.notices[0].status == "resolved"]
     assert 15 <= len(resolved) <= 17
     assert resolved[-1] <= START_MS + 900_000 + 61_000
-    assert stage.desk.outboxes["am[0]"].wake_at_ms() is None
+    assert stage.policy.outboxes["am[0]"].wake_at_ms() is None
 
 
 def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
@@ -206,7 +206,7 @@ def test_a_chat_gets_a_storm_in_few_messages() -> None:
         stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
         stage.run(0.05)
     stage.run(60)
-    assert len(chat.told()) == 60
+    assert len(chat.notified()) == 60
     assert [len(send.notices) for _, send, _ in chat.calls] == [30, 30]
     assert times_of(chat)[1] - times_of(chat)[0] >= 3.5
 
@@ -217,7 +217,7 @@ def test_the_worst_go_first() -> None:
     stage.write(*(alert_row(name, "FIRING", stage.now_ms, severity="warning") for name in "abc"))
     stage.write(alert_row("z", "FIRING", stage.now_ms, severity="critical"))
     stage.run(10)
-    assert slow.told()[0] == "z firing"
+    assert slow.notified()[0] == "z firing"
 
 
 def test_pages_do_not_differ_in_key_however_often_they_are_tried() -> None:
@@ -245,7 +245,7 @@ def refusing(answer: Answer, from_number: int = 0) -> Scripted:
         (Answer("REFUSED", 410, "gone"), 1, "refuses"),
     ],
 )
-def test_a_receiver_that_refuses_everything_is_told_to_the_others(
+def test_a_receiver_that_refuses_everything_is_notified_to_the_others(
     answer: Answer, notices: int, trouble: str | None
 ) -> None:
     ill, well = refusing(answer), Scripted()
@@ -253,8 +253,8 @@ def test_a_receiver_that_refuses_everything_is_told_to_the_others(
     for number in range(notices):
         stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms + number))
     stage.run(30)
-    told = [notice.cause for _, notice in well.took() if notice.kind == "delivery_failed"]
-    assert told == ([trouble] if trouble else [])
+    notified = [notice.cause for _, notice in well.took() if notice.kind == "delivery_failed"]
+    assert notified == ([trouble] if trouble else [])
 
 
 def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery_ends_the_trouble() -> None:
@@ -264,8 +264,8 @@ def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery
     for number in range(9):
         stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
         stage.run(30)
-        is_told = any(notice.kind == "delivery_failed" for _, notice in well.took())
-        assert is_told is (number == 8)
+        is_notified = any(notice.kind == "delivery_failed" for _, notice in well.took())
+        assert is_notified is (number == 8)
     stage.write(alert_row("m9", "FIRING", stage.now_ms))
     stage.run(30)
     assert [notice.status for _, notice in well.took() if notice.kind == "delivery_failed"] == ["firing", "resolved"]
@@ -278,11 +278,13 @@ def incident(number: int, state: str, at_ms: int) -> Row:
 
 def heard(receiver: Scripted) -> list[tuple[str, str]]:
     """(incident, status) of all that it took, renewals too, without repetitions in a row."""
-    told = [(one.incident_id, one.status) for _, send, answer in receiver.calls for one in send.notices if answer.code]
-    return [key for key, _ in itertools.groupby(told)]
+    notified = [
+        (one.incident_id, one.status) for _, send, answer in receiver.calls for one in send.notices if answer.code
+    ]
+    return [key for key, _ in itertools.groupby(notified)]
 
 
-def test_an_end_is_not_told_again_once_the_alert_fires_anew() -> None:
+def test_an_end_is_not_notified_again_once_the_alert_fires_anew() -> None:
     """Alertmanager knows an alert by its labels: the resent end of the old incident would close the new one."""
     manager = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": manager})
@@ -353,7 +355,7 @@ def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incide
     stage.run(5)
     stage.write(incident(1, "RESOLVED", stage.now_ms))
     stage.run(60)
-    stage.now_ms = stage.desk.outboxes["am[0]"].wake_at_ms() or 0
+    stage.now_ms = stage.policy.outboxes["am[0]"].wake_at_ms() or 0
     stage.write(incident(2, "FIRING", stage.now_ms))
     stage.run(60)
     assert all(len(send.notices) == 1 for _, send, _ in choking.calls)
@@ -370,12 +372,12 @@ def test_renewals_outlast_slow_answers_and_a_flood_of_news() -> None:
         stage.run(60)
         stage.write(*(alert_row(f"m{one}", "FIRING", stage.now_ms, cause=f"c{number}") for one in range(200)))
         stage.write(alert_row(f"new{number}", "FIRING", stage.now_ms))
-    told: dict[str, list[int]] = {}
+    notified: dict[str, list[int]] = {}
     for at_ms, send, _ in slow.calls:
         for one in send.notices:
-            told.setdefault(one.alert_id, []).append(at_ms)
-    gaps = [later - earlier for times in told.values() for earlier, later in itertools.pairwise(times)]
-    silent = [stage.now_ms - times[-1] for times in told.values()]
+            notified.setdefault(one.alert_id, []).append(at_ms)
+    gaps = [later - earlier for times in notified.values() for earlier, later in itertools.pairwise(times)]
+    silent = [stage.now_ms - times[-1] for times in notified.values()]
     assert max(gaps + silent) < 600_000
     fresh = [at_ms for at_ms, notice in slow.took() if notice.alert_id.startswith("new")]
     assert len(fresh) >= 36

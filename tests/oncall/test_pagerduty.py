@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from streaming.oncall.links import Links
 from streaming.oncall.pagerduty import BODY_BYTES, PagerDuty, event
 from streaming.oncall.posting import AddressError
 from tests.oncall.fakes import Reply
@@ -14,16 +15,16 @@ from tests.oncall.vendors import ROUTING_KEY, FakePagerDuty
 
 def test_an_incident_opens_once_is_acknowledged_and_closes() -> None:
     """A trigger that is repeated, or tells what changed, pages nobody again."""
-    told = notice()
+    notified = notice()
     with FakePagerDuty() as vendor, closing(PagerDuty("pager", ROUTING_KEY, url=vendor.url)) as pager:
-        answers = [pager.send([told], NOW_MS), pager.send([notice(queues=("broker-b:1",))], NOW_MS)]
+        answers = [pager.send([notified], NOW_MS), pager.send([notice(queues=("broker-b:1",))], NOW_MS)]
         opened = dict(vendor.opened)
-        answers.append(pager.acknowledge(told, NOW_MS))
+        answers.append(pager.acknowledge(notified, NOW_MS))
         acknowledged = set(vendor.acknowledged)
         answers.append(pager.send([notice(status="resolved")], NOW_MS))
         assert [answer.code for answer in answers] == [202] * 4
-        assert (opened, acknowledged, vendor.open) == ({told.incident_id: 1}, {told.incident_id}, {})
-        assert vendor.counts("dedup_key") == {told.incident_id: 4}
+        assert (opened, acknowledged, vendor.open) == ({notified.incident_id: 1}, {notified.incident_id}, {})
+        assert vendor.counts("dedup_key") == {notified.incident_id: 4}
 
 
 def test_an_incident_that_comes_back_pages_again() -> None:
@@ -34,7 +35,7 @@ def test_an_incident_that_comes_back_pages_again() -> None:
 
 
 @pytest.mark.parametrize("key", ["f" * 32, "short"])
-def test_a_key_it_does_not_know_is_a_bad_key_and_is_not_told(key: str) -> None:
+def test_a_key_it_does_not_know_is_a_bad_key_and_is_not_notified(key: str) -> None:
     with FakePagerDuty() as vendor, closing(PagerDuty("pager", key, url=vendor.url)) as pager:
         vendor.script(Reply(400, {"errors": [f"Invalid routing key {key}"]}))
         for _ in range(2):
@@ -62,11 +63,13 @@ def test_when_throttled_it_waits_for_minutes_at_least() -> None:
     ]
 
 
-def test_the_event_tells_where_what_and_why() -> None:
-    told = json.loads(event(notice(evidence={"addrs": ["10.0.0.1:1"]}), "trigger", ROUTING_KEY, "https://board/"))
-    payload = told["payload"]
-    link = f"https://board/incident?id={told['dedup_key']}"
-    assert (told["links"][0]["href"], told["client_url"]) == (link, link)
+def test_the_event_reports_where_what_and_why() -> None:
+    notified = json.loads(
+        event(notice(evidence={"addrs": ["10.0.0.1:1"]}), "trigger", ROUTING_KEY, Links("https://board/"))
+    )
+    payload = notified["payload"]
+    link = f"https://board/incident?id={notified['dedup_key']}"
+    assert (notified["links"][0]["href"], notified["client_url"]) == (link, link)
     assert (payload["source"], payload["group"], payload["component"]) == ("demo", "order-service", "orders-1")
     assert (payload["class"], payload["severity"]) == ("starved_queue", "critical")
     assert payload["custom_details"]["evidence"] == {"addrs": ["10.0.0.1:1"]}
@@ -75,13 +78,13 @@ def test_the_event_tells_where_what_and_why() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [("critical", "critical"), ("info", "info"), ("disaster", "error")])
 def test_a_severity_it_does_not_know_is_an_error(ours: str, theirs: str) -> None:
-    told = json.loads(event(notice(severity=ours), "trigger", ROUTING_KEY))
-    assert told["payload"]["severity"] == theirs
+    notified = json.loads(event(notice(severity=ours), "trigger", ROUTING_KEY))
+    assert notified["payload"]["severity"] == theirs
 
 
 def test_a_long_summary_is_cut_at_1024_characters_of_any_script() -> None:
-    told = json.loads(event(notice(summary="队" * 3_000), "trigger", ROUTING_KEY))
-    assert told["payload"]["summary"] == "队" * 1_023 + "…"
+    notified = json.loads(event(notice(summary="队" * 3_000), "trigger", ROUTING_KEY))
+    assert notified["payload"]["summary"] == "队" * 1_023 + "…"
 
 
 @pytest.mark.parametrize(

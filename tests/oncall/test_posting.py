@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.ingest.embedded_kafka import free_port
+from streaming.kafka_io.embedded_kafka import free_port
 from streaming.oncall.posting import (
     READ_BYTES,
     AddressError,
@@ -167,9 +167,9 @@ def test_no_reason_and_no_log_holds_a_secret(
         reasons = [poster.post(b"{}", NOW_MS).answer.reason for _ in range(5)]
     poster.close()
     assert vendor.received[0].query == {"access_token": "qu3ry/token"}
-    told = "\n".join([*reasons, caplog.text, *capfd.readouterr()])
-    assert "127.0.0.1" in told
-    assert [secret for secret in [*secrets, "qu3ry%2Ftoken", "g1ven"] if secret in told] == []
+    notified = "\n".join([*reasons, caplog.text, *capfd.readouterr()])
+    assert "127.0.0.1" in notified
+    assert [secret for secret in [*secrets, "qu3ry%2Ftoken", "g1ven"] if secret in notified] == []
 
 
 @pytest.mark.parametrize("url", ["", "ops", "ftp://host/x", "http://", "//host/path", "https://exa mple:port/"])
@@ -178,19 +178,19 @@ def test_an_address_that_cannot_be_used_is_said_at_the_start(url: str) -> None:
         Poster(url)
 
 
-def test_a_wrong_address_is_told_without_its_secrets() -> None:
-    with pytest.raises(AddressError) as told:
+def test_a_wrong_address_is_notified_without_its_secrets() -> None:
+    with pytest.raises(AddressError) as notified:
         Poster("ftp://user:pa55word@host/hook?token=t0ken")
-    assert "pa55word" not in str(told.value)
-    assert "t0ken" not in str(told.value)
-    assert "ftp" in str(told.value)
+    assert "pa55word" not in str(notified.value)
+    assert "t0ken" not in str(notified.value)
+    assert "ftp" in str(notified.value)
 
 
 @pytest.mark.parametrize("token", ["a\nb", "密码", "a\x00b"])
 def test_a_token_that_no_header_can_carry_is_said_at_the_start_and_not_shown(token: str) -> None:
-    with pytest.raises(AddressError, match="printable ASCII") as told:
+    with pytest.raises(AddressError, match="printable ASCII") as notified:
         bearer(token)
-    assert token not in str(told.value)
+    assert token not in str(notified.value)
 
 
 def test_a_token_may_end_with_the_line_break_of_its_file() -> None:

@@ -42,7 +42,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_is_not_answered_in_time_is_told_again_and_arrives(name: str) -> None:
+def test_what_is_not_answered_in_time_is_notified_again_and_arrives(name: str) -> None:
     fake, make = PAIRS[name]
     with fake() as vendor, closing(make(vendor.url, HASTY)) as receiver:
         vendor.script(Hang())
@@ -51,14 +51,14 @@ def test_what_is_not_answered_in_time_is_told_again_and_arrives(name: str) -> No
 
 
 @pytest.mark.parametrize("behaviour", [Reply(500), Reply(429), Reset(), Half(500)], ids=repr)
-def test_what_may_not_have_arrived_is_told_again_and_arrives(pair: Pair, behaviour: Behaviour) -> None:
+def test_what_may_not_have_arrived_is_notified_again_and_arrives(pair: Pair, behaviour: Behaviour) -> None:
     receiver, vendor = pair
     vendor.script(behaviour)
     assert [receiver.send([notice()], NOW_MS).verdict for _ in range(2)] == ["RETRY", "DELIVERED"]
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_a_key_that_is_not_known_is_told_from_a_bad_message(pair: Pair, code: int) -> None:
+def test_a_key_that_is_not_known_is_notified_from_a_bad_message(pair: Pair, code: int) -> None:
     receiver, vendor = pair
     vendor.script(Reply(code), Reply(404))
     assert [receiver.send([notice()], NOW_MS).verdict for _ in range(2)] == ["BAD_KEY", "REFUSED"]
@@ -81,11 +81,11 @@ def test_it_may_be_sent_from_several_threads_and_closed_from_another(pair: Pair)
 def test_names_of_any_script_and_broken_ones_arrive(pair: Pair) -> None:
     receiver, _ = pair
     odd = "订单 \ud83d\x00\u2028</at>"
-    told = notice(topic=odd, summary=odd, advice=odd, cause=odd, queues=(odd,), evidence={odd: float("inf")})
-    assert receiver.send([told], NOW_MS).verdict == "DELIVERED"
+    notified = notice(topic=odd, summary=odd, advice=odd, cause=odd, queues=(odd,), evidence={odd: float("inf")})
+    assert receiver.send([notified], NOW_MS).verdict == "DELIVERED"
 
 
-def test_only_alertmanager_must_be_told_again_of_what_goes_on() -> None:
+def test_only_alertmanager_must_be_notified_again_of_what_goes_on() -> None:
     with closing(Alertmanager("am", "http://127.0.0.1/", lease_seconds=240)) as replica:
         assert replica.is_leased
     assert not any(kind.is_leased for kind in (PagerDuty, Webhook, DingTalk, Feishu, LogReceiver))

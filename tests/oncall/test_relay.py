@@ -13,19 +13,21 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.oncall import relay as relay_module
-from streaming.oncall.duty import Send
-from streaming.oncall.ledger import Ledger, Words
-from streaming.oncall.own_alerts import canary_lost
+from streaming.oncall.delivery import Send
+from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
 from streaming.oncall.receiver import Answer
-from streaming.oncall.relay import Relay, clock_ms
-from streaming.oncall.switchboard import make_receivers, make_routes
+from streaming.oncall.relay import Relay
+from streaming.oncall.relay_alerts import canary_lost
 from streaming.oncall.transition import Transition, read_transition
+from streaming.oncall.wiring import make_receivers, make_routes
 from streaming.oncall.worker import call
-from streaming.queries.warehouse import DeltalakeWriter, append_rows, table_path
+from streaming.self_monitoring.self_alerts import SelfAlerts
+from streaming.text.times import wall_ms
+from streaming.warehouse.tables import table_path
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.oncall.fakes import FakeServer, Reply, Reset
 from tests.oncall.stage import START_MS, Row, alert_row
-from udfs.silence import Silence
+from udfs.alerts.silence import Silence
 
 SECONDS = 20.0
 """No test waits so long unless it fails."""
@@ -64,9 +66,9 @@ class Scene:
         return found
 
     @contextmanager
-    def relay(self, now_ms: Callable[[], int] = clock_ms) -> Iterator[Relay]:
-        ledger, words = Ledger(self.warehouse), Words(self.warehouse)
-        made = Relay(self.settings, ledger, words, make_receivers(self.settings), now_ms=now_ms)
+    def relay(self, now_ms: Callable[[], int] = wall_ms) -> Iterator[Relay]:
+        delivery_log, words = DeliveryLog(self.warehouse), OperatorInput(self.warehouse)
+        made = Relay(self.settings, delivery_log, words, make_receivers(self.settings), now_ms=now_ms)
         try:
             yield made
         finally:
@@ -77,7 +79,7 @@ class Scene:
             return relay.finish(SECONDS)
 
 
-def told(hook: FakeServer) -> list[tuple[str, str]]:
+def notified(hook: FakeServer) -> list[tuple[str, str]]:
     return [(one["fingerprint"], one["status"]) for request in hook.received for one in request.fields["alerts"]]
 
 
@@ -101,7 +103,7 @@ def test_what_fired_and_what_ended_arrives_in_order_and_is_logged(scene: Scene, 
     scene.write(alert_row("m", "RECOVERING", START_MS + 2), alert_row("m", "RESOLVED", START_MS + 3))
     scene.deliver()
     scene.deliver()
-    assert told(hook) == [("m", "firing"), ("m", "resolved")]
+    assert notified(hook) == [("m", "firing"), ("m", "resolved")]
     rows = scene.log()
     assert [(row["status"], row["outcome"], row["receiver"], row["route"]) for row in rows if row["code"]] == [
         ("firing", "DELIVERED", "hook", "all"),
@@ -113,7 +115,7 @@ def test_what_fired_and_what_ended_arrives_in_order_and_is_logged(scene: Scene, 
     }
 
 
-def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_told(
+def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_notified(
     tmp_path: Path, hook: FakeServer
 ) -> None:
     scene = Scene(tmp_path, settings_of(hook.url))
@@ -121,10 +123,10 @@ def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_to
     scene.write(alert_row("open", "FIRING", START_MS))
     scene.deliver()
     scene.deliver()
-    assert told(hook) == [("open", "firing")]
+    assert notified(hook) == [("open", "firing")]
 
 
-def test_a_rewound_query_that_writes_every_row_again_tells_nothing_again(scene: Scene, hook: FakeServer) -> None:
+def test_a_rewound_query_that_writes_every_row_again_reports_nothing_again(scene: Scene, hook: FakeServer) -> None:
     """What checkpoints/README.md promises of a rewind over kept tables: incident ids are the same."""
     rows = [
         alert_row("over", "FIRING", START_MS),
@@ -138,11 +140,11 @@ def test_a_rewound_query_that_writes_every_row_again_tells_nothing_again(scene: 
     with scene.relay() as relay:
         relay.observe([read_transition(row) for row in rows])
         assert relay.finish(SECONDS) == 0
-    assert sorted(told(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
+    assert sorted(notified(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "before it starts again"])
-def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_told(
+def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_notified(
     tmp_path: Path, hook: FakeServer, is_running: bool
 ) -> None:
     """The first start on an old Kafka: the week before it is history, though the relay looked before it was written."""
@@ -159,8 +161,8 @@ def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_told(
                 relay.observe([read_transition(row) for row in some])
                 relay.finish(SECONDS)
     scene.deliver()
-    assert [one for one in told(hook) if one[0] != "open"] == []
-    assert told(hook) == [("open", "firing"), ("open", "resolved")]
+    assert [one for one in notified(hook) if one[0] != "open"] == []
+    assert notified(hook) == [("open", "firing"), ("open", "resolved")]
 
 
 def test_files_of_the_log_that_run_takes_together_say_the_same(
@@ -175,17 +177,17 @@ def test_files_of_the_log_that_run_takes_together_say_the_same(
     assert len(DeltaTable(table_path(scene.warehouse, "alert_deliveries")).file_uris()) == 1
     assert {tuple(row.items()) for row in scene.log()} == before
     scene.deliver()
-    assert len(told(hook)) == 4
+    assert len(notified(hook)) == 4
 
 
 def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:
-    scene.write(canary_lost().row("FIRING", START_MS, START_MS))
+    scene.write(SelfAlerts().open(canary_lost(), START_MS))
     scene.deliver()
-    rows = Ledger(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
+    rows = DeliveryLog(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
     assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
 
 
-def test_a_receiver_whose_address_is_wrong_is_told_to_the_others(tmp_path: Path) -> None:
+def test_a_receiver_whose_address_is_wrong_is_notified_to_the_others(tmp_path: Path) -> None:
     with FakeServer() as moved, FakeServer() as well:
         receivers = [
             {"name": "moved", "type": "webhook", "url": moved.url},
@@ -213,7 +215,7 @@ def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene:
     assert failed[0]["code"] is None
 
 
-def test_rows_that_come_while_it_runs_are_told_and_rows_seen_twice_are_not(scene: Scene, hook: FakeServer) -> None:
+def test_rows_that_come_while_it_runs_are_notified_and_rows_seen_twice_are_not(scene: Scene, hook: FakeServer) -> None:
     rows = [alert_row("m", "FIRING", START_MS), alert_row("n", "FIRING", START_MS)]
     stop = threading.Event()
     with scene.relay() as relay:
@@ -224,10 +226,10 @@ def test_rows_that_come_while_it_runs_are_told_and_rows_seen_twice_are_not(scene
         assert hook.wait_for(2)
         stop.set()
         thread.join(SECONDS)
-    assert sorted(told(hook)) == [("m", "firing"), ("n", "firing")]
+    assert sorted(notified(hook)) == [("m", "firing"), ("n", "firing")]
 
 
-def test_people_are_told_even_when_the_log_cannot_be_written(
+def test_people_are_notified_even_when_the_log_cannot_be_written(
     scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
@@ -235,11 +237,11 @@ def test_people_are_told_even_when_the_log_cannot_be_written(
 
     scene.write(alert_row("m", "FIRING", START_MS))
     with scene.relay() as relay:
-        monkeypatch.setattr(relay._ledger, "append", fail)
+        monkeypatch.setattr(relay._delivery_log, "append", fail)
         relay.finish(SECONDS)
         monkeypatch.undo()
-        assert told(hook) == [("m", "firing")]
-    assert [row["outcome"] for row in scene.log()] == ["DUE", "DELIVERED"]
+        assert notified(hook) == [("m", "firing")]
+    assert [row["outcome"] for row in scene.log()] == ["PENDING", "DELIVERED"]
     assert "no space left on device" in "".join(capsys.readouterr())  # wherever logs go
 
 
@@ -258,7 +260,7 @@ def test_an_alert_of_the_relay_itself_is_in_the_alerts_table(tmp_path: Path) -> 
             "delivery_failed",
             "starved_queue",
         ]
-        rows = Ledger(tmp_path)._alerts.read(["kind", "state", "labels"]).to_pylist()
+        rows = DeliveryLog(tmp_path)._alerts.read(["kind", "state", "labels"]).to_pylist()
         own = [row for row in rows if row["kind"] == "delivery_failed"]
         assert [(row["state"], json.loads(row["labels"])) for row in own] == [
             ("FIRING", {"cluster": "balancewatch", "receiver": "ill"})
@@ -266,17 +268,17 @@ def test_an_alert_of_the_relay_itself_is_in_the_alerts_table(tmp_path: Path) -> 
 
 
 def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: FakeServer) -> None:
-    now_ms = relay_module.clock_ms()
+    now_ms = wall_ms()
     silence = Silence("s1", {"consumer_group": ("bill*",)}, "ada", "release", now_ms, now_ms + 3_600_000)
     with scene.relay() as relay:
-        Words(scene.warehouse).add_silence(silence, now_ms)
+        OperatorInput(scene.warehouse).add_silence(silence, now_ms)
         relay.step(0.1)
         relay.step(0.1)
         rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
         relay.observe([read_transition(row) for row in rows])
         relay.step(0.1)
         relay.finish(SECONDS)
-    assert told(hook) == [("x", "firing")]
+    assert notified(hook) == [("x", "firing")]
     assert [(row["incident_id"], row["reason"]) for row in scene.log() if row["outcome"] == "SILENCED"] == [
         (f"bills-{START_MS}", "s1")
     ]
@@ -291,7 +293,7 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
     progress_age = None if age is None else lambda: age
     receivers = make_receivers(settings)
-    relay = Relay(settings, Ledger(tmp_path), Words(tmp_path), receivers, progress_age=progress_age)
+    relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), receivers, progress_age=progress_age)
     relay.finish(SECONDS)
     relay.close()
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
@@ -326,7 +328,7 @@ def test_each_replica_of_alertmanager_is_a_receiver_of_its_own() -> None:
         receiver.close()
 
 
-def test_a_missing_secret_is_told_by_its_key_and_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_notified_by_its_key_and_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PD_KEY", raising=False)
     settings = settings_of(
         "",
@@ -337,6 +339,6 @@ def test_a_missing_secret_is_told_by_its_key_and_variable(monkeypatch: pytest.Mo
         make_receivers(settings)
 
 
-def test_the_default_tells_the_log_alone() -> None:
+def test_the_default_reports_the_log_alone() -> None:
     settings = Settings.load().oncall
     assert [receiver.type for receiver in settings.receivers] == ["log"]

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from conf.settings import Settings
-from streaming.oncall.ledger import Ledger, Words
+from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
 from streaming.oncall.relay import Relay
-from streaming.oncall.switchboard import make_receivers
 from streaming.oncall.transition import read_transition
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.oncall.wiring import make_receivers
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.alertmanager import Alertmanager
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, Row, alert_row
@@ -62,8 +62,8 @@ def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
     ).oncall
     writer = DeltalakeWriter(tmp_path / "warehouse")
     batches = iter(range(10))
-    ledger, words = Ledger(tmp_path / "warehouse"), Words(tmp_path / "warehouse")
-    relay = Relay(oncall, ledger, words, make_receivers(oncall))
+    delivery_log, words = DeliveryLog(tmp_path / "warehouse"), OperatorInput(tmp_path / "warehouse")
+    relay = Relay(oncall, delivery_log, words, make_receivers(oncall))
 
     def write(*rows: Row) -> None:
         append_rows(writer, {"alerts": list(rows)}, "app", next(batches))

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.oncall.transition import match_labels, read_transition
 from tests.oncall.stage import START_MS, alert_row
-from udfs.pattern import LABELS
+from udfs.alerts.pattern import LABELS
 
 
 def test_labels_are_the_identity_where_it_is_written_and_the_columns_of_an_older_row() -> None:

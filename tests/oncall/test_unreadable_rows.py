@@ -13,18 +13,18 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
-from streaming import readable_rows as readable
 from streaming.cli import app
-from streaming.oncall.duty import Acknowledgement
-from streaming.oncall.ledger import Words
+from streaming.oncall.delivery import Acknowledgement
+from streaming.oncall.delivery_log import OperatorInput
 from streaming.oncall.record import record_of
 from streaming.oncall.transition import read_transition
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import open_table, table_path
+from streaming.warehouse import readable_rows as readable
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, alert_row
-from tests.oncall.test_relay import Scene, settings_of, told
-from udfs.silence import Silence
+from tests.oncall.test_relay import Scene, notified, settings_of
+from udfs.alerts.silence import Silence
 
 ENDLESS_MS = 300_000_000_000_000
 """In a year that Python has no datetime for."""
@@ -32,14 +32,21 @@ ENDLESS_MS = 300_000_000_000_000
 SILENCE: dict[str, Any] = {
     "silence_id": "bad",
     "matchers": '{"cluster": ["*"]}',
-    "owner": "ada",
-    "reason": "why",
+    "created_by": "ada",
+    "comment": "why",
     "starts_at": 0,
     "ends_at": 9_000_000_000_000,
     "changed_at": START_MS,
 }
-WORD: dict[str, Any] = {"incident_id": f"m-{START_MS}", "owner": "ada", "note": "on it", "acknowledged_at": START_MS}
-DUE = record_of(read_transition(alert_row("m", "PENDING", START_MS)).notice, "DUE", START_MS, receiver="hook").row()
+WORD: dict[str, Any] = {
+    "incident_id": f"m-{START_MS}",
+    "acknowledged_by": "ada",
+    "note": "on it",
+    "acknowledged_at": START_MS,
+}
+PENDING = record_of(
+    read_transition(alert_row("m", "PENDING", START_MS)).notice, "PENDING", START_MS, receiver="hook"
+).row()
 ALERT = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 
 BAD_MATCHERS = ["not json", "[]", "{}", '{"cluster": 5}', '{"cluster": "prod"}', '{"cluster": [5]}', '{"who": ["*"]}']
@@ -81,17 +88,17 @@ def blank(warehouse: Path, table: Table, row: dict[str, Any], *columns: str) -> 
     commit.write_text(commit.read_text().replace(f'"size":{size}', f'"size":{Path(file).stat().st_size}'))
 
 
-def tells(scene: Scene, hook: FakeServer, table: Table) -> None:
+def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
     """What fires is told, what was said is taken, and the row is named once."""
-    Words(scene.warehouse).add_silence(
+    OperatorInput(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )
-    Words(scene.warehouse).add_acknowledgement(Acknowledgement(f"m-{START_MS}", "ada", "on it", START_MS))
+    OperatorInput(scene.warehouse).add_acknowledgement(Acknowledgement(f"m-{START_MS}", "ada", "on it", START_MS))
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("q", "FIRING", START_MS, cluster="quiet"))
     with capture_logs() as logs:
         scene.deliver()
         scene.deliver()
-    assert told(hook) == [("m", "firing")]
+    assert notified(hook) == [("m", "firing")]
     assert [one["table"] for one in logs if "cannot be read is left out" in one["event"]] == [table.name]
 
 
@@ -100,7 +107,7 @@ def test_a_silence_of_another_form_keeps_nothing_quiet_and_is_listed(
     scene: Scene, hook: FakeServer, matchers: str
 ) -> None:
     add(scene.warehouse, SILENCES, SILENCE | {"matchers": matchers})
-    tells(scene, hook, SILENCES)
+    reports(scene, hook, SILENCES)
     listed = CliRunner().invoke(
         app, ["silence", "list", "--format", "json", "--warehouse", str(scene.warehouse)], catch_exceptions=False
     )
@@ -111,7 +118,7 @@ def test_a_silence_of_another_form_keeps_nothing_quiet_and_is_listed(
 
 @pytest.mark.parametrize(
     ("table", "row"),
-    [(SILENCES, SILENCE), (ACKNOWLEDGEMENTS, WORD), (ALERT_DELIVERIES, DUE), (ALERTS, ALERT)],
+    [(SILENCES, SILENCE), (ACKNOWLEDGEMENTS, WORD), (ALERT_DELIVERIES, PENDING), (ALERTS, ALERT)],
     ids=lambda one: getattr(one, "name", ""),
 )
 @pytest.mark.parametrize("kept", [("delivery_key",), ("delivery_key", "incident_id", "silence_id")], ids=len)
@@ -119,7 +126,7 @@ def test_a_row_of_nothing_but_nulls(
     scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any], kept: tuple[str, ...]
 ) -> None:
     blank(scene.warehouse, table, row, *(name for name in table.names if name not in kept))
-    tells(scene, hook, table)
+    reports(scene, hook, table)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,7 @@ def test_a_row_of_nothing_but_nulls(
     [
         (SILENCES, SILENCE, "ends_at"),
         (ACKNOWLEDGEMENTS, WORD, "acknowledged_at"),
-        (ALERT_DELIVERIES, DUE, "delivered_at"),
+        (ALERT_DELIVERIES, PENDING, "delivered_at"),
         (ALERTS, ALERT, "changed_at"),
     ],
     ids=lambda one: getattr(one, "name", ""),
@@ -135,20 +142,20 @@ def test_a_row_of_nothing_but_nulls(
 def test_a_time_that_python_has_no_value_for(
     scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any], time: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`run` writes none; a row that was forged or damaged may hold one."""
-    monkeypatch.setattr("streaming.queries.rows.LAST_MS", ENDLESS_MS)
+    """`run` writes none; a row that was forged or damaged may withhold one."""
+    monkeypatch.setattr("streaming.warehouse.rows.LAST_MS", ENDLESS_MS)
     add(scene.warehouse, table, row | {time: ENDLESS_MS})
-    tells(scene, hook, table)
+    reports(scene, hook, table)
 
 
 @pytest.mark.parametrize("table", [SILENCES, ACKNOWLEDGEMENTS, ALERT_DELIVERIES], ids=lambda one: one.name)
 def test_a_file_that_is_no_parquet_any_more(scene: Scene, hook: FakeServer, table: Table) -> None:
-    rows = {SILENCES.name: SILENCE, ACKNOWLEDGEMENTS.name: WORD, ALERT_DELIVERIES.name: DUE}
+    rows = {SILENCES.name: SILENCE, ACKNOWLEDGEMENTS.name: WORD, ALERT_DELIVERIES.name: PENDING}
     before = set(open_table(scene.warehouse, table).file_uris())
     add(scene.warehouse, table, rows[table.name])
     (file,) = set(DeltaTable(table_path(scene.warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
-    tells(scene, hook, table)
+    reports(scene, hook, table)
 
 
 def test_a_time_yet_to_come_makes_no_history_of_what_follows(tmp_path: Path, hook: FakeServer) -> None:
@@ -158,4 +165,4 @@ def test_a_time_yet_to_come_makes_no_history_of_what_follows(tmp_path: Path, hoo
     scene.deliver()
     scene.write(alert_row("m", "FIRING", START_MS + 1), alert_row("m", "RESOLVED", START_MS + 10**10))
     scene.deliver()
-    assert told(hook) == [("m", "firing"), ("m", "resolved")]
+    assert notified(hook) == [("m", "firing"), ("m", "resolved")]

@@ -13,8 +13,8 @@ TOKEN = "t0ken-of-nothing"  # noqa: S105 # of no server
 def test_each_notice_is_a_request_with_its_key() -> None:
     firing, resolved = notice(), notice(status="resolved", changed_at_ms=NOW_MS)
     with FakeWebhook(TOKEN) as vendor, closing(Webhook("ops", vendor.url, token=TOKEN)) as hook:
-        for told in (firing, resolved):
-            assert hook.send([told], NOW_MS).verdict == "DELIVERED"
+        for notified in (firing, resolved):
+            assert hook.send([notified], NOW_MS).verdict == "DELIVERED"
         assert vendor.keys_taken == [firing.key, resolved.key]
         alerts = [one.fields["alerts"][0] for one in vendor.received]
     assert [alert["endsAt"] for alert in alerts] == ["0001-01-01T00:00:00Z", "2026-11-21T10:53:20.000Z"]
@@ -31,7 +31,7 @@ def test_a_repetition_carries_the_same_key() -> None:
         assert vendor.keys_taken == [notice().key]
 
 
-def test_a_wrong_token_is_a_bad_key_and_is_not_told() -> None:
+def test_a_wrong_token_is_a_bad_key_and_is_not_notified() -> None:
     with FakeWebhook("another") as vendor, closing(Webhook("ops", vendor.url, token=TOKEN)) as hook:
         answer = hook.send([notice()], NOW_MS)
     assert answer.verdict == "BAD_KEY"
@@ -39,12 +39,12 @@ def test_a_wrong_token_is_a_bad_key_and_is_not_told() -> None:
 
 
 def test_a_group_has_in_common_what_all_of_it_have() -> None:
-    told = message(notices(3), NOW_MS, "ops")
-    assert told["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
-    assert told["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
-    assert "topic" not in told["commonLabels"]
-    assert told["commonLabels"]["consumer_group"] == "order-service"
-    assert told["notification_reason"] == "opened"
+    notified = message(notices(3), NOW_MS, "ops")
+    assert notified["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
+    assert notified["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
+    assert "topic" not in notified["commonLabels"]
+    assert notified["commonLabels"]["consumer_group"] == "order-service"
+    assert notified["notification_reason"] == "opened"
 
 
 def test_a_group_fires_while_one_of_it_does() -> None:

@@ -2,22 +2,16 @@ import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Collections;
-import java.util.Deque;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.AbstractExecutorService;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
@@ -25,12 +19,10 @@ import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.impl.producer.DefaultMQProducerImpl;
 import org.apache.rocketmq.client.impl.producer.TopicPublishInfo;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.ServiceState;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.remoting.InvokeCallback;
 import org.apache.rocketmq.remoting.RemotingClient;
 import org.apache.rocketmq.remoting.exception.RemotingConnectException;
 import org.apache.rocketmq.remoting.exception.RemotingSendRequestException;
@@ -39,18 +31,17 @@ import org.apache.rocketmq.remoting.exception.RemotingTooMuchRequestException;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
- * DefaultMQProducerImpl.sendDefaultImpl and MQClientAPIImpl.sendMessageAsync as the release on the class path run them.
+ * DefaultMQProducerImpl.sendDefaultImpl as the release on the class path runs it, SYNC or ONEWAY.
  *
- * Everything below RemotingClient is played by "script": per try {"name": response code or exception, "ms": it takes,
- * "handed_over": false when invokeAsync itself throws}. A question has mode, timeout, retries, not_store_ok,
- * max_timeout, detector, brokers and those "without_address". Three queues a broker. The answer: the tries' [broker,
- * timeout], the end [name, response code], and the FaultItems [broker, start_timestamp - now, reachable].
+ * Everything below RemotingClient is played by "script": per try {"name": response code or exception, "ms": it takes}.
+ * A question has mode, timeout, retries, not_store_ok, max_timeout, detector, brokers and those "without_address".
+ * Three queues a broker. The answer: the tries' [broker, timeout], the end [name, response code], and the FaultItems
+ * [broker, start_timestamp - now, reachable].
  */
 public class Send {
     private final JSONObject question;
     private final Iterator<Object> script;
     private final JSONArray tries = new JSONArray();
-    private final Deque<Runnable> answers = new ArrayDeque<>();
     private Object[] end;
 
     private Send(JSONObject question) {
@@ -68,19 +59,11 @@ public class Send {
         Message message = new Message("topic", new byte[] {1});
         long timeout = question.getLongValue("timeout");
         try {
-            switch (question.getString("mode")) {
-                case "SYNC":
-                    end = told(impl.send(message, timeout));
-                    break;
-                case "ONEWAY":
-                    impl.sendOneway(message);
-                    end = new Object[] {"HANDED_OVER", null};
-                    break;
-                default:
-                    impl.send(message, callback(), timeout);
-                    for (Runnable next = answers.poll(); next != null; next = answers.poll()) {
-                        next.run();
-                    }
+            if (question.getString("mode").equals("SYNC")) {
+                end = told(impl.send(message, timeout));
+            } else {
+                impl.sendOneway(message);
+                end = new Object[] {"HANDED_OVER", null};
             }
         } catch (Exception thrown) {
             end = told(thrown);
@@ -109,13 +92,11 @@ public class Send {
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(question.getIntValue("timeout"));
         producer.setRetryTimesWhenSendFailed(question.getIntValue("retries"));
-        producer.setRetryTimesWhenSendAsyncFailed(question.getIntValue("retries"));
         producer.setRetryAnotherBrokerWhenNotStoreOK(question.getBooleanValue("not_store_ok"));
         producer.setSendLatencyFaultEnable(true);
         callIfPresent(producer, "setSendMsgMaxTimeoutPerRequest", question.getIntValue("max_timeout"));
         DefaultMQProducerImpl impl = producer.getDefaultMQProducerImpl();
         callIfPresent(get(impl, "mqFaultStrategy"), "setStartDetectorEnable", question.getBooleanValue("detector"));
-        impl.setAsyncSenderExecutor(new Inline());
         impl.setServiceState(ServiceState.RUNNING);
         Map<String, HashMap<Long, String>> addresses = new ConcurrentHashMap<>();
         set(impl, "mQClientFactory", instance(producer, addresses));
@@ -153,7 +134,7 @@ public class Send {
         return instance;
     }
 
-    /** RemotingClient.invokeSync, invokeOneway and invokeAsync(addr, request, timeout, ...), answered by the script. */
+    /** RemotingClient.invokeSync and invokeOneway(addr, request, timeout), answered by the script. */
     private class Network implements InvocationHandler {
         @Override
         public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
@@ -163,14 +144,7 @@ public class Send {
             tries.add(new JSONArray(List.of(arguments[0], arguments[2])));
             JSONObject outcome = (JSONObject) script.next();
             Thread.sleep(outcome.getIntValue("ms"));
-            if (!method.getName().equals("invokeAsync")) {
-                return response(outcome);
-            }
-            if (Boolean.FALSE.equals(outcome.getBoolean("handed_over"))) {
-                throw exception(outcome.getString("name"));
-            }
-            answers.add(() -> answer((InvokeCallback) arguments[3], outcome));
-            return null;
+            return response(outcome);
         }
     }
 
@@ -202,46 +176,6 @@ public class Send {
         }
     }
 
-    /** What NettyRemotingAbstract does with an answer: from 5.2.0 succeed or fail, before complete. */
-    private static void answer(InvokeCallback callback, JSONObject outcome) {
-        try {
-            RemotingCommand response = null;
-            Exception failure = null;
-            try {
-                response = response(outcome);
-            } catch (Exception thrown) {
-                failure = thrown;
-            }
-            for (Method method : InvokeCallback.class.getMethods()) {
-                if (method.getName().equals(response == null ? "operationFail" : "operationSucceed")) {
-                    method.invoke(callback, response == null ? failure : response);
-                    return;
-                }
-            }
-            Constructor<?> made = Class.forName("org.apache.rocketmq.remoting.netty.ResponseFuture").getConstructors()[0];
-            Object future = made.newInstance(null, 0, 1_000L, callback, null);
-            method(future.getClass(), "setSendRequestOK").invoke(future, !(failure instanceof RemotingSendRequestException));
-            method(future.getClass(), "setResponseCommand").invoke(future, response);
-            method(InvokeCallback.class, "operationComplete").invoke(callback, future);
-        } catch (ReflectiveOperationException unexpected) {
-            throw new IllegalStateException(unexpected);
-        }
-    }
-
-    private SendCallback callback() {
-        return new SendCallback() {
-            @Override
-            public void onSuccess(SendResult result) {
-                end = told(result);
-            }
-
-            @Override
-            public void onException(Throwable thrown) {
-                end = told(thrown);
-            }
-        };
-    }
-
     private static Object[] told(SendResult result) {
         return new Object[] {result.getSendStatus().name(), null};
     }
@@ -252,54 +186,12 @@ public class Send {
         return new Object[] {thrown.getClass().getSimpleName(), code};
     }
 
-    /** Runs what it is given at once, so that nothing depends on threads. */
-    private static class Inline extends AbstractExecutorService {
-        @Override
-        public void execute(Runnable task) {
-            task.run();
-        }
-
-        @Override
-        public void shutdown() {
-        }
-
-        @Override
-        public List<Runnable> shutdownNow() {
-            return new ArrayList<>();
-        }
-
-        @Override
-        public boolean isShutdown() {
-            return false;
-        }
-
-        @Override
-        public boolean isTerminated() {
-            return false;
-        }
-
-        @Override
-        public boolean awaitTermination(long timeout, TimeUnit unit) {
-            return true;
-        }
-    }
-
     private static void callIfPresent(Object of, String name, Object argument) throws Exception {
         for (Method method : of.getClass().getMethods()) {
             if (method.getName().equals(name)) {
                 method.invoke(of, argument);
             }
         }
-    }
-
-    private static Method method(Class<?> of, String name) {
-        for (Method method : of.getMethods()) {
-            if (method.getName().equals(name)) {
-                method.setAccessible(true);
-                return method;
-            }
-        }
-        throw new IllegalStateException(of + " has no " + name);
     }
 
     private static boolean hasField(Object of, String name) {

@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streaming.jars import java
+from streaming.spark.jars import java
+from tests.java_sources import JVM, compile_sources
 
 SILENCE_SECONDS = 120.0
 STOP_SECONDS = 10.0
 
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx1g")
-
 
 class NoAnswerError(RuntimeError):
-    """The sources do not compile, or the JVM ended before the last answer. The message ends with its stderr."""
+    """The JVM ended before the last answer. The message ends with its stderr."""
 
 
 class Judge:
     """`sources`, Oracle.java among them, compiled and started on `jars`, a class path.
 
-    `stop` ends the JVM and drops its folder; so does `ask` before it raises.
+    `stop` ends the JVM and drops its folder; so does `ask` before it raises. Raises CompileError.
     """
 
     def __init__(self, jars: str, sources: Sequence[Path]) -> None:
@@ -110,14 +109,3 @@ class Judge:
         stderr = self._stderr.read_text(errors="replace")[-2000:]
         self._folder.cleanup()
         return NoAnswerError(f"{what}; the JVM ended with {code}, {why}:\n{stderr}")
-
-
-def compile_sources(sources: Sequence[Path], jars: str, target: Path) -> None:
-    """Write the classes of `sources` below `target`. Raises NoAnswerError with what the compiler says."""
-    compiler = [str(Path(java()).resolve().with_name("javac")), *(f"-J{option}" for option in JVM)]
-    options = ["-proc:none", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", str(target)]
-    said = subprocess.run(
-        [*compiler, *options, *map(str, sources)], capture_output=True, text=True, timeout=SILENCE_SECONDS, check=False
-    )
-    if said.returncode:
-        raise NoAnswerError(said.stderr[-2000:])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.oracle import MARKS, RELEASES, ask
-from tests.udfs.allocation_lines import LINES, Line
-from udfs.allocation import allocate
-from udfs.model import MessageQueue
+from tests.udfs.rocketmq.allocation_lines import LINES, Line
+from udfs.rocketmq.allocation import allocate
+from udfs.rocketmq.model import MessageQueue
 
 pytestmark = MARKS
 

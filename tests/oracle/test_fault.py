@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.oracle import MARKS, RELEASES, ask
-from udfs.fault import (
+from udfs.rocketmq.fault import (
     FaultItem,
     compute_not_available_duration,
     is_available,
@@ -17,8 +17,8 @@ from udfs.fault import (
     pick_one_at_least,
     update_fault_item,
 )
-from udfs.thread_local_index import MAX_VALUE, MIN_VALUE, increment_and_get
-from udfs.version import parse_client_version
+from udfs.rocketmq.thread_local_index import MAX_VALUE, MIN_VALUE, increment_and_get
+from udfs.rocketmq.version import parse_client_version
 
 pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 
@@ -115,7 +115,7 @@ def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str, random: Ra
 
 
 def test_pick_one_at_least_takes_the_same_broker(release: str, random: Random) -> None:
-    """One call a question where the dice decide nothing; where they do, thirty, and each pick must be possible."""
+    """One call a question where no random number decides; where one does, thirty, and each pick must be possible."""
     cases = [
         {"ask": "pick", "items": random_items(random, i % 2 == 0), "index": random_index(random), "calls": 30}
         for i in range(2_000)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from conf.settings import Settings
-from streaming.jars import class_path
+from streaming.spark.jars import class_path
+from tests.java_sources import CompileError
 from tests.oracle import MARKS, SOURCES
 from tests.oracle.judge import Judge, NoAnswerError
 
@@ -63,5 +64,5 @@ def test_a_jvm_that_falls_silent_is_killed_and_fails_with_its_stderr(judge: Judg
 
 def test_sources_that_do_not_compile_fail_with_what_the_compiler_says(tmp_path: Path) -> None:
     (tmp_path / "Odd.java").write_text("class Odd { int answer; int answer; }")
-    with pytest.raises(NoAnswerError, match="already defined"):
+    with pytest.raises(CompileError, match="already defined"):
         Judge(str(tmp_path), [tmp_path / "Odd.java"])

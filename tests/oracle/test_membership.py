@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from tests.oracle import BROKER_RELEASE, MARKS, ask
-from udfs.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
-from udfs.model import MessageQueue
-from udfs.queue_lock import RebalanceLockManager
+from udfs.rocketmq.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.queue_lock import RebalanceLockManager
 
 pytestmark = MARKS
 
@@ -63,15 +63,15 @@ def random_locks_step(random: Random) -> Step:
 
 
 class Consumers:
-    """The same session with udfs.consumer_manager."""
+    """The same session with udfs.rocketmq.consumer_manager."""
 
     def __init__(self) -> None:
         self.manager = ConsumerManager()
         self.now_ms = NOW
 
     def play(self, step: Step) -> str:
-        answer, told = self.call(*step)
-        return f"{answer} {shown_list(sorted(told))} {self.table()}"
+        answer, reported = self.call(*step)
+        return f"{answer} {shown_list(sorted(reported))} {self.table()}"
 
     def call(self, verb: str, *args: Any) -> tuple[str, list[str]]:
         manager = self.manager
@@ -83,12 +83,12 @@ class Consumers:
             if info:
                 info.notify_consumer_ids_changed_enable = is_notified
             manager.unregister_consumer(group, channel)
-            return "-", self.told(group)
+            return "-", self.reported(group)
         if verb == "close":
             for info in manager.consumer_table.values():
                 info.notify_consumer_ids_changed_enable = True
             left = manager.do_channel_close(args[0])
-            return shown(bool(left)), [one for group in left for one in self.told(group)]
+            return shown(bool(left)), [one for group in left for one in self.reported(group)]
         if verb == "pass":
             self.now_ms += args[0]
         elif verb == "scan":
@@ -124,9 +124,9 @@ class Consumers:
             without_sub=without_sub,
         )
         self.manager.consumer_table[group].notify_consumer_ids_changed_enable = is_notified
-        return shown(changed), self.told(group) if changed else []
+        return shown(changed), self.reported(group) if changed else []
 
-    def told(self, group: str) -> list[str]:
+    def reported(self, group: str) -> list[str]:
         return [f"{group}{channel}" for channel in self.manager.channels_to_notify(group, (5, 5, 0))]
 
     def table(self) -> str:
@@ -139,7 +139,7 @@ class Consumers:
 
 
 class Locks:
-    """The same session with udfs.queue_lock."""
+    """The same session with udfs.rocketmq.queue_lock."""
 
     def __init__(self) -> None:
         self.manager = RebalanceLockManager()
@@ -194,8 +194,8 @@ def test_every_step_of_every_session_ends_as_in_rocketmq(random: Random) -> None
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, answers, strict=True):
         session = KINDS[question["kind"]][1]()
-        for number, (step, told) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
-            assert session.play(step) == told, question["steps"][: number + 1]
-            seen[f"{step[0]} {told.split()[0]}"] += 1
+        for number, (step, reported) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
+            assert session.play(step) == reported, question["steps"][: number + 1]
+            seen[f"{step[0]} {reported.split()[0]}"] += 1
     wanted = ("register true", "register false", "close true", "close false", "lock true", "lock false", "list null")
     assert min(seen[answer] for answer in wanted) > 100, seen

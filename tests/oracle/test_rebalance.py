@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from tests.oracle import MARKS, RELEASES, ask
-from udfs.model import MessageQueue
-from udfs.offset_store import (
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.offset_store import (
     LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
     compute_commit_offset,
     compute_pull_from_where,
 )
-from udfs.process_queue import OffsetError, ProcessQueue, needs_lock, update_process_queue_table
-from udfs.queue_lock import lock_all
-from udfs.rebalance import do_rebalance, is_balanced, rebalance_by_topic, renews_subscription
-from udfs.slave_read import recalculate_pull_from_which_node
-from udfs.version import ClientVersion, parse_client_version
+from udfs.rocketmq.process_queue import OffsetError, ProcessQueue, needs_lock, update_process_queue_table
+from udfs.rocketmq.queue_lock import lock_all
+from udfs.rocketmq.rebalance import do_rebalance, is_balanced, rebalance_by_topic, renews_subscription
+from udfs.rocketmq.slave_read import recalculate_pull_from_which_node
+from udfs.rocketmq.version import ClientVersion, parse_client_version
 
 pytestmark = MARKS
 
@@ -223,14 +223,14 @@ class Stored:
         self.version = version
         self.remote = RemoteBrokerOffsetStore() if question["kind"] == "remote" else None
         self.local = LocalFileOffsetStore(version)
-        self.told: dict[MessageQueue, int] = {}
+        self.reported: dict[MessageQueue, int] = {}
 
     def play(self, step: Step) -> str:
-        self.told = {}
+        self.reported = {}
         answer = self.call(*step)
         store = self.remote or self.local
-        told = f" {shown_map(self.told)}" if self.remote else ""
-        return f"{answer}{told} {shown_map(store.offset_table)}"
+        reported = f" {shown_map(self.reported)}" if self.remote else ""
+        return f"{answer}{reported} {shown_map(store.offset_table)}"
 
     def call(self, verb: str, name: Any = None, offset: int = 0, increase_only: bool = False) -> str:
         store = self.remote or self.local
@@ -259,9 +259,9 @@ class Stored:
         if verb == "freeze":
             store.update_and_freeze_offset(queue(name), offset)
         elif verb == "persist":
-            store.persist(queue(name), self.told.__setitem__)
+            store.persist(queue(name), self.reported.__setitem__)
         else:
-            store.persist_all({queue(one) for one in name}, self.told.__setitem__)
+            store.persist_all({queue(one) for one in name}, self.reported.__setitem__)
 
 
 def random_commit(random: Random, release: str) -> Question:
@@ -336,10 +336,10 @@ def test_every_step_of_every_session_ends_as_in_rocketmq(release: str, random: R
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, answers, strict=True):
         session = KINDS[question["kind"]][1](question, version)
-        for number, (step, told) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
-            assert session.play(step) == told, (number, question)
+        for number, (step, reported) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
+            assert session.play(step) == reported, (number, question)
             seen.update(
-                word for word in ("dropped", "persist [o", "unlock {o", "=20000", "true ", "false ") if word in told
+                word for word in ("dropped", "persist [o", "unlock {o", "=20000", "true ", "false ") if word in reported
             )
     is_old = version < (5, 2, 0)
     assert seen["dropped"] > 100, seen

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.oracle import MARKS, RELEASES, ask
-from udfs.fault import FaultItem, only_extends
-from udfs.model import MessageQueue
-from udfs.ordered_send import select_message_queue_by_hash, string_hash_code
-from udfs.route import QueueData
-from udfs.selection import select_one_message_queue
-from udfs.thread_local_index import MAX_VALUE, MIN_VALUE
-from udfs.topic_publish_info import TopicPublishInfo, to_topic_publish_info
-from udfs.version import parse_client_version
+from udfs.rocketmq.fault import FaultItem, only_extends
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.ordered_send import select_message_queue_by_hash, string_hash_code
+from udfs.rocketmq.route import QueueData
+from udfs.rocketmq.selection import select_one_message_queue
+from udfs.rocketmq.thread_local_index import MAX_VALUE, MIN_VALUE
+from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
+from udfs.rocketmq.version import parse_client_version
 
 pytestmark = MARKS
 
@@ -101,8 +101,8 @@ def test_every_sequence_of_selections_takes_the_same_queues(release: str, random
         info = publish_info(question)
         assert (info.order_topic, rows(info)) == (is_order_topic, queues), question
         index, worst, items = 0, 0, dict[str, FaultItem]()
-        for step, told in zip(question["steps"], said, strict=bool(said)):
-            items = fault_items(step, told["listed"], items, release)
+        for step, reported in zip(question["steps"], said, strict=bool(said)):
+            items = fault_items(step, reported["listed"], items, release)
             before = info
             selection = select_one_message_queue(
                 info,
@@ -114,11 +114,11 @@ def test_every_sequence_of_selections_takes_the_same_queues(release: str, random
                 fault_avoidance=question["fault_avoidance"],
                 which_item_worst=step.get("which_item_worst", worst),
             )
-            assert told["queue"] == row(selection.message_queue), (question, step)
-            assert told["index"] == selection.next_index, (question, step)
-            assert told["which_item_worst"] == selection.next_which_item_worst, (question, step)
-            assert told["queues"] == rows(selection.info), (question, step)
-            assert set(told["items"]) == set(selection.items), (question, step)
+            assert reported["queue"] == row(selection.message_queue), (question, step)
+            assert reported["index"] == selection.next_index, (question, step)
+            assert reported["which_item_worst"] == selection.next_which_item_worst, (question, step)
+            assert reported["queues"] == rows(selection.info), (question, step)
+            assert set(reported["items"]) == set(selection.items), (question, step)
             seen["sent"] += 1
             seen["shared queue rewritten"] += selection.info != before
             seen["item dropped"] += len(selection.items) < len(items)
@@ -142,16 +142,18 @@ def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str, rand
             questions.append(question)
     for question, (_, _, *said) in zip(questions, ask_json(release, questions), strict=True):
         info, items = publish_info(question), dict[str, FaultItem]()
-        for step, told in zip(question["steps"], said, strict=True):
-            items = fault_items(step, told["listed"], items, release)
-            assert told["index"] > 0
+        for step, reported in zip(question["steps"], said, strict=True):
+            items = fault_items(step, reported["listed"], items, release)
+            assert reported["index"] > 0
             possible = [
                 select_one_message_queue(
-                    info, step["last"], told["index"] - turns, items, NOW, release, fault_avoidance=True
+                    info, step["last"], reported["index"] - turns, items, NOW, release, fault_avoidance=True
                 )
                 for turns in range(1, 2 * len(info.message_queues) + 2)
             ]
-            assert told["queue"] in [row(one.message_queue) for one in possible if one.next_index == told["index"]]
+            assert reported["queue"] in [
+                row(one.message_queue) for one in possible if one.next_index == reported["index"]
+            ]
 
 
 @each_release

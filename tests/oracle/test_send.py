@@ -8,25 +8,20 @@ from typing import Any
 import pytest
 
 from tests.oracle import MARKS, RELEASES, ask
-from udfs.async_send import AsyncSend, end_async_try, retry_at
-from udfs.fault import FaultItem, only_extends, update_fault_item
-from udfs.send import (
-    ASYNC,
+from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
+from udfs.rocketmq.send import (
     HANDED_OVER,
     INTERRUPTED_EXCEPTION,
     MQ_BROKER_EXCEPTION,
     ONEWAY,
     SEND_OK,
     SYNC,
-    FaultUpdate,
     Outcome,
-    Send,
     SendOptions,
     end_try,
     start_send,
     start_try,
 )
-from udfs.version import parse_client_version
 
 pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 
@@ -35,7 +30,6 @@ TRY_MS, ATTEMPTS = 80, 20
 STATUSES = {0: SEND_OK, 10: "FLUSH_DISK_TIMEOUT", 11: "SLAVE_NOT_AVAILABLE", 12: "FLUSH_SLAVE_TIMEOUT"}
 REFUSALS = (1, 2, 3, 13, 14, 16, 17, 204, 205, 211, 215, 1500)
 NO_ANSWER = ("RemotingSendRequestException", "RemotingTimeoutException")
-NOT_SENT = ("RemotingConnectException", "RemotingTooMuchRequestException", *NO_ANSWER, INTERRUPTED_EXCEPTION)
 
 Question = dict[str, Any]
 
@@ -46,13 +40,10 @@ def random_question(random: Random, mode: str) -> Question:
     answers: tuple[int | str, ...] = (*REFUSALS, *NO_ANSWER)
     if mode == SYNC:
         answers += ("RemotingConnectException", INTERRUPTED_EXCEPTION)
-    if mode == ASYNC:
-        answers += ("RemotingTooMuchRequestException", *NO_ANSWER, *NO_ANSWER)
     script = []
     for _ in range(retries + 1):
         name = random.choice((0, 10, 11, 12)) if random.random() < 0.25 else random.choice(answers)
-        handed_over = mode != ASYNC or random.random() < 0.7
-        script.append({"name": name if handed_over else random.choice(NOT_SENT), "ms": 0, "handed_over": handed_over})
+        script.append({"name": name, "ms": 0})
     brokers = [f"broker-{i}" for i in range(random.randint(1, 3))]
     return {
         "mode": mode,
@@ -70,10 +61,10 @@ def random_question(random: Random, mode: str) -> Question:
 class Replay:
     """What the rules make of a question, led by the brokers that the client chose."""
 
-    def __init__(self, question: Question, told: Question, release: str) -> None:
-        self._question, self._told, self._release = question, told, release
-        self._slop_ms = told["slop"]
-        self._tries = iter(told["tries"])
+    def __init__(self, question: Question, reported: Question, release: str) -> None:
+        self._question, self._reported, self._release = question, reported, release
+        self._slop_ms = reported["slop"]
+        self._tries = iter(reported["tries"])
         self.now_ms = NOW
         self.items: dict[str, FaultItem] = {}
         options = SendOptions(
@@ -91,14 +82,14 @@ class Replay:
         """The end of a send that waits for its answer, or for none."""
         script = iter(self._question["script"])
         while True:
-            broker_name, told_ms = next(self._tries, ("broker-0", None))
+            broker_name, reported_ms = next(self._tries, ("broker-0", None))
             self.send = start_try(self.send, broker_name, self.now_ms)
             if self.send.result:
-                assert told_ms is None
+                assert reported_ms is None
                 return self.send.result
             if not self._question["without_address"]:
-                assert told_ms is not None, "the client gave up"
-                self._same_timeout(self.send, told_ms)
+                assert reported_ms is not None, "the client gave up"
+                self._same_timeout(reported_ms)
                 outcome = self._outcome(next(script))
             else:
                 outcome = Outcome("MQClientException")
@@ -106,34 +97,6 @@ class Replay:
             if self.send.result:
                 assert next(self._tries, None) is None, "the client goes on"
                 return self.send.result
-
-    def run_async(self) -> Outcome:
-        """Tries that cannot be handed over end before sendDefaultImpl goes on; the answers of others come later."""
-        broker_name, told_ms = next(self._tries)
-        self.send = start_try(self.send, broker_name, self.now_ms)
-        run = AsyncSend(broker_name, self.send.timeout_ms, self._release, self._question["retries"])
-        is_told = False
-        for step in self._question["script"]:
-            self._same_timeout(run, told_ms)
-            outcome, handed_over = self._outcome(step), step["handed_over"]
-            if handed_over and not is_told:
-                is_told = True
-                self._end_try(Outcome(HANDED_OVER))
-            if not handed_over and run.retries == 0 and parse_client_version(self._release) < (4, 9, 3):
-                self._end_try(outcome)
-                assert self.send.result
-                return self.send.result
-            run, update = end_async_try(run, outcome, 0, handed_over)
-            self._record(update)
-            if run.result:
-                break
-            broker_name, told_ms = next(self._tries)
-            run = retry_at(run, broker_name)
-        if not is_told:
-            self._end_try(Outcome(HANDED_OVER))
-        assert run.result
-        assert next(self._tries, None) is None, "the client goes on"
-        return run.result
 
     def _outcome(self, step: Question) -> Outcome:
         self.now_ms += step["ms"]
@@ -146,41 +109,37 @@ class Replay:
 
     def _end_try(self, outcome: Outcome) -> None:
         self.send, update = end_try(self.send, outcome, self.now_ms)
-        self._record(update)
+        name = update.broker_name
+        self.items[name] = update_fault_item(
+            self.items.get(name),
+            name,
+            update.current_latency_ms,
+            update.isolation,
+            update.reachable,
+            self.now_ms,
+            self._release,
+        )
 
-    def _record(self, update: FaultUpdate | None) -> None:
-        if update:
-            name = update.broker_name
-            self.items[name] = update_fault_item(
-                self.items.get(name),
-                name,
-                update.current_latency_ms,
-                update.isolation,
-                update.reachable,
-                self.now_ms,
-                self._release,
-            )
-
-    def _same_timeout(self, of: Send | AsyncSend, told_ms: int) -> None:
-        assert 0 <= of.timeout_ms - told_ms <= self._slop_ms
+    def _same_timeout(self, reported_ms: int) -> None:
+        assert 0 <= self.send.timeout_ms - reported_ms <= self._slop_ms
 
 
-def check(question: Question, told: Question, release: str) -> Replay:
-    replay = Replay(question, told, release)
-    end = replay.run_async() if question["mode"] == ASYNC else replay.run()
-    name, code = told["end"]
+def check(question: Question, reported: Question, release: str) -> Replay:
+    replay = Replay(question, reported, release)
+    end = replay.run()
+    name, code = reported["end"]
     assert (end.name, end.response_code) == (name, None if code == -1 else code), question
     if question["without_address"]:  # the network never saw which brokers it was
         (item,) = replay.items.values()
-        replay.items = {name: item for name, _, _ in told["items"]}
-    assert {name for name, _, _ in told["items"]} == set(replay.items), question
-    for name, start_ms, reachable in told["items"]:
+        replay.items = {name: item for name, _, _ in reported["items"]}
+    assert {name for name, _, _ in reported["items"]} == set(replay.items), question
+    for name, start_ms, reachable in reported["items"]:
         item = replay.items[name]
         assert reachable == item.reachable, question
         if start_ms is None:
             assert item.start_timestamp_ms == 0, question
         else:
-            assert abs(item.start_timestamp_ms - replay.now_ms - start_ms) <= told["slop"], question
+            assert abs(item.start_timestamp_ms - replay.now_ms - start_ms) <= reported["slop"], question
     return replay
 
 
@@ -188,15 +147,15 @@ def ask_json(release: str, questions: list[Question]) -> list[Question]:
     return [json.loads(answer) for answer in ask("Send", release, [json.dumps(one) for one in questions])]
 
 
-@pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ASYNC, 2_000), (ONEWAY, 100)])
+@pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ONEWAY, 100)])
 def test_every_send_ends_alike_and_leaves_the_same_fault_items(
     release: str, mode: str, cases: int, random: Random
 ) -> None:
     questions = [random_question(random, mode) for _ in range(cases)]
     seen: Counter[str] = Counter()
-    for question, told in zip(questions, ask_json(release, questions), strict=True):
-        replay = check(question, told, release)
-        seen["tries"] += len(told["tries"])
+    for question, reported in zip(questions, ask_json(release, questions), strict=True):
+        replay = check(question, reported, release)
+        seen["tries"] += len(reported["tries"])
         seen["unreachable"] += any(not item.reachable for item in replay.items.values())
     assert (seen["tries"] > 1.1 * cases) is (mode != ONEWAY)
     assert (seen["unreachable"] > 0) is only_extends(release)
@@ -204,7 +163,7 @@ def test_every_send_ends_alike_and_leaves_the_same_fault_items(
 
 def test_the_tries_of_a_send_share_its_timeout(release: str) -> None:
     """Each try takes TRY_MS; sendMsgTimeout ends half a TRY_MS into the first to the fifth of them."""
-    told = []
+    reported = []
     for share in range(5):
         question = random_question(Random(share), SYNC) | {
             "timeout": TRY_MS * share + TRY_MS // 2,
@@ -213,16 +172,16 @@ def test_the_tries_of_a_send_share_its_timeout(release: str) -> None:
             "without_address": [],
             "script": [{"name": "RemotingTimeoutException", "ms": TRY_MS}] * 4,
         }
-        told.append(ask_until_on_time(release, question))
-        check(question, told[-1], release)
-    assert [len(one["tries"]) for one in told] == [1, 2, 3, 4, 4]
-    assert [one["end"][0] for one in told] == ["RemotingTooMuchRequestException"] * 3 + ["MQClientException"] * 2
+        reported.append(ask_until_on_time(release, question))
+        check(question, reported[-1], release)
+    assert [len(one["tries"]) for one in reported] == [1, 2, 3, 4, 4]
+    assert [one["end"][0] for one in reported] == ["RemotingTooMuchRequestException"] * 3 + ["MQClientException"] * 2
 
 
 def ask_until_on_time(release: str, question: Question) -> Question:
     """The answer of a JVM that loads no classes meanwhile and that the machine lets run."""
     for _ in range(ATTEMPTS):
-        (told,) = ask_json(release, [question])
-        if told["slop"] - TRY_MS * len(told["tries"]) < TRY_MS // 2:
-            return told
+        (reported,) = ask_json(release, [question])
+        if reported["slop"] - TRY_MS * len(reported["tries"]) < TRY_MS // 2:
+            return reported
     pytest.fail(f"the JVM was held up {ATTEMPTS} times in a row")

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from schemas.events import EVENTS, ROUTES
-from streaming.history.stream import Enveloper
-from streaming.ingest.simulator import load_scenario, simulate
+from streaming.quality.event_reference import Routes, UsualRates
 from streaming.quality.reading import Readings, read
 from streaming.quality.sample import Message, Sample
-from streaming.quality.surroundings import Routes, UsualRates
+from streaming.replay.stream import Enveloper
+from streaming.simulator import load_scenario, simulate
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
 
 START_MS = 1_750_000_000_000

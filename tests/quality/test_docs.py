@@ -21,8 +21,8 @@ EVIL = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
 
 def row(suite: str, expectation: Any, **columns: Any) -> dict[str, Any]:
-    result = {"success": True, "rows": 1_234, "unexpected": 0, "unexpected_share": 0.0, "observed": []}
-    named = {"suite": suite, "expectation": expectation.name, "says": str(expectation), "validated_at": AT}
+    result = {"success": True, "evaluated": 1_234, "unexpected": 0, "unexpected_share": 0.0, "observed": []}
+    named = {"suite": suite, "expectation": expectation.name, "description": str(expectation), "validated_at": AT}
     return {**named, **result, **columns}
 
 
@@ -87,8 +87,8 @@ def test_pages_before_the_first_validation_are_the_expectations(write_docs: Writ
 def test_rows_of_an_old_table_are_shown_though_they_lack_columns(write_docs: WriteDocs, tmp_path: Path) -> None:
     old = [row(PULLS, one, success=False) for one in SUITES[PULLS].expectations]
     for of in old:
-        of.update(dict.fromkeys(("says", "unexpected", "unexpected_share", "observed", "rows")))
-    old[1]["rows"] = 1_234
+        of.update(dict.fromkeys(("description", "unexpected", "unexpected_share", "observed", "evaluated")))
+    old[1]["evaluated"] = 1_234
     text = write_docs(tmp_path, old).read_text()
     assert f"{old[0]['expectation']} (? of ?)" in text
     assert f"{old[1]['expectation']} (? of 1,234)" in text

@@ -1,17 +1,15 @@
-"""One declaration, three engines: Python, Great Expectations on pandas and Spark's own columns say the same."""
+"""One declaration, two engines: Python and Great Expectations on pandas say the same."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from schemas.events import EVENTS, PULLS, ROUTES
 from schemas.expectations import Between, InSet, Suite, holds
 from schemas.suites import SUITES, suites_of
-from streaming.quality import native
-from streaming.quality.outcome import Outcome, with_places
+from streaming.quality.outcome import Outcome, with_sample_offsets
 from streaming.quality.reading import Row
 from streaming.quality.validator import Validator
 from tests.quality.sampled import log_of, message, reading_of, samples_of
@@ -20,8 +18,8 @@ from tests.schemas.samples import GOOD
 Verdict = tuple[str, str, bool, int, int]
 
 
-def told(outcomes: Sequence[Outcome]) -> list[Verdict]:
-    return [(one.suite, one.expectation.name, one.is_success, one.rows, one.unexpected) for one in outcomes]
+def reported(outcomes: Sequence[Outcome]) -> list[Verdict]:
+    return [(one.suite, one.expectation.name, one.is_success, one.evaluated, one.unexpected) for one in outcomes]
 
 
 def by_python(suite: Suite, rows: Sequence[Row]) -> list[Outcome]:
@@ -56,7 +54,7 @@ def test_great_expectations_says_what_python_says(validator: Validator) -> None:
     failed = 0
     for what, suite, rows in readings():
         expected = by_python(suite, rows)
-        assert told(validator.validate(suite, rows)) == told(expected), what
+        assert reported(validator.validate(suite, rows)) == reported(expected), what
         failed += sum(not one.is_success for one in expected)
     assert failed > 30, "the readings break many an expectation"
 
@@ -64,8 +62,8 @@ def test_great_expectations_says_what_python_says(validator: Validator) -> None:
 def test_what_is_unexpected_is_shown_with_its_place(validator: Validator) -> None:
     rows = reading_of(PULLS, samples_of(PULLS))[PULLS]
     outcome = next(one for one in validator.validate(SUITES[PULLS], rows) if one.expectation.column == "queue_id")
-    assert (outcome.observed, len(outcome.places)) == ((-1,), 1)
-    assert outcome.places[0].startswith(f"{PULLS}-0@")
+    assert (outcome.observed, len(outcome.sample_offsets)) == ((-1,), 1)
+    assert outcome.sample_offsets[0].startswith(f"{PULLS}-0@")
 
 
 @pytest.mark.parametrize(
@@ -86,43 +84,12 @@ def test_the_edges_of_a_verdict(validator: Validator, expectation: Any, values: 
     rows = [{"x": value, "partition": 0, "offset": number} for number, value in enumerate(values)]
     assert by_python(suite, rows)[0].is_success is is_success
     validator.declare(suite)
-    assert told(validator.validate(suite, rows)) == told(by_python(suite, rows))
+    assert reported(validator.validate(suite, rows)) == reported(by_python(suite, rows))
     validator.declare(SUITES[PULLS])
 
 
 def test_no_more_than_five_examples_are_kept_and_long_ones_cut() -> None:
     expectation = InSet(column="x", why="", values=("a",))
     rows: list[Mapping[str, Any]] = [{"x": "b" * 1_000 + str(n), "partition": 0, "offset": n} for n in range(50)]
-    outcome = with_places(Outcome(PULLS, expectation, False, 50, 50), rows, PULLS)
-    assert (len(outcome.places), len(outcome.observed)) == (5, 5)
-
-
-@pytest.mark.spark
-def test_sparks_own_columns_say_what_python_says(spark: SparkSession) -> None:
-    for what, suite, rows in readings():
-        if what == "nothing":
-            continue
-        frame = spark.createDataFrame(native.as_tuples(suite, rows), native.schema_of_readings(suite))
-        counted = frame.agg(*native.counts(suite)).first()
-        assert counted is not None
-        assert told(native.outcomes(suite, counted.asDict())) == told(by_python(suite, rows))
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("batches", [20, pytest.param(200, marks=pytest.mark.proof)])
-def test_native_columns_cache_nothing_and_a_cached_frame_would_be_seen(spark: SparkSession, batches: int) -> None:
-    """Spark's list of what is persistent stays as it is; one cached frame makes it longer, so the look sees it."""
-    suite = SUITES[f"{ROUTES}.brokers"]
-    rows = reading_of(ROUTES, log_of("healthy")[ROUTES][:5])[suite.name]
-    frame = spark.createDataFrame(native.as_tuples(suite, rows), native.schema_of_readings(suite)).coalesce(1)
-    persistent = spark.sparkContext._jsc.getPersistentRDDs  # type: ignore[union-attr]  # a session that runs has one
-    before = len(persistent())
-    for _ in range(batches):
-        counted = frame.agg(*native.counts(suite)).first()
-        assert counted is not None
-        assert counted["rows_0"] == len(rows)
-        assert len(persistent()) == before
-    cached = frame.persist()
-    cached.count()
-    assert len(persistent()) == before + 1
-    cached.unpersist(blocking=True)
+    outcome = with_sample_offsets(Outcome(PULLS, expectation, False, 50, 50), rows, PULLS)
+    assert (len(outcome.sample_offsets), len(outcome.observed)) == (5, 5)

@@ -8,8 +8,8 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import Publisher
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import Publisher
 from streaming.quality.sample import Bounds
 from tests.conftest import settings_for
 from tests.schemas.samples import GOOD
@@ -41,7 +41,7 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings, in
         publisher.flush()
     newest = before.sample.messages[-1].offset
     contract = next(one for one in before.outcomes if one.expectation.column == "contract")
-    assert (contract.rows, contract.unexpected) == (len(before.sample.messages), 5)
+    assert (contract.evaluated, contract.unexpected) == (len(before.sample.messages), 5)
     assert set(contract.observed) == {"not_json", "too_many", "too_large"}
     assert sum(len(one.value or b"") for one in before.sample.messages) < 1 << 20
     ended = looking.look(PULLS, {0: newest + 1})

@@ -16,14 +16,14 @@ from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import holds
 from schemas.suites import SUITES
-from streaming.history.alerts import Filter, read_alerts
-from streaming.history.store import History
-from streaming.quality import intake
+from streaming.quality import read_progress
 from streaming.quality.inspector import TOPICS, Inspector, end_open
 from streaming.quality.outcome import Outcome
-from streaming.quality.quality_alert import Kept
+from streaming.quality.quality_alert import QuarantineShare
 from streaming.quality.sample import Sample
-from streaming.queries.warehouse import DeltalakeWriter
+from streaming.store.alerts import Filter, read_alerts
+from streaming.store.store import History
+from streaming.warehouse.writer import DeltalakeWriter
 from tests.quality.sampled import START_MS, message
 
 pytestmark = pytest.mark.xdist_group("great_expectations")  # one process imports it
@@ -79,12 +79,12 @@ class Place:
         quality = {"every_batches": every_batches, "pause_seconds": pause_seconds}
         self.settings = settings.model_copy(update={"quality": settings.quality.model_copy(update=quality)})
         self.fake = FakeInspection()
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.batch_id = -1
 
     def begin(self) -> Inspector:
         writer = DeltalakeWriter(self.settings.paths.warehouse)
-        inspector = Inspector(self.settings, writer, self.told.extend)
+        inspector = Inspector(self.settings, writer, self.reported.extend)
         inspector._inspection = self.fake
         return inspector
 
@@ -118,7 +118,7 @@ def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
     inspector.look("balance", START_MS)
     rows = place.quality()
     assert place.fake.looks == [(SEND_LATENCIES, {0: 50})]
-    assert [(row["suite"], row["success"], row["rows"], row["unexpected"], row["query"]) for row in rows] == [
+    assert [(row["suite"], row["success"], row["evaluated"], row["unexpected"], row["query"]) for row in rows] == [
         (SEND_LATENCIES, False, 100, 40, "balance")
     ]
     assert (rows[0]["unexpected_share"], json.loads(rows[0]["offsets"])) == (0.4, {"0": [7, 7]})
@@ -165,7 +165,7 @@ def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
         ("FIRING", "2025-06-15T15:09:40.000Z"),
         ("RESOLVED", "2025-06-15T15:12:40.000Z"),
     ]
-    assert [row["state"] for row in place.told] == ["FIRING", "RESOLVED"]
+    assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]
 
 
 def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
@@ -173,22 +173,22 @@ def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
     bad = [{"topic": SEND_LATENCIES}] * 30
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
-        inspector.hear("balance", place.batch_id, {"quarantine": bad})
+        inspector.note_batch("balance", place.batch_id, {"quarantine": bad})
         inspector.look("balance", START_MS + number * MINUTE)
-    assert "30 of the last 1,000 messages are in quarantine" in place.told[0]["summary"]
+    assert "30 of the last 1,000 messages are in quarantine" in place.reported[0]["summary"]
 
 
-def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
+def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[QuarantineShare]:
     """What the alerts will have been told of each look: messages read, and quarantined of them."""
-    told: list[Kept] = []
+    reported: list[QuarantineShare] = []
     judge = inspector._alerts.judge
 
-    def note(topic: str, outcomes: Any, kept: Kept, now_ms: int) -> Any:
-        told.append(kept)
+    def note(topic: str, outcomes: Any, kept: QuarantineShare, now_ms: int) -> Any:
+        reported.append(kept)
         return judge(topic, outcomes, kept, now_ms)
 
     monkeypatch.setattr(inspector._alerts, "judge", note)
-    return told
+    return reported
 
 
 def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> None:
@@ -228,11 +228,11 @@ def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.Monk
     inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
     for number in range(1, 5):
         place.read_up_to(SEND_LATENCIES, 100 * number)
-        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
+        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
         place.fake.failure = ValueError("cannot be") if number == 1 else None
         with suppress(OSError):
             inspector.look("balance", START_MS + number * MINUTE)
-    assert kept == [Kept(200, 60), Kept(300, 90), Kept(100, 30)]
+    assert kept == [QuarantineShare(200, 60), QuarantineShare(300, 90), QuarantineShare(100, 30)]
 
 
 def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: py
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
     inspector.look("balance", START_MS)
-    assert kept == [Kept(50, 0)]
+    assert kept == [QuarantineShare(50, 0)]
 
 
 def test_a_topic_that_was_made_anew_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,9 +249,9 @@ def test_a_topic_that_was_made_anew_counts_from_its_beginning(place: Place, monk
     kept = judged(place, inspector, monkeypatch)
     for offset in (1_000, 40, 90):
         place.read_up_to(SEND_LATENCIES, offset)
-        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
+        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
         inspector.look("balance", START_MS)
-    assert kept == [Kept(1_000, 10), Kept(40, 10), Kept(50, 10)]
+    assert kept == [QuarantineShare(1_000, 10), QuarantineShare(40, 10), QuarantineShare(50, 10)]
 
 
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,25 +259,25 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 10)
-    inspector.hear("balance", place.batch_id, {})
+    inspector.note_batch("balance", place.batch_id, {})
     place.read_up_to(SEND_LATENCIES, 1_010, is_done=False)
-    inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
+    inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
     inspector.look("balance", START_MS)
     (place.settings.paths.checkpoints / "balance/commits" / str(place.batch_id)).write_text("v1\n{}")
     inspector.look("balance", START_MS + MINUTE)
-    assert kept == [Kept(10, 0), Kept(1_000, 20)]
+    assert kept == [QuarantineShare(10, 0), QuarantineShare(1_000, 20)]
 
 
 def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MOST_BATCHES", 3)
+    monkeypatch.setattr(read_progress, "MOST_BATCHES", 3)
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     for number in range(1, 21):
         place.read_up_to(SEND_LATENCIES, 10 * number)
-        inspector.hear("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
+        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
     assert len(inspector._intake._quarantined["balance"]) == 3
     inspector.look("balance", START_MS)
-    assert kept == [Kept(200, 20)]
+    assert kept == [QuarantineShare(200, 20)]
 
 
 def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
@@ -285,10 +285,10 @@ def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
     inspector = place.begin()
     look_at(place, inspector, range(1, 4))
     for _ in range(2):
-        end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.told.extend)
+        end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.reported.extend)
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
     assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
-    assert [row["state"] for row in place.told] == ["FIRING", "RESOLVED"]
+    assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]
 
 
 def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: Place) -> None:
@@ -309,9 +309,9 @@ def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: P
             inspector.look("balance", START_MS + number * MINUTE)
         except OSError:
             inspector._forget()
-    assert place.told == []
+    assert place.reported == []
     look_at(place, inspector, range(4, 7))
-    assert [row["state"] for row in place.told] == ["FIRING"]
+    assert [row["state"] for row in place.reported] == ["FIRING"]
 
 
 def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place) -> None:
@@ -321,7 +321,7 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
     try:
         for number in range(1, 7):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("balance", place.batch_id, {})
+            inspector.note_batch("balance", place.batch_id, {})
             if number % 3 == 0:
                 assert place.fake.looked.acquire(timeout=60)
         assert len(place.fake.looks) == 2
@@ -347,11 +347,11 @@ def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> No
     place.fake.look = look_slowly  # type: ignore[method-assign]  # a busy machine
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.hear("balance", place.batch_id, {})
+        inspector.note_batch("balance", place.batch_id, {})
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 9):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("balance", place.batch_id, {})
+            inspector.note_batch("balance", place.batch_id, {})
         allowed.release()
         assert place.fake.looked.acquire(timeout=60)
     finally:
@@ -366,11 +366,11 @@ def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
     inspector.start()
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.hear("balance", place.batch_id, {})
+        inspector.note_batch("balance", place.batch_id, {})
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 50):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.hear("balance", place.batch_id, {})
+            inspector.note_batch("balance", place.batch_id, {})
     finally:
         inspector.stop()
     assert len(place.fake.looks) == 1

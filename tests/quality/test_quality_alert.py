@@ -10,12 +10,13 @@ from conf.settings import Settings
 from schemas.events import PULLS
 from schemas.expectations import Between, InSet, Severity
 from schemas.tables import ALERTS
-from streaming.history.alerts import Filter, read_alerts
 from streaming.oncall.transition import read_transition
 from streaming.quality.outcome import Outcome
-from streaming.quality.quality_alert import KIND, QUIET_MS, Kept, QualityAlerts, read_open
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import DeltalakeWriter
+from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
+from streaming.store.alerts import Filter, read_alerts
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.writer import DeltalakeWriter
+from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS
 
 MINUTE = 60_000
 START_MS = 1_750_000_000_000
@@ -24,7 +25,7 @@ QUALITY = Settings.load().quality
 KNOWN = InSet(column="queue", values=("known",), mostly=0.95, why="")
 SLOW = Between(column="behind_ms", maximum=5, why="", severity=Severity.WARNING)
 
-ALL = Kept(1_000, 0)
+ALL = QuarantineShare(1_000, 0)
 
 
 def outcome(unexpected: int, expectation: InSet | Between = KNOWN) -> Outcome:
@@ -39,7 +40,9 @@ class Looks:
     def __init__(self, alerts: QualityAlerts | None = None, start_ms: int = START_MS) -> None:
         self.alerts, self.now_ms = alerts or QualityAlerts(QUALITY), start_ms
 
-    def see(self, unexpected: int, kept: Kept = ALL, expectation: InSet | Between = KNOWN) -> list[dict[str, Any]]:
+    def see(
+        self, unexpected: int, kept: QuarantineShare = ALL, expectation: InSet | Between = KNOWN
+    ) -> list[dict[str, Any]]:
         self.now_ms += MINUTE
         return self.alerts.judge(PULLS, [outcome(unexpected, expectation)], kept, self.now_ms)
 
@@ -49,7 +52,7 @@ def states(looks: Looks, seen: list[int]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "reported"),
     [
         ([0, 0, 0, 0], ["", "", "", ""]),
         ([200, 200, 200, 200], ["", "", "FIRING", ""]),
@@ -60,8 +63,8 @@ def states(looks: Looks, seen: list[int]) -> list[str]:
     ],
     ids=["well", "three bad looks", "a good one between", "three good looks", "a bad one between", "tolerated"],
 )
-def test_it_opens_and_ends_by_three_looks_in_a_row(seen: list[int], told: list[str]) -> None:
-    assert states(Looks(), seen) == told
+def test_it_opens_and_ends_by_three_looks_in_a_row(seen: list[int], reported: list[str]) -> None:
+    assert states(Looks(), seen) == reported
 
 
 def test_a_warning_opens_nothing() -> None:
@@ -72,7 +75,7 @@ def test_a_warning_opens_nothing() -> None:
 @pytest.mark.parametrize(("quarantined", "opens"), [(9, False), (11, True)])
 def test_the_share_of_quarantined_messages_counts_too(quarantined: int, opens: bool) -> None:
     looks = Looks()
-    rows = [row for _ in range(3) for row in looks.see(0, Kept(1_000, quarantined))]
+    rows = [row for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, quarantined))]
     assert bool(rows) is opens
     if opens:
         assert "11 of the last 1,000 messages are in quarantine" in rows[0]["summary"]
@@ -82,25 +85,30 @@ def test_the_share_of_quarantined_messages_counts_too(quarantined: int, opens: b
 def test_between_half_the_threshold_and_the_threshold_nothing_changes() -> None:
     """Hysteresis: 0.8 % is no reason to open it, and none to end it."""
     looks = Looks()
-    assert not [row for _ in range(9) for row in looks.see(0, Kept(1_000, 8))]
-    assert [row["state"] for _ in range(3) for row in looks.see(0, Kept(1_000, 20))] == ["FIRING"]
-    assert not [row for _ in range(9) for row in looks.see(0, Kept(1_000, 8))]
-    assert [row["state"] for _ in range(3) for row in looks.see(0, Kept(1_000, 4))] == ["RESOLVED"]
+    assert not [row for _ in range(9) for row in looks.see(0, QuarantineShare(1_000, 8))]
+    assert [row["state"] for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, 20))] == ["FIRING"]
+    assert not [row for _ in range(9) for row in looks.see(0, QuarantineShare(1_000, 8))]
+    assert [row["state"] for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, 4))] == ["RESOLVED"]
 
 
 def test_its_row_says_what_where_and_what_to_do_and_the_relay_can_read_it() -> None:
     looks = Looks()
     row = next(row for _ in range(3) for row in looks.see(200))
-    assert (row["kind"], row["severity"], row["topic"], row["cluster"]) == (KIND, "error", PULLS, "balancewatch")
+    assert (row["kind"], row["severity"], row["topic"], row["cluster"]) == (
+        DATA_QUALITY,
+        "error",
+        PULLS,
+        "balancewatch",
+    )
     assert "200 of 1,000 break: queue is known in 95% of the rows at least (found unknown_queue)" in row["summary"]
     assert "\n" not in row["advice"]
     failed = json.loads(row["evidence"])["failed"][0]
-    assert (failed["expectation"], failed["places"]) == ("queue in set", [f"{PULLS}-0@17"])
+    assert (failed["expectation"], failed["sample_offsets"]) == ("queue in set", [f"{PULLS}-0@17"])
     stored = arrow_table([row], ALERTS, 1).to_pylist()[0]
-    assert read_transition(stored).notice.kind == KIND
+    assert read_transition(stored).notice.kind == DATA_QUALITY
 
 
-def test_another_failing_expectation_is_told_in_the_same_incident() -> None:
+def test_another_failing_expectation_is_reported_in_the_same_incident() -> None:
     looks = Looks()
     opened = next(row for _ in range(3) for row in looks.see(200))
     other = InSet(column="contract", values=("kept",), why="")
@@ -114,9 +122,9 @@ def test_another_failing_expectation_is_told_in_the_same_incident() -> None:
 def test_a_topic_that_falls_silent_ends_it_after_an_hour() -> None:
     looks = Looks()
     assert [row for _ in range(3) for row in looks.see(200)]
-    assert looks.alerts.rest(PULLS, looks.now_ms + QUIET_MS - 1) == []
-    assert [row["state"] for row in looks.alerts.rest(PULLS, looks.now_ms + QUIET_MS)] == ["RESOLVED"]
-    assert looks.alerts.rest(PULLS, looks.now_ms + 2 * QUIET_MS) == []
+    assert looks.alerts.rest(PULLS, looks.now_ms + LIMITS.topic_quiet_ms - 1) == []
+    assert [row["state"] for row in looks.alerts.rest(PULLS, looks.now_ms + LIMITS.topic_quiet_ms)] == ["RESOLVED"]
+    assert looks.alerts.rest(PULLS, looks.now_ms + 2 * LIMITS.topic_quiet_ms) == []
 
 
 def test_a_restart_finds_what_is_open_and_ends_it_as_the_same_incident(tmp_path: Path) -> None:
@@ -124,15 +132,15 @@ def test_a_restart_finds_what_is_open_and_ends_it_as_the_same_incident(tmp_path:
     before = Looks()
     opened = [row for _ in range(3) for row in before.see(200)]
     writer.append(ALERTS, arrow_table(opened, ALERTS, 1), "app", 1)
-    after = Looks(QualityAlerts(QUALITY, read_open(tmp_path)), before.now_ms)
+    after = Looks(QualityAlerts(QUALITY, read_open_topics(tmp_path)), before.now_ms)
     assert states(after, [200, 200, 200]) == ["", "", ""]
     ended = [row for _ in range(3) for row in after.see(0)]
     writer.append(ALERTS, arrow_table(ended, ALERTS, 2), "app", 2)
-    rows = read_alerts(tmp_path, Filter(kind=KIND))
+    rows = read_alerts(tmp_path, Filter(kind=DATA_QUALITY))
     assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
     assert len({row["incident_id"] for row in rows}) == 1
-    assert read_open(tmp_path) == []
+    assert [*read_open_topics(tmp_path)] == []
 
 
 def test_nothing_is_open_where_there_is_no_table(tmp_path: Path) -> None:
-    assert read_open(tmp_path) == []
+    assert [*read_open_topics(tmp_path)] == []

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from schemas.events import PULLS, ROUTES
 from streaming.cli import app
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import Publisher
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import Publisher
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
 
 AT_MS = 1_750_000_000_000
@@ -26,13 +26,13 @@ def row(suite: str, column: str, unexpected: int, at_ms: int = AT_MS) -> dict[st
         "suite": suite,
         "expectation": f"{column} in set",
         "success": not unexpected,
-        "rows": 1_000,
+        "evaluated": 1_000,
         "unexpected": unexpected,
         "unexpected_share": unexpected / 1_000,
         "severity": "critical",
-        "says": f"{column} is known",
+        "description": f"{column} is known",
         "observed": ["unknown_queue"] if unexpected else [],
-        "places": [f"{PULLS}-0@17"] if unexpected else [],
+        "sample_offsets": [f"{PULLS}-0@17"] if unexpected else [],
         "topic": suite,
         "offsets": '{"0": [1, 1000]}',
         "query": "balance",
@@ -64,7 +64,7 @@ def call(*arguments: str) -> Any:
 def test_the_newest_result_of_each_expectation_is_shown(warehouse: Path) -> None:
     rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
     assert [(one["suite"], one["success"]) for one in rows] == [(ROUTES, False), (PULLS, True)]
-    assert (rows[0]["places"], rows[0]["validated_at"]) == ([f"{PULLS}-0@17"], "2025-06-15T15:06:40.001Z")
+    assert (rows[0]["sample_offsets"], rows[0]["validated_at"]) == ([f"{PULLS}-0@17"], "2025-06-15T15:06:40.001Z")
 
 
 def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,4 +172,4 @@ def test_check_looks_at_kafka_now_and_ends_with_1_when_a_critical_one_fails(
     rows = {one["expectation"]: one for one in json.loads(result.stdout)}
     assert result.exit_code == 1
     assert rows["contract in set"]["success"] is False
-    assert any(place.startswith(f"{PULLS}-0@") for place in rows["contract in set"]["places"])
+    assert any(place.startswith(f"{PULLS}-0@") for place in rows["contract in set"]["sample_offsets"])

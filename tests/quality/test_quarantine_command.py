@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from schemas.events import HEARTBEATS, PULLS, ROUTES
 from streaming.cli import app
-from streaming.ingest.consumer import open_consumer, read_spans
-from streaming.ingest.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.consumer import open_consumer, read_spans
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.quality.repairs import Place, Repairs
-from streaming.queries.warehouse import append_rows
+from streaming.warehouse.writer import append_rows
 from tests.conftest import settings_for
 from tests.row_writer import RowWriter
 from tests.schemas.samples import GOOD
@@ -97,16 +97,16 @@ def worked_on(warehouse: Path) -> Path:
     So is 3 repaired, at 40, and a second 1 comes at 50, of a topic that was made anew.
     """
 
-    def step(offset: int, of_minute: int, done: str, minute: int, **columns: Any) -> dict[str, Any]:
+    def action(offset: int, of_minute: int, done: str, minute: int, **columns: Any) -> dict[str, Any]:
         at = {"ingest_time": PAST_MS + of_minute * MINUTE, "changed_at": PAST_MS + minute * MINUTE}
-        return {"topic": PULLS, "partition": 0, "offset": offset, "step": done, "owner": "ann", **at, **columns}
+        return {"topic": PULLS, "partition": 0, "offset": offset, "action": done, "owner": "ann", **at, **columns}
 
     steps = [
-        step(1, 0, "REPAIRED", 10, value=b"{}"),
-        step(1, 0, "CLAIMED", 20, value=b"{}", claim_id="c1"),
-        step(1, 0, "REPLAYED", 21, claim_id="c1", replayed_partition=0, replayed_offset=70),
-        step(2, 5, "CLAIMED", 30, value=b"{}", claim_id="c2"),
-        step(3, 6, "REPAIRED", 40, value=b"{}"),
+        action(1, 0, "REPAIRED", 10, value=b"{}"),
+        action(1, 0, "CLAIMED", 20, value=b"{}", claim_id="c1"),
+        action(1, 0, "REPLAYED", 21, claim_id="c1", replayed_partition=0, replayed_offset=70),
+        action(2, 5, "CLAIMED", 30, value=b"{}", claim_id="c2"),
+        action(3, 6, "REPAIRED", 40, value=b"{}"),
     ]
     again = rejected(PULLS, 1, b"{", "not_json", minute=50)
     append_rows(RowWriter(warehouse), {"quarantine": [again], "repairs": steps}, "app", 1)
@@ -204,7 +204,7 @@ def test_a_second_repair_goes_on_from_the_first(warehouse: Path) -> None:
     assert json.loads(repaired)["queue_id"] == 3
 
 
-def test_all_that_match_are_repaired_at_once_and_what_stays_bad_is_told(warehouse: Path) -> None:
+def test_all_that_match_are_repaired_at_once_and_what_stays_bad_is_reported(warehouse: Path) -> None:
     result = call(warehouse, "repair", "--topic", PULLS, "--set", 'cluster="prod"')
     assert "2 of 3 repaired" in result.stdout
     assert [row["state"] for row in listed(warehouse, "--topic", PULLS)] == ["WAITING", "REPAIRED", "REPAIRED"]

@@ -10,9 +10,9 @@ from schemas.contract import find_reasons
 from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.expectations import Severity
 from schemas.suites import ENUMERATIONS, RULES, SUITES, suites_of
+from streaming.quality.event_reference import ENOUGH_LOOKS, Routes, UsualRates
 from streaming.quality.reading import read
 from streaming.quality.sample import Message, Sample
-from streaming.quality.surroundings import ENOUGH_LOOKS, Routes, UsualRates
 from tests.quality.sampled import START_MS, log_of, message, reading_of, samples_of
 from tests.schemas.messages import messages
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
@@ -77,7 +77,7 @@ def test_whatever_a_message_holds_becomes_one_row(value: bytes | None, contract:
     assert [row["contract"] for row in rows] == [contract]
 
 
-def test_a_message_that_was_too_large_to_keep_is_told_as_such() -> None:
+def test_a_message_that_was_too_large_to_keep_is_reported_as_such() -> None:
     large = Message(PULLS, 0, 7, INGEST_TIME_MS, b"", 10 << 20)
     assert [row["contract"] for row in reading_of(PULLS, [large])[PULLS]] == ["too_large"]
 
@@ -144,7 +144,7 @@ def test_an_events_time_is_held_against_kafkas(skew_ms: int, ahead: int, behind:
     assert (row["ahead_ms"], row["behind_ms"]) == (ahead, behind)
 
 
-def test_a_rate_is_told_against_what_is_usual_once_enough_was_seen() -> None:
+def test_a_rate_is_reported_against_what_is_usual_once_enough_was_seen() -> None:
     routes, rates = Routes(), UsualRates()
 
     def look(step_ms: int, start_ms: int) -> Any:

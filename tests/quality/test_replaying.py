@@ -8,10 +8,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from conf.settings import Settings
 from schemas.events import EVENTS, PULLS, ROUTES
-from streaming.ingest.embedded_kafka import EmbeddedKafka
-from streaming.ingest.publisher import PublishError
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import PublishError
 from streaming.quality import replaying as module
-from streaming.quality.mending import judge
+from streaming.quality.repair import judge
 from streaming.quality.repairs import Place, Repairs
 from streaming.quality.replaying import CLAIM, KEPT_BACK, MATTERS_MS, ORIGIN, Ready, Replay, find
 from tests.conftest import settings_for

@@ -12,9 +12,9 @@ import pytest
 
 from schemas.events import ROUTES
 from schemas.suites import SUITES
+from streaming.quality.event_reference import Routes, UsualRates
 from streaming.quality.reading import read
 from streaming.quality.sample import Message, Sample
-from streaming.quality.surroundings import Routes, UsualRates
 from tests.quality.sampled import log_of, reading_of, samples_of
 
 pytestmark = pytest.mark.xdist_group("great_expectations")  # one process imports it

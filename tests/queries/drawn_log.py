@@ -25,7 +25,7 @@ class Client:
     name: str
     addr: str
     topics: list[str]
-    told: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
     silent_until: int = 0
     idle_until: int = 0
     slave_until: int = 0
@@ -45,30 +45,30 @@ class DrawnLog:
     noise: float = 1.0
 
     def __post_init__(self) -> None:
-        self.dice = Random(self.seed)
-        self.round_ms = self.dice.choice(ROUND_MS)
-        self.queues = {topic: self.dice.randrange(1, 4) for topic in TOPICS}
-        self.unheard: dict[str, int] = {}
+        self.rng = Random(self.seed)
+        self.round_ms = self.rng.choice(ROUND_MS)
+        self.queues = {topic: self.rng.randrange(1, 4) for topic in TOPICS}
+        self.without_data: dict[str, int] = {}
         self.unasked: list[tuple[int, dict[str, Any]]] = []
         self.offsets: dict[tuple[str, str, str, int], list[int]] = {}
         self.stuck: dict[tuple[str, str, str, int], int] = {}
         self.dark_until = 0
-        self.are_two = self.dice.random() < 0.3
+        self.are_two = self.rng.random() < 0.3
         self.stopped: dict[int, int] = {}
         self.clients: dict[str, list[Client]] = {}
-        for name in self.dice.sample(NAMES, self.groups):
-            topics = self.dice.choice((["orders"], ["orders"], ["orders", "bills"]))
-            self.clients[name] = [self._client(name, topics) for _ in range(self.dice.randrange(1, 4))]
+        for name in self.rng.sample(NAMES, self.groups):
+            topics = self.rng.choice((["orders"], ["orders"], ["orders", "bills"]))
+            self.clients[name] = [self._client(name, topics) for _ in range(self.rng.randrange(1, 4))]
 
     def _client(self, group: str, topics: list[str]) -> Client:
-        number = self.dice.randrange(10_000)
-        kind = {"strategy": "AVG"} if self.dice.random() < 0.5 else {}
-        if self.dice.random() < 0.1:
+        number = self.rng.randrange(10_000)
+        kind = {"strategy": "AVG"} if self.rng.random() < 0.5 else {}
+        if self.rng.random() < 0.1:
             kind["message_model"] = "BROADCASTING"
         client = Client(f"{group}@{number}", f"10.0.0.{number % 250}:{number}", list(topics), kind)
-        if self.dice.random() < 0.1:
+        if self.rng.random() < 0.1:
             client.brokers = 1
-        if self.dice.random() < 0.1:
+        if self.rng.random() < 0.1:
             client.name = f"172.17.0.2@{number % 7}"
         return client
 
@@ -83,26 +83,26 @@ class DrawnLog:
             now_ms = START + second * SECOND
             if second % 60 == 0:
                 yield from (self._route(topic, now_ms) for topic in TOPICS)
-            if self.dice.random() < self.trouble:
+            if self.rng.random() < self.trouble:
                 yield from self._happen(now_ms)
             if now_ms >= self.dark_until:
                 for group, clients in self.clients.items():
                     for place, client in enumerate(clients):
                         yield from self._live(group, client, place, second, now_ms)
             if now_ms >= next_round:
-                next_round += self.round_ms + self.dice.choice((0, 0, 0, 3, -2, 40))
+                next_round += self.round_ms + self.rng.choice((0, 0, 0, 3, -2, 40))
                 if now_ms >= self.dark_until:
                     yield from self._clocks(now_ms + 999)
 
     def _live(self, group: str, client: Client, place: int, second: int, now_ms: int) -> Iterator[Event]:
         if (second + place * 7) % 30 == 0 and now_ms >= client.silent_until:
             for broker_name in BROKERS[: client.brokers]:
-                if self.dice.random() > 0.02 * self.noise:
-                    yield self._beat(group, client, broker_name, now_ms + self.dice.randrange(50))
+                if self.rng.random() > 0.02 * self.noise:
+                    yield self._beat(group, client, broker_name, now_ms + self.rng.randrange(50))
         if (second + place * 3) % 10 == 0 and now_ms >= client.idle_until:
             yield from self._pulls(group, client, now_ms)
 
-    def _beat(self, group: str, client: Client, broker_name: str, at_ms: int, **told: Any) -> Event:
+    def _beat(self, group: str, client: Client, broker_name: str, at_ms: int, **reported: Any) -> Event:
         subscriptions = [
             {"topic": topic, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"} for topic in client.topics
         ]
@@ -112,7 +112,7 @@ class DrawnLog:
             "message_model": "CLUSTERING",
             "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
             "subscriptions": subscriptions,
-            **client.told,
+            **client.reported,
         }
         return HEARTBEATS, {
             "broker_name": broker_name,
@@ -123,7 +123,7 @@ class DrawnLog:
             "producer_groups": [],
             "consumers": [consumer],
             "event_time_ms": at_ms,
-            **told,
+            **reported,
         }
 
     def _pulls(self, group: str, client: Client, now_ms: int) -> Iterator[Event]:
@@ -140,20 +140,20 @@ class DrawnLog:
         topic, broker_name, number = queue
         key = (group, *queue)
         offsets = self.offsets.setdefault(key, [100, 100])
-        offsets[1] += self.dice.randrange(3)
+        offsets[1] += self.rng.randrange(3)
         if now_ms >= self.stuck.get(key, 0):
-            offsets[0] = max(offsets[0], offsets[1] - self.dice.choice((0, 0, 0, 2)))
-        told: dict[str, Any] = {"commit_offset": offsets[0], "max_offset": offsets[1]}
-        if self.dice.random() < 0.05 * self.noise:
-            told = self.dice.choice(({}, {"max_offset": offsets[1]}, {**told, "offsets_only": True}))
-        if self.dice.random() < 0.01 * self.noise:
-            told["pull_status"] = self.dice.choice(("NO_PERMISSION", "NO_MATCHED_MSG"))
+            offsets[0] = max(offsets[0], offsets[1] - self.rng.choice((0, 0, 0, 2)))
+        reported: dict[str, Any] = {"commit_offset": offsets[0], "max_offset": offsets[1]}
+        if self.rng.random() < 0.05 * self.noise:
+            reported = self.rng.choice(({}, {"max_offset": offsets[1]}, {**reported, "offsets_only": True}))
+        if self.rng.random() < 0.01 * self.noise:
+            reported["pull_status"] = self.rng.choice(("NO_PERMISSION", "NO_MATCHED_MSG"))
         if now_ms < client.slave_until:
-            told |= {"broker_id": 1, "suggest_broker_id": 1}
+            reported |= {"broker_id": 1, "suggest_broker_id": 1}
         who = {"client_addr": client.addr, "client_id": client.name}
-        if self.dice.random() < 0.03 * self.noise:
-            del who[self.dice.choice(("client_addr", "client_id"))]
-        ahead = self.dice.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
+        if self.rng.random() < 0.03 * self.noise:
+            del who[self.rng.choice(("client_addr", "client_id"))]
+        ahead = self.rng.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
         return PULLS, {
             "broker_name": broker_name,
             "broker_id": 0,
@@ -161,9 +161,9 @@ class DrawnLog:
             "queue_id": number,
             "consumer_group": group,
             "pull_offset": offsets[0] + ahead,
-            "event_time_ms": now_ms + self.dice.randrange(100),
+            "event_time_ms": now_ms + self.rng.randrange(100),
             **who,
-            **told,
+            **reported,
         }
 
     def _route(self, topic: str, at_ms: int) -> Event:
@@ -176,46 +176,46 @@ class DrawnLog:
 
     def _clocks(self, at_ms: int) -> Iterator[Event]:
         """One for all groups, or one of each of two collectors that share them, as long as it runs."""
-        answered = [name for name in BROKERS if at_ms >= self.unheard.get(name, 0)]
-        told = {"source": "collector", "brokers_asked": list(BROKERS), "brokers_answered": answered}
+        answered = [name for name in BROKERS if at_ms >= self.without_data.get(name, 0)]
+        reported = {"source": "collector", "brokers_asked": list(BROKERS), "brokers_answered": answered}
         unheard = [one for until, one in self.unasked if at_ms < until]
         if unheard:
-            told["unheard"] = unheard
+            reported["unheard"] = unheard
         if not self.are_two:
-            yield CLOCKS, {**told, "event_time_ms": at_ms}
+            yield CLOCKS, {**reported, "event_time_ms": at_ms}
             return
         names = sorted(self.clients)
         for number in (0, 1):
             if at_ms >= self.stopped.get(number, 0):
                 mine = {"collector": f"k{number}", "groups": names[number::2], "interval_ms": self.round_ms}
-                yield CLOCKS, {**told, **mine, "event_time_ms": at_ms + 400 * number}
+                yield CLOCKS, {**reported, **mine, "event_time_ms": at_ms + 400 * number}
 
     def _happen(self, now_ms: int) -> Iterator[Event]:
-        group = self.dice.choice(list(self.clients))
-        clients, until = self.clients[group], now_ms + self.dice.choice((8, 40, 80, 130, 300)) * SECOND
-        client = self.dice.choice(clients) if clients else None
-        what = self.dice.randrange(16)
+        group = self.rng.choice(list(self.clients))
+        clients, until = self.clients[group], now_ms + self.rng.choice((8, 40, 80, 130, 300)) * SECOND
+        client = self.rng.choice(clients) if clients else None
+        what = self.rng.randrange(16)
         if what == 0:
-            clients.append(self._client(group, self.dice.choice((["orders"], ["orders", "bills"]))))
+            clients.append(self._client(group, self.rng.choice((["orders"], ["orders", "bills"]))))
         elif what == 1:
-            self.unheard[self.dice.choice(BROKERS)] = until
+            self.without_data[self.rng.choice(BROKERS)] = until
         elif what == 2:
             about = {
-                "broker_name": self.dice.choice((None, *BROKERS)),
-                "consumer_group": self.dice.choice((None, group)),
+                "broker_name": self.rng.choice((None, *BROKERS)),
+                "consumer_group": self.rng.choice((None, group)),
             }
-            who = self.dice.choice((None, client.name if client else None))
+            who = self.rng.choice((None, client.name if client else None))
             one = {**about, "client_id": who, "reason": "timed_out", "since_ms": now_ms}
             self.unasked.append((until, one))
         elif what == 3:
             self.dark_until = until
         elif what == 15:
-            self.stopped[self.dice.randrange(2)] = until
+            self.stopped[self.rng.randrange(2)] = until
         elif what == 4:
-            self.round_ms = self.dice.choice(ROUND_MS)
+            self.round_ms = self.rng.choice(ROUND_MS)
         elif what == 5:
-            topic = self.dice.choice(TOPICS)
-            self.queues[topic] = self.dice.randrange(1, 4)
+            topic = self.rng.choice(TOPICS)
+            self.queues[topic] = self.rng.randrange(1, 4)
             yield self._route(topic, now_ms)
         elif client is not None:
             yield from self._happen_to(group, client, what, until, now_ms)
@@ -231,14 +231,14 @@ class DrawnLog:
         elif what == 9:
             client.idle_until = until
         elif what == 10:
-            client.addr = f"10.0.1.{self.dice.randrange(250)}:{self.dice.randrange(9999)}"
+            client.addr = f"10.0.1.{self.rng.randrange(250)}:{self.rng.randrange(9999)}"
         elif what == 11:
             client.slave_until = until
         elif what == 12:
             for topic in client.topics:
                 for number in range(self.queues[topic]):
-                    self.stuck[group, topic, self.dice.choice(BROKERS), number] = until
+                    self.stuck[group, topic, self.rng.choice(BROKERS), number] = until
         elif what == 13:
-            clients.append(Client(client.name, f"10.0.2.{self.dice.randrange(250)}:7", client.topics, client.told))
+            clients.append(Client(client.name, f"10.0.2.{self.rng.randrange(250)}:7", client.topics, client.reported))
         else:
-            client.topics = self.dice.choice((["orders"], ["bills"], ["orders", "bills"]))
+            client.topics = self.rng.choice((["orders"], ["bills"], ["orders", "bills"]))

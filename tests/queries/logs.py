@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from streaming.ingest.simulator import Simulation, load_scenario
-from streaming.ingest.simulator.truth import Truth
-from tests.replay import messages_of, replay
-from udfs.model import queue_order
+from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.truth import Truth
+from tests.engine import messages_of, replay
+from udfs.rocketmq.model import queue_order
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000
@@ -53,7 +53,7 @@ def comparable(rows: Rows) -> dict[str, list[str]]:
     return {
         table: sorted(json.dumps(row, sort_keys=True, default=repr) for row in of_table)
         for table, of_table in rows.items()
-        if of_table and table not in ("clock_wanted", "clock_heard")  # said once a batch
+        if of_table and table not in ("clock_needed", "clock_heard")  # said once a batch
     }
 
 

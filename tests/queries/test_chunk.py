@@ -13,8 +13,8 @@ from streaming.queries.chunk import (
 )
 from streaming.queries.planned import Planned, plan_of
 from streaming.queries.shard import shard_of
+from tests.engine import chunks_for
 from tests.queries.logs import log_of, renumbered
-from tests.replay import chunks_for
 
 CHUNK = Chunk(
     PULLS, 3, 0, 4, {"c": 9}, [Message(0, 1, b"\xff\0")], [Reject(1, 2, None, ["not_json"]), Reject(2, 3, b"", [])]
@@ -81,7 +81,7 @@ def test_each_message_goes_to_the_shards_it_concerns() -> None:
                 assert len(chunk.messages) == len(of_topic)
 
 
-def test_rejects_are_told_once_with_their_place_and_bytes() -> None:
+def test_rejects_are_reported_once_with_their_place_and_bytes() -> None:
     messages = renumbered([{**log_of("twins", 1)[0][0], "value": value} for value in (None, b"{", b"\xff")])
     chunks = [chunk for number in range(3) for chunk in chunks_for(messages, number, 3)]
     assert [(reject.offset, reject.value, reject.reasons) for reject in chunks[0].rejects] == [

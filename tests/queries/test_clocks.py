@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.simulator import Simulation, load_scenario
+from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
-from tests.replay import Stream
 
 pytestmark = pytest.mark.replay
 
@@ -51,17 +51,17 @@ def alerts_of(scenario: str, who: str, off_s: int, delay_s: int = 0) -> list[dic
         if at_ms // SLICE_MS > slice_of:
             flush()
             slice_of = at_ms // SLICE_MS
-        told = {**event, "source": source} if topic == CLOCKS else event
+        reported = {**event, "source": source} if topic == CLOCKS else event
         if is_of(who, topic, event, clients[0]):
-            told = {**told, "event_time_ms": at_ms + off_s * SECOND}
-        part.append((topic, told))
+            reported = {**reported, "event_time_ms": at_ms + off_s * SECOND}
+        part.append((topic, reported))
         true_ms.append(at_ms)
     flush()
     return rows
 
 
-def told(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    return {(row["kind"], row["cause"]) for row in rows if row["fired_at"] and not row["suppressed_by"]}
+def reported(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(row["kind"], row["cause"]) for row in rows if row["fired_at"] and not row["inhibited_by"]}
 
 
 OFF = [-3600, -150, -95, -45, -20, -1, 1, 45, 150, 3600]
@@ -69,11 +69,11 @@ OFF = [-3600, -150, -95, -45, -20, -1, 1, 45, 150, 3600]
 
 @pytest.mark.parametrize("off_s", OFF)
 @pytest.mark.parametrize("who", ["broker", "client", "collector", "run"])
-def test_a_clock_that_is_off_pages_nobody_and_is_told_itself(who: str, off_s: int) -> None:
+def test_a_clock_that_is_off_pages_nobody_and_is_reported_itself(who: str, off_s: int) -> None:
     rows = alerts_of("healthy", who, off_s)
-    others = told(rows) - {("clock_skew", "clock_ahead"), ("clock_skew", "clock_out_of_step")}
+    others = reported(rows) - {("clock_skew", "clock_ahead"), ("clock_skew", "clock_out_of_step")}
     is_refused = who in ("collector", "run") and off_s > 60  # here no other clock steps in
-    assert others == ({("unheard_cluster", "no_clock")} if is_refused else set())
+    assert others == ({("cluster_no_data", "no_clock")} if is_refused else set())
     if abs(off_s) >= 45 and who != "run":
         skews = [row for row in rows if row["kind"] == "clock_skew" and row["state"] == "FIRING"]
         assert [row["labels"] for row in skews if row["reason"] == "hold_over"] == [skews[0]["labels"]]
@@ -85,10 +85,10 @@ def test_a_clock_that_is_off_pages_nobody_and_is_told_itself(who: str, off_s: in
 @pytest.mark.parametrize(
     ("scenario", "page"), [("pull_stopped", "pull_stopped"), ("consume_disabled", "consume_disabled")]
 )
-def test_what_starves_is_told_whoevers_clock_is_off(scenario: str, page: str, who: str, off_s: int) -> None:
+def test_what_starves_is_reported_whoevers_clock_is_off(scenario: str, page: str, who: str, off_s: int) -> None:
     if who == "collector" and off_s > 60:
         pytest.skip("a time from the future is not taken; run keeps the time of such a cluster")
-    assert ("starved_queue", page) in told(alerts_of(scenario, who, off_s))
+    assert ("starved_queue", page) in reported(alerts_of(scenario, who, off_s))
 
 
 @pytest.mark.parametrize("off_s", [-3600, -150, -95, 95, 150])

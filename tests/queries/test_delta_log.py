@@ -6,8 +6,8 @@ import pytest
 from deltalake import DeltaTable
 
 from schemas.tables import ALERTS
-from streaming.queries.delta_log import in_one_line, read_commit
-from streaming.queries.warehouse import open_table, table_path
+from streaming.warehouse.delta_log import in_one_line, read_commit
+from streaming.warehouse.tables import open_table, table_path
 from tests.maintenance.rows import NOW_MS, row_of, write
 
 

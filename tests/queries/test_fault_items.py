@@ -9,24 +9,24 @@ import msgspec
 import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.history.stream import parcels_for
-from streaming.ingest.simulator import Simulation, load_scenario
 from streaming.queries.chunk import Chunk
 from streaming.queries.combiner import Key, Pack
 from streaming.queries.complete import Complete
 from streaming.queries.fleet_turn import FleetTurn
 from streaming.queries.planned import Planned
-from streaming.queries.rows import Rows
 from streaming.queries.sends import advance_board
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
+from streaming.replay.stream import parcels_for
+from streaming.simulator import Simulation, load_scenario
+from streaming.warehouse.rows import Rows
+from tests.engine import cut
 from tests.queries.logs import cut_as_spark_does
-from tests.replay import cut
-from udfs.broker_board import Board
-from udfs.fleet import Fleet
-from udfs.rulebook import Rulebook
-from udfs.rules import Rules
+from tests.rules import default_rules
+from udfs.alerts.rulebook import Rulebook
+from udfs.producers.board import Board
+from udfs.producers.fleet import Fleet
 
 START_MS = 1_750_000_000_000
 IDLE_MS = 1_800_000
@@ -102,7 +102,7 @@ def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
     assert (attempts.steps[0].from_ms, attempts.steps[0].to_ms) == (START_MS, START_MS + 7)
 
 
-def test_how_late_sends_and_ticks_come_is_told_by_broker_and_of_producers_that_are_far_off() -> None:
+def test_how_late_sends_and_ticks_come_is_reported_by_broker_and_of_producers_that_are_far_off() -> None:
     clock = {"cluster": "c", "source": "t", "brokers_asked": [], "brokers_answered": [], "event_time_ms": START_MS - 40}
     late = [send(0, client_id="late", event_time_ms=START_MS - 20_000), send(1, event_time_ms=START_MS - 500)]
     pack = combine([*late, message(CLOCKS, 0, msgspec.json.encode(clock))])["c", None]
@@ -189,7 +189,7 @@ def stream(
     plan_of: Callable[[Sequence[dict[str, Any]]], Planned | None] = lambda _: None,
 ) -> Rows:
     """All rows of a log, batch by batch as the query runs it: a task a partition, then the shard."""
-    store, states, rulebook = DictShardStore(), StateCache(), Rulebook(Rules())
+    store, states, rulebook = DictShardStore(), StateCache(), Rulebook(default_rules())
     rows: Rows = defaultdict(list)
     for batch in batches:
         tasks: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
@@ -257,5 +257,5 @@ def test_a_cut_batch_that_shows_no_event_of_a_cluster_moves_its_producers_time_n
     cut_off = Planned(is_cut=True, places=frozenset({(SEND_LATENCIES, 0)}))
     for planned, judged_ms in ((cut_off, 0), (Planned(is_cut=False), START_MS + 600_000)):
         most_ms = Complete([], read, 100, planned).most_ms("c", has_groups=False)
-        FleetTurn(fleet, Fleet, [Pack(tick_ms=START_MS + 600_000)], "c", Rules(), most_ms=most_ms).finish()
+        FleetTurn(fleet, Fleet, [Pack(tick_ms=START_MS + 600_000)], "c", default_rules(), most_ms=most_ms).finish()
         assert (fleet.tick_ms, fleet.judged_ms) == (START_MS + 600_000, judged_ms)

@@ -1,4 +1,4 @@
-"""A person's decision that something is gone: what was open of it ends, and it begins anew should it be heard again."""
+"""A person decides that something is gone: what was open of it ends, and it begins anew should it give data again."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, PULLS, SEND_LATENCIES
-from streaming.forgetting import Decision, forget_event
-from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.service.forgetting import Decision, forget_event
+from streaming.simulator import Simulation, load_scenario
+from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.queries.test_small_logs import groups_of_two
-from tests.replay import Stream
 
 pytestmark = pytest.mark.replay
 
@@ -36,7 +36,7 @@ def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left
     stream = Stream()
     before = stream.feed(groups_of_two(400, 200))
     open_kinds = {row["kind"] for row in before["alerts"] if row["state"] == "FIRING"}
-    assert open_kinds >= {"unheard_broker", "starved_queue"}
+    assert open_kinds >= {"broker_no_data", "starved_queue"}
     rows = stream.feed([forget(410, "cluster", "c")])
     assert {kind for kind, _ in ended(rows)} >= open_kinds
     assert {reason for _, reason in ended(rows)} == {"forgotten"}
@@ -46,10 +46,10 @@ def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left
     assert [row["source"] for row in rows["clock_heard"]] == ["forget"]
     kept = stream.kept
     assert [kept.groups.all_keys(), kept.routes.all_keys(), kept.channels.all_keys()] == [[], [], []]
-    assert kept.agenda.clusters == {}
+    assert kept.shard_index.clusters == {}
     late = [one for one in groups_of_two(400, 400) if one[1]["event_time_ms"] > START + 300 * SECOND]
     assert stream.feed(late, lambda _: START + 405 * SECOND).get("alerts", []) == []
-    assert stream.kept.agenda.clusters == {}
+    assert stream.kept.shard_index.clusters == {}
 
 
 def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
@@ -70,8 +70,8 @@ def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
 
 def tick(second: int, source: str, answered: tuple[str, ...] = ()) -> Event:
     brokers = ["broker-a", "broker-b"]
-    told = {"source": source, "brokers_asked": brokers, "brokers_answered": list(answered)}
-    return CLOCKS, {"cluster": "c", "event_time_ms": START + second * SECOND, **told}
+    reported = {"source": source, "brokers_asked": brokers, "brokers_answered": list(answered)}
+    return CLOCKS, {"cluster": "c", "event_time_ms": START + second * SECOND, **reported}
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])
@@ -88,10 +88,10 @@ def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
     ticks = [tick(second, source, answered) for second in range(415, 1_000, 5)]
     batches = [[decision, *ticks]] if is_one_batch else [[one] for one in (decision, *ticks)]
     rows = [stream.feed(batch) for batch in batches]
-    told = [row for part in rows for row in part.get("alerts", ()) if row["reason"] != "forgotten"]
-    assert told == []
+    reported = [row for part in rows for row in part.get("alerts", ()) if row["reason"] != "forgotten"]
+    assert reported == []
     assert [row["source"] for part in rows for row in part.get("clock_heard", ())] == ["forget"]
-    assert stream.kept.agenda.clusters == {}
+    assert stream.kept.shard_index.clusters == {}
 
 
 def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotten_cluster_back() -> None:
@@ -100,8 +100,8 @@ def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotte
         stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
         stream.feed([back])
         stream.feed([tick(425, "run", ("broker-a",))])
-        assert stream.kept.agenda.clusters.keys() == {"c"}
-        assert stream.kept.agenda.clusters["c"].now_ms == START + 425 * SECOND
+        assert stream.kept.shard_index.clusters.keys() == {"c"}
+        assert stream.kept.shard_index.clusters["c"].now_ms == START + 425 * SECOND
 
 
 def pull_of(second: int) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_a_cluster_that_producers_alone_fed_asks_for_no_clock_once_it_is_forgott
     events = list(Simulation(load_scenario("slow_broker"), 1, START).events(2 * MINUTE))
     sends = [(topic, {**event, "cluster": "c"}) for topic, event in events if topic == SEND_LATENCIES]
     rows = stream.feed([*sends, forget(121, "cluster", "c", ("broker-a", "broker-b"))])
-    assert [row for row in rows["clock_wanted"] if row["is_wanted"]] == []
+    assert [row for row in rows["clock_needed"] if row["is_wanted"]] == []
 
 
 def test_a_dead_broker_that_is_forgotten_is_over_though_its_collector_goes_on_asking() -> None:
@@ -125,10 +125,10 @@ def test_a_dead_broker_that_is_forgotten_is_over_though_its_collector_goes_on_as
         for topic, event in groups_of_two(1500, 200)
     ]
     dead = [one for one in events if one[1]["event_time_ms"] < START + 600 * SECOND]
-    told = stream.feed(dead)
-    assert "unheard_broker" in {row["kind"] for row in told["alerts"] if row["state"] == "FIRING"}
+    reported = stream.feed(dead)
+    assert "broker_no_data" in {row["kind"] for row in reported["alerts"] if row["state"] == "FIRING"}
     rows = stream.feed([forget(601, "broker", "broker-b"), *events[len(dead) :]])
-    assert ("unheard_broker", "forgotten") in ended(rows)
+    assert ("broker_no_data", "forgotten") in ended(rows)
     assert [
         row for row in rows["alerts"] if row["state"] in ("FIRING", "UNKNOWN") and row["reason"] != "cause_ended"
     ] == []
@@ -144,11 +144,11 @@ def test_a_forgotten_group_ends_and_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cluster", "broker"])
-def test_what_producers_told_of_it_ends_too(kind: str) -> None:
+def test_what_producers_reported_of_it_ends_too(kind: str) -> None:
     stream = Stream()
     events = list(Simulation(load_scenario("slow_broker"), 1, START).events(4 * MINUTE))
-    told = stream.feed([(topic, {**event, "cluster": "c"}) for topic, event in events])
-    firing = {row["broker_name"] for row in told["alerts"] if row["kind"] == "broker_isolated"}
+    reported = stream.feed([(topic, {**event, "cluster": "c"}) for topic, event in events])
+    firing = {row["broker_name"] for row in reported["alerts"] if row["kind"] == "broker_isolated"}
     (broker_name,) = firing
     name = "c" if kind == "cluster" else broker_name
     rows = stream.feed([forget(241, kind, name, (broker_name,))])
@@ -163,7 +163,7 @@ def test_a_cluster_that_only_producers_feed_asks_for_a_clock_and_is_judged_by_it
     stream = Stream()
     events = list(Simulation(load_scenario("slow_broker"), 1, START).events(4 * MINUTE))
     sends = [one for one in events if one[0] == SEND_LATENCIES]
-    wanted = stream.feed(sends[:200])["clock_wanted"]
+    wanted = stream.feed(sends[:200])["clock_needed"]
     assert [(row["cluster"], row["is_wanted"]) for row in wanted] == [("modelled", True)]
     ticks = [(topic, {**event, "source": "run"}) for topic, event in events if topic == CLOCKS]
     rest = sorted([*sends[200:], *ticks], key=lambda one: one[1]["event_time_ms"])

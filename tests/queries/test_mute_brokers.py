@@ -3,15 +3,15 @@
 import pytest
 
 from schemas.events import PULLS
+from tests.engine import Stream
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import groups_of_two
-from tests.replay import Stream
 
 pytestmark = pytest.mark.replay
 
 
 @pytest.mark.parametrize(
-    ("brokers", "kind"), [({"broker-b"}, "unheard_broker"), ({"broker-a", "broker-b"}, "unheard_cluster")]
+    ("brokers", "kind"), [({"broker-b"}, "broker_no_data"), ({"broker-a", "broker-b"}, "cluster_no_data")]
 )
 def test_pulls_that_stop_for_all_groups_at_once_are_one_page(brokers: set[str], kind: str) -> None:
     events = [
@@ -46,4 +46,4 @@ def test_pulls_of_groups_whose_caches_are_full_are_not_missing() -> None:
         if topic != PULLS or event["event_time_ms"] < START + 300 * SECOND
     ]
     rows = Stream().feed(events).get("alerts", [])
-    assert not {row["kind"] for row in rows} & {"unheard_broker", "unheard_cluster"}
+    assert not {row["kind"] for row in rows} & {"broker_no_data", "cluster_no_data"}

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from streaming.history.stream import Enveloper
-from streaming.ingest.simulator import Simulation, load_scenario, parse_scenario
+from streaming.replay.stream import Enveloper
+from streaming.simulator import Simulation, load_scenario, parse_scenario
+from tests.engine import cut, replay
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable, cut_as_spark_does
-from tests.replay import cut, replay
-from udfs.broker_trouble import BROKER_ISOLATED, UNHEARD_BROKER
-from udfs.life import FIRING, RECOVERING, RESOLVED, Reason
-from udfs.rules import Rules
+from tests.rules import default_rules
+from udfs.alerts.life import FIRING, RECOVERING, RESOLVED, Reason
+from udfs.alerts.rules import Rules
+from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("one-trouble")]
 
-LATE = Rules(broker_isolated_hold_ms=200_000)
+LATE = default_rules(broker_isolated_hold_ms=200_000)
 """Producers tell of a broker only when the cluster has."""
 
 
@@ -36,7 +37,7 @@ def log_of(lost_until: int = 420, end: int = 720, *, fails_until: int = 0) -> tu
 def rows_of(rows: Rows, kind: str) -> list[tuple[int, str, str, bool]]:
     """Of what fired: seconds after START, state, reason, whether it waits under another."""
     return [
-        ((row["changed_at"] - START) // SECOND, row["state"], row["reason"], row["suppressed_by"] is not None)
+        ((row["changed_at"] - START) // SECOND, row["state"], row["reason"], row["inhibited_by"] is not None)
         for row in rows["alerts"]
         if row["kind"] == kind and row["fired_at"] is not None and row["reason"] != Reason.FIGURES_CHANGED
     ]
@@ -47,47 +48,47 @@ def judged(messages: Messages, rules: Rules | None = None) -> Rows:
     return replay(cut(messages, 40), rules=rules)
 
 
-def test_sends_tell_it_first_and_page_what_the_cluster_says_waits_under_that() -> None:
+def test_sends_describe_it_first_and_page_what_the_cluster_says_waits_under_that() -> None:
     rows = judged(log_of())
     assert rows_of(rows, BROKER_ISOLATED)[:2] == [
         (160, FIRING, Reason.HOLD_OVER, False),
         (250, FIRING, Reason.SEVERITY_CHANGED, False),
     ]
-    assert rows_of(rows, UNHEARD_BROKER) == [
+    assert rows_of(rows, BROKER_NO_DATA) == [
         (245, FIRING, Reason.HOLD_OVER, True),
         (425, RECOVERING, Reason.CONDITION_GONE, True),
         (485, RESOLVED, Reason.RECOVERED, True),
     ]
     (isolated,) = {row["incident_id"] for row in rows["alerts"] if row["kind"] == BROKER_ISOLATED}
-    assert {row["suppressed_by"] for row in rows["alerts"] if row["kind"] == UNHEARD_BROKER} == {None, isolated}
+    assert {row["inhibited_by"] for row in rows["alerts"] if row["kind"] == BROKER_NO_DATA} == {None, isolated}
     graver = next(row for row in rows["alerts"] if row["reason"] == Reason.SEVERITY_CHANGED)
     assert graver["severity"] == "critical"
-    assert graver["summary"].endswith("The cluster does not hear it either.")
+    assert graver["summary"].endswith("The cluster has no data of it either.")
 
 
 def test_what_paged_is_not_over_when_producers_have_given_the_broker_up_and_it_is_still_gone() -> None:
     """The NameServer drops it at 240 s; ten minutes after the last send nobody avoids it any more."""
     rows = judged(log_of(1_500, 1_700))
-    told = [at for at, state, _, is_under in rows_of(rows, BROKER_ISOLATED) if state != FIRING or is_under]
-    assert min(told) >= 1_500
-    assert [row for row in rows_of(rows, UNHEARD_BROKER) if not row[3]] == []
+    reported = [at for at, state, _, is_under in rows_of(rows, BROKER_ISOLATED) if state != FIRING or is_under]
+    assert min(reported) >= 1_500
+    assert [row for row in rows_of(rows, BROKER_NO_DATA) if not row[3]] == []
 
 
-def test_the_cluster_tells_it_first_and_the_sends_wait_past_its_end_for_what_they_hold_from_then() -> None:
+def test_the_cluster_reports_it_first_and_the_sends_wait_past_its_end_for_what_they_hold_from_then() -> None:
     """Producers of the older release stay away for ten minutes after the last send that failed."""
     rows = judged(log_of(420, 1_000), LATE)
-    assert next(row[:3] for row in rows_of(rows, UNHEARD_BROKER)) == (245, FIRING, Reason.HOLD_OVER)
-    assert {is_under for *_, is_under in rows_of(rows, UNHEARD_BROKER)} == {False}
+    assert next(row[:3] for row in rows_of(rows, BROKER_NO_DATA)) == (245, FIRING, Reason.HOLD_OVER)
+    assert {is_under for *_, is_under in rows_of(rows, BROKER_NO_DATA)} == {False}
     isolated = rows_of(rows, BROKER_ISOLATED)
     assert isolated[0][1:] == (FIRING, Reason.HOLD_OVER, True)
     assert isolated[-1][1] == RESOLVED
-    assert isolated[-1][0] > rows_of(rows, UNHEARD_BROKER)[-1][0]
+    assert isolated[-1][0] > rows_of(rows, BROKER_NO_DATA)[-1][0]
     assert {is_under for *_, is_under in isolated} == {True}
 
 
 def test_sends_that_fail_after_the_broker_is_heard_again_page() -> None:
     rows = judged(log_of(420, 1_200, fails_until=1_000), LATE)
-    resolved = next(at for at, state, *_ in rows_of(rows, UNHEARD_BROKER) if state == RESOLVED)
+    resolved = next(at for at, state, *_ in rows_of(rows, BROKER_NO_DATA) if state == RESOLVED)
     paged = [at for at, _, reason, _ in rows_of(rows, BROKER_ISOLATED) if reason == Reason.CAUSE_ENDED]
     assert len(paged) == 1
     assert paged[0] > resolved
@@ -95,10 +96,10 @@ def test_sends_that_fail_after_the_broker_is_heard_again_page() -> None:
 
 @pytest.mark.parametrize("rules", [None, LATE], ids=["sends_first", "cluster_first"])
 @pytest.mark.parametrize("fails_until", [0, 1_000])
-def test_however_the_log_is_cut_the_same_is_told(rules: Rules | None, fails_until: int) -> None:
+def test_however_the_log_is_cut_the_same_is_reported(rules: Rules | None, fails_until: int) -> None:
     messages = log_of(420, 1_200, fails_until=fails_until)
     whole = comparable(replay([messages], rules=rules))
-    assert UNHEARD_BROKER in str(whole["alerts"])
+    assert BROKER_NO_DATA in str(whole["alerts"])
     for batches in (3, 250):
         assert comparable(replay(cut(messages, batches), rules=rules)) == whole
     for limit in (100, 700):
@@ -110,6 +111,6 @@ def each_alone(batches: Iterable[Messages]) -> Rows:
     return replay(batches, is_kept=False)
 
 
-def test_a_worker_that_begins_in_between_knows_what_was_told() -> None:
+def test_a_worker_that_begins_in_between_knows_what_was_reported() -> None:
     messages = log_of()
     assert comparable(each_alone(cut(messages, 12))) == comparable(replay([messages]))

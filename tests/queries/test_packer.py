@@ -9,12 +9,12 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.history.stream import Enveloper
-from streaming.ingest.simulator import load_scenario, simulate
 from streaming.queries import packer
 from streaming.queries.packer import pack
 from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
 from streaming.queries.shard_intake import shard_of
+from streaming.replay.stream import Enveloper
+from streaming.simulator import load_scenario, simulate
 
 SHARDS = 4
 START_MS = 1_750_000_000_000

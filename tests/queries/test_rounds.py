@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.simulator import Simulation, load_scenario
+from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.queries.test_small_logs import groups_of_two
-from tests.replay import Stream
 
 pytestmark = pytest.mark.replay
 
@@ -32,7 +32,7 @@ def fired(rows: Rows) -> dict[tuple[str, str], int]:
     return {
         (row["kind"], row["cause"]): (row["changed_at"] - START) // SECOND
         for row in rows
-        if row["state"] == "FIRING" and row["reason"] == "hold_over" and not row["suppressed_by"]
+        if row["state"] == "FIRING" and row["reason"] == "hold_over" and not row["inhibited_by"]
     }
 
 
@@ -45,7 +45,7 @@ def at_rounds_of(seconds: int, scenario: str) -> Events:
     ]
 
 
-PAGES = ("starved_queue", "duplicate_client_id", "split_view", "unheard_broker")
+PAGES = ("starved_queue", "duplicate_client_id", "split_view", "broker_no_data")
 
 
 @pytest.mark.parametrize("seconds", [10, 30, 60, 75, 180])
@@ -64,10 +64,10 @@ def test_rounds_of_any_length_give_the_same_pages_two_rounds_later_at_most(scena
 
 
 @pytest.mark.parametrize("seconds", [10, 60, 75])
-def test_rounds_that_hide_what_is_short_are_told_once(seconds: int) -> None:
+def test_rounds_that_hide_what_is_short_are_reported_once(seconds: int) -> None:
     slow = [row for row in alerts_of(at_rounds_of(seconds, "healthy")) if row["kind"] == "slow_collector"]
     assert [row["state"] for row in slow if row["state"] == "FIRING"] == ["FIRING"] * (seconds > 30)
-    assert all("doubled_queue" in row["summary"] for row in slow)
+    assert all("double_consumed_queue" in row["summary"] for row in slow)
 
 
 @pytest.mark.parametrize("gaps", [(10, 10, 75), (10, 10, 10, 10, 65), (5, 5, 65), (30, 30, 30, 100)], ids=str)
@@ -106,9 +106,9 @@ def test_a_broker_that_misses_rounds_hides_none_of_its_starved_queues(scenario: 
     assert len(rows) <= len(expected) + 4
 
 
-def told_by(name: str, brokers: str, groups: list[str] | None = None, **told: Any) -> dict[str, Any]:
+def reported_by(name: str, brokers: str, groups: list[str] | None = None, **reported: Any) -> dict[str, Any]:
     asked = [f"broker-{letter}" for letter in brokers]
-    return {"source": "collector", "collector": name, "groups": groups, "brokers_asked": asked, **told}
+    return {"source": "collector", "collector": name, "groups": groups, "brokers_asked": asked, **reported}
 
 
 def with_rounds(until: int, rounds: list[tuple[int, dict[str, Any]]]) -> Events:
@@ -122,8 +122,8 @@ def with_rounds(until: int, rounds: list[tuple[int, dict[str, Any]]]) -> Events:
 
 
 def test_a_second_collector_that_cannot_reach_a_broker_takes_nothing_from_the_first() -> None:
-    good = told_by("one", "ab", brokers_answered=["broker-a", "broker-b"])
-    blind = told_by("two", "ab", brokers_answered=["broker-a"])
+    good = reported_by("one", "ab", brokers_answered=["broker-a", "broker-b"])
+    blind = reported_by("two", "ab", brokers_answered=["broker-a"])
     assert alerts_of(with_rounds(600, [(0, good), (2_500, blind)])) == []
 
 
@@ -133,18 +133,18 @@ def groups_in(topic: str, event: dict[str, Any]) -> set[str]:
     return {one["consumer_group"] for one in event["consumers"]} if topic == HEARTBEATS else set()
 
 
-def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_told_as_one_thing() -> None:
+def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_reported_as_one_thing() -> None:
     both = ["broker-a", "broker-b"]
     first, second = ([f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1))
-    goes_on = told_by("one", "ab", first, brokers_answered=both)
-    stops = told_by("two", "ab", second, brokers_answered=both, until=300)
+    goes_on = reported_by("one", "ab", first, brokers_answered=both)
+    stops = reported_by("two", "ab", second, brokers_answered=both, until=300)
     events = [
         (topic, event)
         for topic, event in with_rounds(900, [(0, goes_on), (2_500, stops)])
         if event["event_time_ms"] < START + 300 * SECOND or not groups_in(topic, event) & set(second)
     ]
     stream = Stream().feed(events)
-    assert {(row["kind"], row["cause"]) for row in stream["alerts"]} == {("unheard_cluster", "collector_silent")}
+    assert {(row["kind"], row["cause"]) for row in stream["alerts"]} == {("cluster_no_data", "collector_silent")}
     assert [row["state"] for row in stream["alerts"]] == ["UNKNOWN", "FIRING"]
     newest = {(row["consumer_group"], row["broker_name"], row["queue_id"]): row for row in stream["assignments"]}
     assert {row["verdict"] for row in newest.values() if row["consumer_group"] in first} == {"OK"}
@@ -156,8 +156,8 @@ def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_told_
 def test_what_one_collector_was_refused_is_unknown_unless_another_hears_it() -> None:
     both = ["broker-a", "broker-b"]
     unheard = [{"broker_name": "broker-b", "consumer_group": "g1", "reason": "refused", "since_ms": START}]
-    refused = told_by("one", "ab", brokers_answered=both, unheard=unheard)
-    heard = told_by("two", "ab", brokers_answered=both)
+    refused = reported_by("one", "ab", brokers_answered=both, unheard=unheard)
+    heard = reported_by("two", "ab", brokers_answered=both)
     together = Stream().feed(with_rounds(400, [(0, refused), (1, heard)]))
     alone = Stream().feed(
         (topic, event)

@@ -17,8 +17,8 @@ from streaming.queries.combiner import Combiner, Key, Pack
 from streaming.queries.event_time import not_after
 from streaming.queries.send_runs import builder_for
 from tests.examples import examples
-from udfs.attempts import MOMENT_MS, QUIET_MS
-from udfs.skew import WINDOW_MS
+from udfs.brokers.skew import WINDOW_MS
+from udfs.producers.attempts import MOMENT_MS, QUIET_MS
 
 START_MS = 1_789_000_000_000
 DAY_MS = 86_400_000
@@ -99,8 +99,8 @@ def logs(draw: Any) -> list[Message]:
         now_ms += draw(_steps_ms)
         topic, value = SEND_LATENCIES, draw(sends(now_ms))
         if draw(st.integers(0, 9)) == 0:
-            told = {"source": "t", "brokers_asked": ["a"], "brokers_answered": [], "event_time_ms": now_ms}
-            topic, value = CLOCKS, msgspec.json.encode({"cluster": "c"} | told)
+            reported = {"source": "t", "brokers_asked": ["a"], "brokers_answered": [], "event_time_ms": now_ms}
+            topic, value = CLOCKS, msgspec.json.encode({"cluster": "c"} | reported)
         where = {"topic": topic, "partition": draw(st.sampled_from([0, 0, 0, 1])), "offset": offset}
         log.append({**where, "ingest_time_ms": now_ms + draw(_off_ms) // 2, "value": value})
     return log
@@ -118,8 +118,8 @@ def test_a_log_gives_the_same_packs_by_columns_as_one_by_one_and_however_it_is_c
 
 def quick(offset: int, **fields: Any) -> Message:
     event = {"cluster": "c", "client_id": "p", "client_version": "4.9.8", "topic": "t", "broker_name": "b"}
-    told = {"queue_id": 0, "latency_ms": 3, "isolation": False, "event_time_ms": START_MS + offset}
-    value = msgspec.json.encode(event | told | fields)
+    reported = {"queue_id": 0, "latency_ms": 3, "isolation": False, "event_time_ms": START_MS + offset}
+    value = msgspec.json.encode(event | reported | fields)
     return {
         "topic": SEND_LATENCIES,
         "partition": 0,

@@ -13,7 +13,7 @@ from tests.queries.test_fault_items import log_of, stream
 pytestmark = pytest.mark.replay
 
 
-def told(rows: list[dict[str, Any]]) -> set[tuple[str, str, str, int]]:
+def reported(rows: list[dict[str, Any]]) -> set[tuple[str, str, str, int]]:
     return {(row["kind"], row["state"], row["broker_name"], row["started_at"]) for row in rows if row["fired_at"]}
 
 
@@ -23,7 +23,7 @@ def test_they_are_judged_by_the_time_of_the_log_as_they_are_by_ticks(scenario: s
     log = log_of(scenario, 8)
     sends = [one for one in log if one["topic"] == SEND_LATENCIES]
     batches = list(cut_as_spark_does(sends, limit)) if limit else [sends]
-    by_ticks = told(stream([log])["alerts"])
+    by_ticks = reported(stream([log])["alerts"])
     assert by_ticks
     assert stream(batches, limit)["alerts"] == []  # more may come, and a tick with it
 
@@ -31,4 +31,4 @@ def test_they_are_judged_by_the_time_of_the_log_as_they_are_by_ticks(scenario: s
         places = frozenset((one["topic"], one["partition"]) for one in batch if batch is not batches[-1])
         return Planned(bool(places), places, is_once=True)
 
-    assert told(stream(batches, limit, plan_for)["alerts"]) == by_ticks
+    assert reported(stream(batches, limit, plan_for)["alerts"]) == by_ticks

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
-from streaming.history.stream import parcels_for
-from streaming.queries import shard, shard_look
+from streaming.queries import shard, shard_evaluation
 from streaming.queries.producers_aside import advance_or_set_aside
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.whole_shard import work_through
+from streaming.replay.stream import parcels_for
+from tests.engine import Stream, messages_of
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import beat, clock, groups_of_two
-from tests.replay import Stream, messages_of
-from udfs.broker_board import Board
-from udfs.membership import Membership
-from udfs.rulebook import Rulebook
-from udfs.rules import Rules
-from udfs.watch import GroupState
+from tests.rules import default_rules
+from udfs.alerts.rulebook import Rulebook
+from udfs.groups.state import GroupState
+from udfs.producers.board import Board
+from udfs.rocketmq.membership import Membership
 
 pytestmark = pytest.mark.replay
 
@@ -38,7 +38,7 @@ def seconds_of(rows: Rows, kind: str) -> list[tuple[int, str, str | None]]:
 
 def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
     """From now on the look at such groups raises half-way, when it has changed the group already."""
-    sound = shard_look.tick
+    sound = shard_evaluation.tick
 
     def tick(state: GroupState, *arguments: Any) -> Any:
         outcome = sound(state, *arguments)
@@ -46,7 +46,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
             raise KeyError(f"no owner in {state.consumer_group}")
         return outcome
 
-    monkeypatch.setattr(shard_look, "tick", tick)
+    monkeypatch.setattr(shard_evaluation, "tick", tick)
 
 
 def has_nameless_member(state: GroupState) -> bool:
@@ -77,7 +77,7 @@ def by_batches(events: list[tuple[str, dict[str, Any]]]) -> Rows:
     return rows
 
 
-def test_a_group_at_which_a_rule_raises_is_told_once_and_judged_again_when_its_members_change(
+def test_a_group_at_which_a_rule_raises_is_reported_once_and_judged_again_when_its_members_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaking(monkeypatch, has_nameless_member)
@@ -110,7 +110,7 @@ def test_every_other_group_is_judged_as_if_nothing_were_wrong(monkeypatch: pytes
     assert {row["kind"] for row in rows["alerts"] if row["consumer_group"] == "g7"} == {"rule_failed"}
 
 
-def test_a_rule_that_raises_again_and_again_in_one_batch_is_told_and_quarantined_once(
+def test_a_rule_that_raises_again_and_again_in_one_batch_is_reported_and_quarantined_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaking(monkeypatch, lambda state: state.consumer_group == "g7")
@@ -121,13 +121,13 @@ def test_a_rule_that_raises_again_and_again_in_one_batch_is_told_and_quarantined
     assert len(rows["quarantine"]) == 1
 
 
-def test_a_cluster_at_which_a_rule_raises_at_each_tick_of_a_batch_is_told_and_quarantined_once(
+def test_a_cluster_at_which_a_rule_raises_at_each_tick_of_a_batch_is_reported_and_quarantined_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def hear(*_: Any) -> Any:
         raise ZeroDivisionError("no brokers")
 
-    monkeypatch.setattr(shard, "hear", hear)
+    monkeypatch.setattr(shard, "advance_clock", hear)
     rows = Stream().feed(groups_of_two(200, 200))
     assert [state for _, state, _ in seconds_of(rows, "rule_failed")] == ["FIRING"]
     assert len(rows["quarantine"]) == 1
@@ -154,21 +154,23 @@ def test_an_event_at_which_a_rule_raises_is_quarantined_whole(monkeypatch: pytes
 def test_what_raises_at_a_route_or_at_the_cluster_itself_leaves_the_other_clusters_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sound = shard.hear
+    sound = shard.advance_clock
 
     def hear(entry: Any, clock: Any, *others: Any) -> Any:
         if clock.cluster == "bad" and START + 100 * SECOND < clock.event_time_ms < START + 200 * SECOND:
             raise ZeroDivisionError("no brokers")
         return sound(entry, clock, *others)
 
-    monkeypatch.setattr(shard, "hear", hear)
+    monkeypatch.setattr(shard, "advance_clock", hear)
     good = groups_of_two(400, 150)
     bad = [(topic, {**event, "cluster": "bad"}) for topic, event in groups_of_two(400, 400)]
     merged = sorted([*good, *bad], key=lambda one: (one[1]["event_time_ms"], one[0] == CLOCKS, one[0] != ROUTES))
     rows = by_batches(merged)
-    told = {cluster: {row["kind"] for row in rows["alerts"] if row["cluster"] == cluster} for cluster in ("c", "bad")}
-    assert "unheard_broker" in told["c"]
-    assert told["bad"] == {"rule_failed"}
+    reported = {
+        cluster: {row["kind"] for row in rows["alerts"] if row["cluster"] == cluster} for cluster in ("c", "bad")
+    }
+    assert "broker_no_data" in reported["c"]
+    assert reported["bad"] == {"rule_failed"}
     assert [state for _, state, _ in seconds_of(rows, "rule_failed")] == ["FIRING", "RESOLVED"]
 
 
@@ -177,7 +179,7 @@ def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch
     store, rows = DictShardStore(), []
     events = groups_of_two(200, 200)
     for number, (rules, batch) in enumerate(
-        [(Rules(), events), (Rules(), [clock(205)]), (Rules(settle_ms=70_000), [clock(210)])]
+        [(default_rules(), events), (default_rules(), [clock(205)]), (default_rules(settle_ms=70_000), [clock(210)])]
     ):
         if number == 1:
             monkeypatch.undo()
@@ -186,7 +188,7 @@ def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch
     assert rows == [(0, "FIRING"), (2, "RESOLVED")]
 
 
-def test_a_rule_that_raises_at_producers_is_told_once_and_their_state_is_as_before() -> None:
+def test_a_rule_that_raises_at_producers_is_reported_once_and_their_state_is_as_before() -> None:
     labels, state = {"cluster": "c", "broker_name": "broker-b"}, Board(evicted_ms=7)
 
     def fail(board: Board) -> Rows:
@@ -195,7 +197,7 @@ def test_a_rule_that_raises_at_producers_is_told_once_and_their_state_is_as_befo
 
     def work(advance: Callable[[Board], Rows], now_ms: int) -> tuple[Board, Rows]:
         before = replace(state)
-        return advance_or_set_aside(state, lambda: replace(before), advance, labels, now_ms, Rules())
+        return advance_or_set_aside(state, lambda: replace(before), advance, labels, now_ms, default_rules())
 
     state, rows = work(fail, START)
     assert (state.evicted_ms, [row["state"] for row in rows["alerts"]], len(rows["quarantine"])) == (7, ["FIRING"], 1)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.ingest.simulator import Simulation, load_scenario
+from streaming.simulator import Simulation, load_scenario
+from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (
     MINUTE,
     SECOND,
@@ -26,7 +27,6 @@ from tests.queries.logs import (
     renumbered,
     starved_queues,
 )
-from tests.replay import cut, messages_of, replay
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
@@ -58,14 +58,14 @@ def test_twins_are_paged_once_with_exactly_the_queues_that_starve(seed: int) -> 
 def test_the_starved_queues_of_twins_are_explained_by_the_duplicate_and_do_not_page(seed: int) -> None:
     rows = one_batch("twins", seed)
     incident_id = alerts(rows, "duplicate_client_id")[0]["incident_id"]
-    assert all(row["suppressed_by"] == incident_id for row in alerts(rows, "starved_queue"))
-    assert all(row["suppressed_by"] is None for row in alerts(rows, "duplicate_client_id"))
+    assert all(row["inhibited_by"] == incident_id for row in alerts(rows, "starved_queue"))
+    assert all(row["inhibited_by"] is None for row in alerts(rows, "duplicate_client_id"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_twins_are_told_within_a_heartbeat_and_a_rebalance_of_their_start(seed: int) -> None:
+def test_twins_are_reported_within_a_heartbeat_and_a_rebalance_of_their_start(seed: int) -> None:
     times = times_of(one_batch("twins", seed), "duplicate_client_id")
-    assert 60 < times["FIRING"] <= 60 + 30 + 5  # started at 60 s; each must be heard after the other's first
+    assert 60 < times["FIRING"] <= 60 + 30 + 5  # started at 60 s; each must give data after the other's first
     assert 450 <= times["RESOLVED"] <= 455  # one twin stops at 420 s, and 30 s without it are enough
 
 
@@ -79,11 +79,11 @@ def test_a_frozen_client_is_named_with_exactly_its_queues(seed: int) -> None:
     ]
     assert {row["consumer_group"]: row["queues"] for row in alerts(rows)} == truth
     assert alerts(rows)[0]["client_id"] == "10.20.0.12@5120#81203344120874"
-    assert alerts(rows)[0]["suppressed_by"] is None
+    assert alerts(rows)[0]["inhibited_by"] is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_frozen_client_is_told_between_a_late_heartbeat_and_the_brokers_expiry(seed: int) -> None:
+def test_a_frozen_client_is_reported_between_a_late_heartbeat_and_the_brokers_expiry(seed: int) -> None:
     times = times_of(one_batch("frozen_client", seed), "starved_queue")
     frozen, last_heartbeat = 60, 30
     assert last_heartbeat + 70 <= times["FIRING"] <= frozen + 70 + 5
@@ -106,13 +106,13 @@ def test_every_queue_of_a_healthy_group_ends_up_ok(scenario: str) -> None:
 def test_the_demo_pages_once_for_the_twins_and_once_for_the_frozen_client(seed: int) -> None:
     messages, truth = log_of("demo", seed, 15 * MINUTE)
     rows = replay([messages])
-    told = [row for row in alerts(rows) if not row["suppressed_by"] and row["severity"] != "info"]
-    pages = {(row["kind"], row["consumer_group"]): row["queues"] for row in told}
+    reported = [row for row in alerts(rows) if not row["inhibited_by"] and row["severity"] != "info"]
+    pages = {(row["kind"], row["consumer_group"]): row["queues"] for row in reported}
     assert pages == {
         **{("duplicate_client_id", group): q for group, q in starved_queues(truth, "duplicate_client_id").items()},
         **{("starved_queue", group): q for group, q in starved_queues(truth, "frozen_client").items()},
     }
-    assert Counter(row["state"] for row in told) == {"FIRING": 2, "RESOLVED": 2}
+    assert Counter(row["state"] for row in reported) == {"FIRING": 2, "RESOLVED": 2}
 
 
 # Every row is accounted for.
@@ -171,7 +171,7 @@ def test_pulls_before_any_route_are_kept() -> None:
     assert replay([messages])["quarantine"] == []
 
 
-# Clients that leave, brokers that are not heard.
+# Clients that leave, brokers that give no data.
 
 
 def client_events(messages: Messages, client_id: str) -> list[dict[str, Any]]:
@@ -243,13 +243,13 @@ def test_members_of_a_silent_broker_that_was_heard_expire() -> None:
 
 @pytest.mark.parametrize("brokers", [{"broker-b"}, {"broker-a", "broker-b"}], ids=["one", "all"])
 def test_queues_of_brokers_that_were_not_heard_are_nobodys_fault(brokers: set[str]) -> None:
-    """They are told as what they are: not heard."""
+    """They are told as what they are: without data."""
     messages = without_broker(log_of("healthy", 1)[0], brokers, 2 * MINUTE, 8 * MINUTE)
-    told = alerts(replay([messages]))
-    assert {row["kind"] for row in told if row["suppressed_by"] is None} == {
-        "unheard_broker" if len(brokers) == 1 else "unheard_cluster"
+    reported = alerts(replay([messages]))
+    assert {row["kind"] for row in reported if row["inhibited_by"] is None} == {
+        "broker_no_data" if len(brokers) == 1 else "cluster_no_data"
     }
-    assert {row["consumer_group"] for row in told} == {None}
+    assert {row["consumer_group"] for row in reported} == {None}
 
 
 def test_an_incident_of_a_broker_that_is_no_longer_heard_stays_open() -> None:

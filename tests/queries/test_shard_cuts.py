@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.planned import plan_of
+from tests.engine import cut, replay
 from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
@@ -26,7 +27,6 @@ from tests.queries.logs import (
     renumbered,
     starved_queues,
 )
-from tests.replay import cut, replay
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
@@ -65,9 +65,9 @@ def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, lim
 
 @examples(5)
 @given(st.integers(0, 2**32), st.integers(1, 40))
-def test_cuts_at_any_place_give_the_same_rows(dice: int, batches: int) -> None:
+def test_cuts_at_any_place_give_the_same_rows(rng: int, batches: int) -> None:
     messages, _ = log_of("twins", 1)
-    places = sorted(Random(dice).sample(range(1, len(messages)), batches))
+    places = sorted(Random(rng).sample(range(1, len(messages)), batches))
     pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
     assert comparable(replay(pieces)) == expected("twins", 1)
 
@@ -126,13 +126,13 @@ def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
 # Late and repeated messages.
 
 
-def delayed(messages: Messages, topics: set[str], share: float, dice: Random) -> list[list[dict[str, Any]]]:
+def delayed(messages: Messages, topics: set[str], share: float, rng: Random) -> list[list[dict[str, Any]]]:
     """One batch a tick; some messages come a tick or two after the one that should have covered them."""
     batches: list[list[dict[str, Any]]] = [[]]
     late: list[tuple[int, dict[str, Any]]] = []
     for message in messages:
-        if message["topic"] in topics and dice.random() < share:
-            late.append((len(batches) + dice.randrange(1, 3), message))
+        if message["topic"] in topics and rng.random() < share:
+            late.append((len(batches) + rng.randrange(1, 3), message))
         else:
             batches[-1].append(message)
         if message["topic"] == CLOCKS:
@@ -184,10 +184,10 @@ def test_messages_said_twice_at_once_change_nothing(scenario: str) -> None:
 def test_messages_said_again_in_a_later_batch_change_nothing(seed: int) -> None:
     """A producer that did not hear its answer sends again; that is seconds later."""
     messages = log_of("twins", seed)[0]
-    dice = Random(seed)
+    rng = Random(seed)
     again: list[list[dict[str, Any]]] = []
     for batch in cut(messages, 150):
-        again.append([*batch, *([m for m in again[-1] if dice.random() < 0.3] if again else [])])
+        again.append([*batch, *([m for m in again[-1] if rng.random() < 0.3] if again else [])])
     assert comparable(replay(again))["alerts"] == expected("twins", seed)["alerts"]
 
 

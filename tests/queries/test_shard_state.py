@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS
-from streaming.history.stream import parcels_for
 from streaming.queries.beats import beats_of, lay_over
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore, StateError
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
+from streaming.replay.stream import parcels_for
+from tests.engine import Stream, cut, messages_of, replay
 from tests.queries.logs import log_of
 from tests.queries.test_small_logs import START, beat, clock, route
-from tests.replay import Stream, cut, messages_of, replay
-from udfs.rulebook import Rulebook
-from udfs.rules import Rules
+from tests.rules import default_rules
+from udfs.alerts.rulebook import Rulebook
 
-RULES = Rulebook(Rules())
+RULES = Rulebook(default_rules())
 
 
 @pytest.mark.replay
@@ -46,16 +46,16 @@ def test_a_batch_that_fails_leaves_nothing_behind_in_the_worker() -> None:
     with states.state_of(0, store) as state:
         work_through(0, 1, state, RULES, parcels_for(messages_of([route(0), clock(1)]), 0, 1))
     with suppress(ValueError), states.state_of(0, store) as state:
-        state.agenda.clusters.clear()
+        state.shard_index.clusters.clear()
         raise ValueError("whatever it is")
     with states.state_of(0, store) as state:
-        assert state.agenda.clusters["c"].now_ms == START + 1_000
+        assert state.shard_index.clusters["c"].now_ms == START + 1_000
 
 
 def test_state_of_another_release_is_refused() -> None:
     store = DictShardStore()
-    store.write("agenda", b'{"version":3}')
-    with pytest.raises(StateError, match="version 3, this release reads 4; move the checkpoint away"):
+    store.write("shard_index", b'{"version":3}')
+    with pytest.raises(StateError, match="version 3, this release reads 5; move the checkpoint away"):
         ShardState(store)
 
 

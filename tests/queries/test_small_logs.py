@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.history.stream import parcels_for
 from streaming.queries.shard_state import ShardState
 from streaming.queries.shard_store import DictShardStore
 from streaming.queries.whole_shard import work_through
+from streaming.replay.stream import parcels_for
+from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (
     SECOND,
     START,
     Rows,
     alerts,
 )
-from tests.replay import cut, messages_of, replay
-from udfs.rulebook import Rulebook
-from udfs.rules import KINDS, KindRules, Rules
+from tests.rules import default_rules, kind_rules
+from udfs.alerts.rulebook import Rulebook
 
 pytestmark = pytest.mark.replay
 
@@ -30,13 +30,13 @@ def route(second: float, queues: int = 8, topic: str = "orders", *others: str) -
     return ROUTES, {"cluster": "c", "topic": topic, "queues": data, "brokers": [], "event_time_ms": at_ms}
 
 
-def clock(second: float, source: str = "collector", **told: Any) -> tuple[str, dict[str, Any]]:
+def clock(second: float, source: str = "collector", **reported: Any) -> tuple[str, dict[str, Any]]:
     at_ms = START + round(second * SECOND)
     brokers: dict[str, list[str]] = {"brokers_asked": ["broker-a"], "brokers_answered": ["broker-a"]}
-    return CLOCKS, {"cluster": "c", "source": source, "event_time_ms": at_ms, **brokers, **told}
+    return CLOCKS, {"cluster": "c", "source": source, "event_time_ms": at_ms, **brokers, **reported}
 
 
-def beat(second: float, client_id: str, client_addr: str, **told: Any) -> tuple[str, dict[str, Any]]:
+def beat(second: float, client_id: str, client_addr: str, **reported: Any) -> tuple[str, dict[str, Any]]:
     subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
     consumer = {
         "consumer_group": "g",
@@ -55,7 +55,7 @@ def beat(second: float, client_id: str, client_addr: str, **told: Any) -> tuple[
         "producer_groups": [],
         "consumers": [consumer],
         "event_time_ms": START + round(second * SECOND),
-        **told,
+        **reported,
     }
 
 
@@ -128,8 +128,8 @@ def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -
 # A group that starves: its only member is frozen after its first pulls. Ticks come every 5 s.
 
 
-def frozen(until: int, **told: Any) -> list[tuple[str, dict[str, Any]]]:
-    ticks = [clock(second, **told) for second in range(5, until, 5)]
+def frozen(until: int, **reported: Any) -> list[tuple[str, dict[str, Any]]]:
+    ticks = [clock(second, **reported) for second in range(5, until, 5)]
     return [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), *ticks]
 
 
@@ -177,7 +177,7 @@ def test_the_monitors_own_absence_is_neither_silence_nor_pending_time() -> None:
     assert [row["change"] for row in rows["memberships"]] == ["JOINED"]
 
 
-def test_a_client_that_is_still_silent_after_a_gap_is_told_a_hold_later_not_at_once() -> None:
+def test_a_client_that_is_still_silent_after_a_gap_is_reported_a_hold_later_not_at_once() -> None:
     events = [*frozen(50), *(clock(second) for second in range(1000, 1200, 5))]
     (first, *_) = steps(replay([messages_of(events)]), "starved_queue")
     assert first[0] >= 1045
@@ -189,8 +189,8 @@ def test_what_is_not_heard_never_resolves_and_is_unknown() -> None:
     rows = replay([messages_of([*frozen(120), *unheard])])
     assert "RESOLVED" not in {row["state"] for row in rows["alerts"]}
     assert "RECOVERING" not in {row["state"] for row in rows["alerts"]}
-    assert steps(rows, "unheard_cluster")[0][1:] == ("UNKNOWN", "data_missing")
-    assert steps(rows, "unheard_cluster")[-1][1:] == ("FIRING", "hold_over")
+    assert steps(rows, "cluster_no_data")[0][1:] == ("UNKNOWN", "data_missing")
+    assert steps(rows, "cluster_no_data")[-1][1:] == ("FIRING", "hold_over")
 
 
 def test_every_verdict_says_how_much_of_the_group_was_heard() -> None:
@@ -228,15 +228,15 @@ def test_a_thousand_starved_queues_of_one_dead_broker_are_one_page(batches: int)
     routes = [route(0, 50, f"t{group}", "broker-b") for group in range(20)]
     rows = replay(cut(messages_of([*routes, *events]), batches))
     fired = alerts(rows)
-    assert [row["kind"] for row in fired if row["suppressed_by"] is None] == ["unheard_broker"]
-    (page,) = [row for row in fired if row["suppressed_by"] is None]
+    assert [row["kind"] for row in fired if row["inhibited_by"] is None] == ["broker_no_data"]
+    (page,) = [row for row in fired if row["inhibited_by"] is None]
     starved = [row for row in fired if row["kind"] == "starved_queue"]
     assert sum(len(row["queues"]) for row in starved) == 1_000
-    assert {row["suppressed_by"] for row in starved} == {page["incident_id"]}
+    assert {row["inhibited_by"] for row in starved} == {page["incident_id"]}
 
 
 def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effect_is_not_gone() -> None:
-    """Both brokers have two clients; broker-b is not heard for five minutes, and its queues are pulled no more."""
+    """Both brokers have two clients; broker-b gives no data for five minutes, and its queues are pulled no more."""
     events = [route(0, 4, "orders", "broker-b")]
     for second in range(0, 1200, 10):
         is_back = not 120 <= second < 420
@@ -245,13 +245,13 @@ def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effec
         for queue_id in range(4):
             events.append((PULLS, {**pull(second, queue_id)[1], "client_addr": "A:1"}))
             if second < 120:
-                told = {"client_id": "B", "client_addr": "B:1", "broker_name": "broker-b"}
-                events.append((PULLS, {**pull(second, queue_id)[1], **told}))
+                reported = {"client_id": "B", "client_addr": "B:1", "broker_name": "broker-b"}
+                events.append((PULLS, {**pull(second, queue_id)[1], **reported}))
         both = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a", "broker-b"]}
         events += [clock(second + tick, source="run", **both) for tick in (1, 6)]
     rows = replay([messages_of(events)])
     starved = [row for row in rows["alerts"] if row["kind"] == "starved_queue" and row["state"] == "FIRING"]
-    assert [(row["suppressed_by"] is None, row["reason"]) for row in starved] == [
+    assert [(row["inhibited_by"] is None, row["reason"]) for row in starved] == [
         (False, "hold_over"),
         (True, "cause_ended"),
     ]
@@ -259,8 +259,8 @@ def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effec
 
 def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
     store, rows = DictShardStore(), []
-    quieter = Rules(kinds={**KINDS, "starved_queue": KindRules(severity="info")})
-    for rules, events in ((Rules(), frozen(100)), (quieter, [clock(100)]), (quieter, [clock(105)])):
+    quieter = default_rules(kinds={**default_rules().kinds, "starved_queue": kind_rules(severity="info")})
+    for rules, events in ((default_rules(), frozen(100)), (quieter, [clock(100)]), (quieter, [clock(105)])):
         given = work_through(0, 1, ShardState(store), Rulebook(rules), parcels_for(messages_of(events), 0, 1))
         rows += given.get("alerts", [])
     starved = [row for row in rows if row["kind"] == "starved_queue"]
@@ -298,13 +298,13 @@ def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list
 def test_a_dead_broker_is_one_page_however_its_clients_heartbeats_are_spread() -> None:
     """The clock is `run`'s, restarted: it knows no broker by itself."""
     rows = replay([messages_of(groups_of_two(600, 200))])
-    assert {row["kind"] for row in alerts(rows) if row["suppressed_by"] is None} == {"unheard_broker"}
-    assert {row["kind"] for row in alerts(rows)} >= {"unheard_broker", "starved_queue"}
+    assert {row["kind"] for row in alerts(rows) if row["inhibited_by"] is None} == {"broker_no_data"}
+    assert {row["kind"] for row in alerts(rows)} >= {"broker_no_data", "starved_queue"}
 
 
 def test_agents_that_are_all_silent_are_one_page_and_no_group_is_blamed() -> None:
     rows = replay([messages_of(groups_of_two(1500, 200, everywhere=True))])
-    assert {row["kind"] for row in alerts(rows) if row["suppressed_by"] is None} == {"unheard_cluster"}
+    assert {row["kind"] for row in alerts(rows) if row["inhibited_by"] is None} == {"cluster_no_data"}
     assert "RESOLVED" not in {row["state"] for row in alerts(rows)}
     assert "EXPIRED" not in {row["change"] for row in rows["memberships"]}
 
@@ -313,8 +313,8 @@ def test_a_frozen_client_pages_at_a_broker_whose_slaves_still_serve() -> None:
     topic, event = route(0)
     slaves_only = {**event, "brokers": [{"broker_name": "broker-a", "broker_ids": [1]}]}
     rows = replay([messages_of([(topic, slaves_only), *frozen(115)[1:]])])
-    fired = {row["kind"]: row["suppressed_by"] for row in alerts(rows)}
-    assert fired == {"masterless_broker": None, "starved_queue": None}
+    fired = {row["kind"]: row["inhibited_by"] for row in alerts(rows)}
+    assert fired == {"broker_without_master": None, "starved_queue": None}
 
 
 def test_a_group_that_goes_offline_twice_is_two_incidents() -> None:

@@ -140,13 +140,13 @@ def test_run_refuses_before_anything_is_started_in_one_sentence_and_ends_with_2(
     folder: str, said: str, available_now: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("create_topics", "start_spark"):
-        monkeypatch.setattr(f"streaming.service.{name}", forbidden)
+        monkeypatch.setattr(f"streaming.service.service.{name}", forbidden)
     monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "4")
     begun(tmp_path / "checkpoints" / folder, 3)
     paths = ["--warehouse", str(tmp_path / "warehouse"), "--checkpoints", str(tmp_path / "checkpoints")]
     once = ["--available-now"] if available_now else []
     ended = CliRunner().invoke(app, ["run", *once, "--bootstrap-servers", "127.0.0.1:1", *paths])
-    told = [line for line in ended.stderr.splitlines() if '"level": "info"' not in line]
-    assert (ended.exit_code, len(told)) == (2, 1), ended.output
-    assert told[0].startswith("error: ")
-    assert said in told[0]
+    reported = [line for line in ended.stderr.splitlines() if '"level": "info"' not in line]
+    assert (ended.exit_code, len(reported)) == (2, 1), ended.output
+    assert reported[0].startswith("error: ")
+    assert said in reported[0]

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from schemas.events import CLOCKS, PULLS, ROUTES
 from streaming.queries import shard, waiting
 from streaming.queries.planned import Planned
+from tests.engine import SHARDS, Stream, chunks_for, cut, messages_of, replay
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import beat, clock, groups_of_two, pull, route
-from tests.replay import SHARDS, Stream, chunks_for, cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
 
@@ -47,18 +47,18 @@ def alerts_of(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str
     ]
 
 
-def test_a_cluster_whose_clock_stops_is_told_to_have_none_within_three_minutes_until_it_has_one() -> None:
+def test_a_cluster_whose_clock_stops_is_reported_to_have_none_within_three_minutes_until_it_has_one() -> None:
     events = [*log_of(0, 600, ticks_until=200), *log_of(600, 900, ticks_until=900)]
     (fired, recovering, over) = alerts_of(by_batches(events))
-    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert fired[:3] == ("cluster_no_data", "no_clock", "FIRING")
     assert 196 + 120 < fired[3] <= 196 + 185
     assert recovering[1:] == ("no_clock", "RECOVERING", 601)
     assert over[1:3] == ("no_clock", "RESOLVED")
 
 
-def test_a_cluster_that_never_had_a_clock_is_told_so_once() -> None:
+def test_a_cluster_that_never_had_a_clock_is_reported_so_once() -> None:
     (fired,) = alerts_of(by_batches(log_of(0, 1_800)))
-    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert fired[:3] == ("cluster_no_data", "no_clock", "FIRING")
     assert 180 < fired[3] <= 265  # rounds may be 180 s apart, and nobody knows yet
 
 
@@ -74,24 +74,24 @@ def test_a_log_without_a_clock_that_is_read_once_says_so_whenever_it_was_written
     messages = [{**one, "ingest_time_ms": START + 900 * SECOND} for one in messages_of(log_of(0, 600))]
     assert alerts_of(replay([messages])) == []
     (fired,) = alerts_of(replay([messages], plans=[ONCE]))
-    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert fired[:3] == ("cluster_no_data", "no_clock", "FIRING")
     assert alerts_of(replay([messages_of(log_of(0, 100))], plans=[ONCE])) == []
 
 
 @pytest.mark.parametrize(("off_s", "off"), [(-3600, CLOCKS), (-150, CLOCKS), (3600, "broker-b")])
 def test_a_log_that_is_read_once_and_whose_clock_is_an_hour_behind_says_so(off_s: int, off: str) -> None:
-    """What its ticks do not take is heard at each of its brokers, not at one that is ahead."""
+    """What its ticks do not take gives data at each of its brokers, not at one that is ahead."""
     events = [
         (topic, {**event, "event_time_ms": event["event_time_ms"] + off_s * SECOND * (off in (topic, of_broker))})
         for topic, event in groups_of_two(600, 600)
         for of_broker in [event.get("broker_name")]
     ]
     messages = [{**one, "ingest_time_ms": START + 900 * SECOND} for one in messages_of(events)]
-    told = [row[:3] for row in alerts_of(replay([messages], plans=[ONCE])) if row[0] == "unheard_cluster"]
-    assert told == [("unheard_cluster", "no_clock", "FIRING")] * (off_s == -3600)
+    reported = [row[:3] for row in alerts_of(replay([messages], plans=[ONCE])) if row[0] == "cluster_no_data"]
+    assert reported == [("cluster_no_data", "no_clock", "FIRING")] * (off_s == -3600)
 
 
-def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_is_bounded_and_the_drop_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "MOST_EVENTS", 500)
     monkeypatch.setattr(shard, "SWEEP_EVENTS", 50)
     stream, rows, sizes = Stream(), [], []
@@ -100,7 +100,7 @@ def test_what_waits_is_bounded_and_the_drop_is_told_once(monkeypatch: pytest.Mon
         sizes.append(sum(map(len, stream._store.pending)))
     assert max(sizes[10:]) <= 1.05 * max(sizes[:10])
     assert [(row["cause"], row["state"]) for row in rows] == [("no_clock", "FIRING"), ("events_dropped", "FIRING")]
-    assert rows[1]["suppressed_by"] == rows[0]["incident_id"]
+    assert rows[1]["inhibited_by"] == rows[0]["incident_id"]
     rows = stream.feed([*log_of(2400, 2500, ticks_until=2500)])
     over = [row for row in rows["alerts"] if row["cause"] == "events_dropped"]
     assert [row["state"] for row in over] == ["RESOLVED"]
@@ -149,10 +149,10 @@ def test_another_clusters_ticks_do_not_decode_what_waits(monkeypatch: pytest.Mon
     assert set(decoded) == {"d"}
 
 
-def test_a_clockless_log_tells_the_same_however_it_is_cut_among_shards() -> None:
+def test_a_clockless_log_reports_the_same_however_it_is_cut_among_shards() -> None:
     messages = messages_of(log_of(0, 600))
     (fired,) = alerts_of(replay(cut(messages, 60)))
-    assert fired[:3] == ("unheard_cluster", "no_clock", "FIRING")
+    assert fired[:3] == ("cluster_no_data", "no_clock", "FIRING")
     assert SHARDS > 1
 
 
@@ -163,7 +163,7 @@ def test_a_cluster_nobody_has_heard_of_for_a_day_is_dropped_and_what_is_open_is_
     stream.feed([(topic, {**event, "cluster": "dead"}) for topic, event in log_of(0, 60, ticks_until=60)] + dead)
     for hours in (23, 25):
         rows = stream.feed(log_of(hours * 3_600, hours * 3_600 + 60, ticks_until=2 * day))
-        clusters = stream.kept.agenda.clusters.keys()
+        clusters = stream.kept.shard_index.clusters.keys()
         assert clusters == ({"gone", "dead", "c"} if hours == 23 else {"dead", "c"})
     assert {row["verdict"] for row in rows["assignments"] if row["cluster"] == "gone"} == {"NOT_JUDGED"}
     assert {row["change"] for row in rows["memberships"] if row["cluster"] == "gone"} == {"LEFT"}

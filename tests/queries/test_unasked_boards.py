@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
+from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
-from tests.replay import Stream
-from udfs.rules import Rules
+from tests.rules import default_rules
 
 pytestmark = pytest.mark.replay
 
 Event = tuple[str, dict[str, Any]]
 Rows = dict[str, list[dict[str, Any]]]
-IDLE_S = Rules().fault_item_idle_ms // SECOND
+IDLE_S = default_rules().fault_item_idle_ms // SECOND
 DAY_S = 86_400
 
 
-def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **told: Any) -> Event:
+def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **reported: Any) -> Event:
     event = {
         "cluster": "c",
         "client_id": client_id,
@@ -29,7 +29,7 @@ def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **to
         "isolation": False,
         "event_time_ms": START + second * SECOND,
     }
-    return SEND_LATENCIES, event | told
+    return SEND_LATENCIES, event | reported
 
 
 def tick(second: int, *asked: str) -> Event:
@@ -70,12 +70,12 @@ def test_a_broker_that_is_taken_out_while_it_is_avoided_ends_with_nobody(is_one_
     assert all(row["changed_at"] == row["start_timestamp"] for row in newest.values())
 
 
-def test_what_a_broker_that_is_asked_has_told_itself_is_not_told_again() -> None:
+def test_what_a_broker_that_is_asked_has_reported_itself_is_not_reported_again() -> None:
     events = [*ticks(0, 61, "broker-a", "broker-b"), send(61, latency_ms=4_000)]
     events += [*ticks(62, 1_000, "broker-a", "broker-b"), *ticks(1_000, 1_000 + IDLE_S + 120, "broker-a")]
     rows = played(events, is_one_batch=False)
-    told = [row for row in rows["fault_items"] if row["broker_name"] == "broker-b"]
-    assert [row["available"] for row in told] == [False, True]
+    reported = [row for row in rows["fault_items"] if row["broker_name"] == "broker-b"]
+    assert [row["available"] for row in reported] == [False, True]
     last = by_broker(rows)["broker-b"]
     assert (last["producers"], (last["changed_at"] - START) // SECOND) == (0, 962 + IDLE_S)
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from schemas.tables import MEMBERSHIPS, TABLES
-from streaming.queries.rows import arrow_table
-from streaming.queries.warehouse import DeltalakeWriter, append_rows, open_table
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 
 LEFT_OUT = "strategy"
 OLDER = replace(MEMBERSHIPS, columns=tuple(one for one in MEMBERSHIPS.columns if one.name != LEFT_OUT))
@@ -48,5 +49,5 @@ def test_a_batch_that_is_run_again_is_appended_once(tmp_path: Path) -> None:
 
 
 def test_rows_of_no_table_are_not_written(tmp_path: Path) -> None:
-    assert append_rows(DeltalakeWriter(tmp_path), {"clock_wanted": [{"cluster": "c"}]}, "app", 0) == {}
+    assert append_rows(DeltalakeWriter(tmp_path), {"clock_needed": [{"cluster": "c"}]}, "app", 0) == {}
     assert all(open_table(tmp_path, table).to_pyarrow_table().num_rows == 0 for table in TABLES.values())

@@ -57,7 +57,7 @@ def test_a_message_without_a_value_is_not_json() -> None:
     assert reasons_of(CLOCKS, None) == ["not_json"]
 
 
-def test_every_reason_is_told_with_its_dotted_field() -> None:
+def test_every_reason_is_reported_with_its_dotted_field() -> None:
     beat = good("heartbeats")
     del beat["client_addr"]
     beat["language"] = 7
@@ -154,7 +154,7 @@ def test_a_list_has_a_length_and_is_not_looked_into_beyond_it() -> None:
     assert reasons_of(CLOCKS, {**CLOCK, "brokers_asked": ["b"] * 1_025}) == ["too_many: brokers_asked"]
 
 
-def test_the_first_reasons_are_told_and_how_many_more_there_are() -> None:
+def test_the_first_reasons_are_reported_and_how_many_more_there_are() -> None:
     reasons = reasons_of(HEARTBEATS, {**good("heartbeats"), "consumers": [{}] * 1_000})
     assert len(reasons) == MAX_REASONS + 1
     assert reasons[0] == "missing_field: consumers[0].consumer_group"

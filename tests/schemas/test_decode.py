@@ -42,8 +42,8 @@ def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.Da
     event = data.draw(events_of(EVENTS[topic]))
     assert agree(topic, text_of(event))
     decoded, _ = decode(topic, text_of(event), INGEST_TIME_MS)
-    told = msgspec.to_builtins(decoded)
-    assert {name: told[name] for name in event if not isinstance(event[name], list)} == {
+    reported = msgspec.to_builtins(decoded)
+    assert {name: reported[name] for name in event if not isinstance(event[name], list)} == {
         name: value for name, value in event.items() if not isinstance(value, list)
     }
 

@@ -148,8 +148,8 @@ def test_each_number_may_stand_in_any_field_and_none_is_taken_for_another() -> N
     numbers = [3, 40, INGEST_TIME_MS]
     values: list[bytes | None] = []
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-        told = {names[place]: numbers[place] for place in order}
-        values += [msgspec.json.encode(one) for one in (told | rest, rest | told, {**rest, **told})] * 2
+        reported = {names[place]: numbers[place] for place in order}
+        values += [msgspec.json.encode(one) for one in (reported | rest, rest | reported, {**rest, **reported})] * 2
     assert agree(values) == [[]] * len(values)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-PER_QUEUE = ("starved_queue", "doubled_queue", "silent_queue")
+PER_QUEUE = ("starved_queue", "double_consumed_queue", "stalled_queue")
 """Kinds whose claims are about single queues; the others are about a group, a client or a broker."""
 
 Row = Mapping[str, Any]
@@ -49,8 +49,8 @@ def _subjects(row: Row) -> list[tuple[str | None, str | None]]:
     """(queue, cause) of each thing a row says."""
     if row["kind"] not in PER_QUEUE:
         return [(None, row["cause"])]
-    told = json.loads(row["evidence"]).get("queues", {}) if row["kind"] == "starved_queue" else {}
-    return [(queue, told.get(queue, {}).get("cause") or row["cause"]) for queue in row["queues"]]
+    reported = json.loads(row["evidence"]).get("queues", {}) if row["kind"] == "starved_queue" else {}
+    return [(queue, reported.get(queue, {}).get("cause") or row["cause"]) for queue in row["queues"]]
 
 
 def _claim(row: Row, queue: str | None, cause: str | None, end_ms: int | None) -> Claim:
@@ -72,6 +72,6 @@ def pages_of(alerts: Iterable[Row]) -> dict[str, Row]:
     """Incident id → the row that first paged: firing, explained by no other, and worth waking somebody."""
     pages: dict[str, Row] = {}
     for row in alerts:
-        if row["state"] == "FIRING" and row["suppressed_by"] is None and row["severity"] != "info":
+        if row["state"] == "FIRING" and row["inhibited_by"] is None and row["severity"] != "info":
             pages.setdefault(row["incident_id"], row)
     return pages

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from streaming.ingest.simulator import Conditions, Watched
+from streaming.simulator import Conditions, Watched
 from tests.score.truths import SLACK_MS, Fact, facts_of
 
 SLOW_MS = 30_000
@@ -24,13 +24,13 @@ EXPIRY_MS = 140_000
 CONSUME_STOPPED_MS = 240_000
 """What only commits can tell: 180 s without one, and 60 s to be certain."""
 
-MOST_UNHEARD, SURELY_UNHEARD = 0.25, 0.75
-"""From so many missed rounds a broker may be told as unheard; from so many it must be."""
+MOST_NO_DATA, SURELY_NO_DATA = 0.25, 0.75
+"""From so many missed rounds a broker may be told as one without data; from so many it must be."""
 
-HELD = {"split_view", "member_not_subscribed", "stale_route", "mixed_strategy"}
+HELD = {"split_view", "member_not_subscribed", "stale_route", "mixed_strategy", "pull_stopped"}
 """Causes whose queues a client may go on asking for in vain: to a collector that looks as if they were pulled."""
 
-UNDER_A_BROKER = ("starved_queue", "silent_queue")
+UNDER_A_BROKER = ("starved_queue", "stalled_queue")
 """To agents a broker that is dead is one that its clients do not reach: what nobody pulls there is told, as its
 effect. Whether it starves, or is gone for its producers too, no consumer shows.
 """
@@ -53,7 +53,7 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
     for fact in facts:
         is_known = conditions == Conditions() or _is_of_queues(fact, facts)
         yield replace(fact, required=fact.required and is_known)
-        if conditions.view == "agents" and fact.kind in ("unheard_broker", "masterless_broker"):
+        if conditions.view == "agents" and fact.kind in ("broker_no_data", "broker_without_master"):
             for kind in UNDER_A_BROKER:
                 yield replace(fact, kind=kind, cause=None, required=False)
     yield from _made_by(watched)
@@ -61,7 +61,7 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
 
 def _is_of_queues(fact: Fact, facts: Sequence[Fact]) -> bool:
     """What a file expects of queues, within a time that may be generous, must be told where it must of one queue."""
-    if fact.kind not in ("starved_queue", "doubled_queue") or fact.queue is not None:
+    if fact.kind not in ("starved_queue", "double_consumed_queue") or fact.queue is not None:
         return True
     labels = (fact.kind, fact.consumer_group)
     return any(
@@ -92,7 +92,7 @@ def _is_short(fact: Fact, watched: Watched) -> bool:
     if conditions == Conditions():
         return False
     bound_ms = fact.bound_ms
-    if conditions.view == "collector" and fact.kind == "starved_queue" and fact.cause in HELD:
+    if conditions.is_plain and fact.kind == "starved_queue" and fact.cause in HELD:
         bound_ms = CONSUME_STOPPED_MS
     if conditions.listed_only and (fact.kind in BY_CHANNELS or fact.cause in BY_CHANNELS):
         bound_ms += EXPIRY_MS
@@ -107,19 +107,22 @@ def _is_hidden(fact: Fact, watched: Watched) -> bool:
     is_slow = watched.simulation.scenario.clock_interval_ms > SLOW_MS
     return (
         is_blind
-        or (is_slow and fact.kind == "doubled_queue")
-        or (conditions.view == "agents" and fact.kind in ("unheard_broker", "unheard_cluster"))
+        or (is_slow and fact.kind == "double_consumed_queue")
+        or (conditions.view == "agents" and fact.kind in ("broker_no_data", "cluster_no_data"))
         or (conditions.view == "collector" and _is_hidden_from_rounds(fact, watched))
     )
 
 
 def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
     conditions = watched.conditions
-    is_lost = conditions.missed_rounds >= SURELY_UNHEARD and fact.broker_name in (None, watched.suspects.broker_name)
-    is_untold = bool(conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
-    is_of_twins = fact.kind == "doubled_queue" and fact.cause in (None, "duplicate_client_id")  # infos have no address
+    is_lost = conditions.missed_rounds >= SURELY_NO_DATA and fact.broker_name in (None, watched.suspects.broker_name)
+    is_unreported = bool(conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
+    is_of_twins = fact.kind == "double_consumed_queue" and fact.cause in (
+        None,
+        "duplicate_client_id",
+    )  # infos have no address
     is_mute = _has_mute(fact, watched) and "group_offline" not in (fact.kind, fact.cause)
-    return is_lost or is_untold or is_of_twins or is_mute
+    return is_lost or is_unreported or is_of_twins or is_mute
 
 
 def _has_mute(fact: Fact, watched: Watched) -> bool:
@@ -134,25 +137,27 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
     conditions, simulation = watched.conditions, watched.simulation
     ahead_ms = conditions.skew.ahead_ms if conditions.skew else 0
     if abs(ahead_ms) >= SKEW_MS or conditions.lag_ms >= SKEW_MS:
-        yield _fact("clock_skew", watched, required=_must_tell_skew(conditions, simulation.scenario.clock_interval_ms))
+        yield _fact(
+            "clock_skew", watched, required=_must_describe_skew(conditions, simulation.scenario.clock_interval_ms)
+        )
     is_refused = conditions.ahead_ms("collector") > QUARANTINED_MS
     if is_refused:
-        yield _fact("unheard_cluster", watched, required=False)  # its times are refused: nobody keeps the cluster's
+        yield _fact("cluster_no_data", watched, required=False)  # its times are refused: nobody keeps the cluster's
     if simulation.scenario.clock_interval_ms >= SLOW_MS:
         is_slow = simulation.scenario.clock_interval_ms > SLOW_MS
         yield _fact("slow_collector", watched, required=is_slow and not is_refused)
     is_long = simulation.scenario.clock_interval_ms > SLOW_MS  # two lost rounds are minutes
-    if conditions.missed_rounds >= MOST_UNHEARD or (conditions.missed_rounds and is_long):
+    if conditions.missed_rounds >= MOST_NO_DATA or (conditions.missed_rounds and is_long):
         yield _fact(
-            "unheard_broker",
+            "broker_no_data",
             watched,
             broker_name=watched.suspects.broker_name,
-            required=conditions.missed_rounds >= SURELY_UNHEARD and not is_refused,
+            required=conditions.missed_rounds >= SURELY_NO_DATA and not is_refused,
         )
 
 
-def _must_tell_skew(conditions: Conditions, interval_ms: int) -> bool:
-    """A broker's or a collector's clock that no lag explains. Of a client nothing may be heard; ours needs no other."""
+def _must_describe_skew(conditions: Conditions, interval_ms: int) -> bool:
+    """A broker's or a collector's clock that no lag explains. Of a client nothing may be said; ours needs no other."""
     if conditions.skew is None or conditions.lag_ms:
         return False
     role, ahead_ms = conditions.skew.role, conditions.skew.ahead_ms

@@ -15,7 +15,7 @@ class Tally:
     """One kind and cause. `delays_ms` are onset to first claim, each beside its bound."""
 
     required: int = 0
-    told: int = 0
+    reported: int = 0
     claims: int = 0
     right: int = 0
     delays_ms: list[tuple[int, int]] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         self.required += other.required
-        self.told += other.told
+        self.reported += other.reported
         self.claims += other.claims
         self.right += other.right
         self.delays_ms += other.delays_ms
@@ -47,18 +47,18 @@ def compare(claims: Sequence[Claim], facts: Sequence[Fact], run: str, start_ms: 
         if fact.required:
             tally.required += 1
             if fitting:
-                tally.told += 1
+                tally.reported += 1
                 first_ms = min(claim.start_ms for claim in fitting)
                 tally.delays_ms.append((max(0, first_ms - fact.start_ms), fact.bound_ms))
             else:
-                tally.missed.append(f"{run}: {_tell(fact, start_ms)}")
+                tally.missed.append(f"{run}: {_describe(fact, start_ms)}")
     for claim in claims:
         tally = tallies.setdefault(_key(claim), Tally())
         tally.claims += 1
-        if any(_fits(claim, fact) for fact in facts) or (claim.kind == "silent_queue" and _starves(claim, facts)):
+        if any(_fits(claim, fact) for fact in facts) or (claim.kind == "stalled_queue" and _starves(claim, facts)):
             tally.right += 1
         else:
-            tally.wrong.append(f"{run}: {_tell(claim, start_ms)}")
+            tally.wrong.append(f"{run}: {_describe(claim, start_ms)}")
     return tallies
 
 
@@ -81,7 +81,7 @@ def _is_about(claim: Claim, fact: Fact) -> bool:
         (fact.broker_name, (claim.broker_name or "").split(",")),
         (fact.client_id, [claim.client_id]),
     )
-    return all(label is None or label in told for label, told in asked)
+    return all(label is None or label in reported for label, reported in asked)
 
 
 def _overlaps(claim: Claim, fact: Fact) -> bool:
@@ -94,7 +94,7 @@ def _starves(claim: Claim, facts: Iterable[Fact]) -> bool:
     return any(_is_about(claim, fact) and _overlaps(claim, fact) for fact in of_queue)
 
 
-def _tell(one: Claim | Fact, start_ms: int) -> str:
+def _describe(one: Claim | Fact, start_ms: int) -> str:
     names = (
         one.consumer_group,
         one.topic if one.kind in PER_QUEUE else None,

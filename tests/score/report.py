@@ -56,7 +56,7 @@ def _kinds(tallies: dict[Key, Tally]) -> list[dict[str, Any]]:
 def _shares(tally: Tally) -> dict[str, Any]:
     return {
         "required": tally.required,
-        "recall": tally.told / tally.required if tally.required else None,
+        "recall": tally.reported / tally.required if tally.required else None,
         "claims": tally.claims,
         "precision": tally.right / tally.claims if tally.claims else None,
     }
@@ -119,7 +119,7 @@ def _table_of_kinds(report: dict[str, Any]) -> Table:
         table.add_row(
             row["kind"],
             row["cause"] or "",
-            *_told(row),
+            *_reported(row),
             *(_seconds(row[name]) for name in ("delay_p50_s", "delay_max_s", "bound_s")),
         )
     return table
@@ -136,7 +136,7 @@ def _table_of_dimensions(report: dict[str, Any]) -> Table:
             row["dimension"],
             row["value"],
             str(row["runs"]),
-            *_told(row),
+            *_reported(row),
             str(row["false_pages"]),
             f"{row['healthy_days']:.1f}",
         )
@@ -152,7 +152,7 @@ def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
     return table
 
 
-def _told(row: dict[str, Any]) -> tuple[str, ...]:
+def _reported(row: dict[str, Any]) -> tuple[str, ...]:
     return str(row["required"]), _share(row["recall"]), str(row["claims"]), _share(row["precision"])
 
 

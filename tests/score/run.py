@@ -6,16 +6,16 @@ from itertools import groupby
 from typing import Any
 
 from schemas.events import CLOCKS
-from streaming.history.stream import Enveloper
-from streaming.ingest.simulator import Conditions, Watched, load_scenario, scenario_names
-from streaming.ingest.simulator.observer import Said
-from tests.ingest.modelled import START
-from tests.replay import Stream
+from streaming.replay.stream import Enveloper
+from streaming.simulator import Conditions, Watched, load_scenario, scenario_names
+from streaming.simulator.observer import Said
+from tests.engine import Stream
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.conditioned import facts_under
 from tests.score.match import Key, Tally, compare
 from tests.score.runs_clock import runs_clock
 from tests.score.sample import draw
+from tests.simulator.modelled import START
 
 SLICE_MS = 600_000
 BY_CLIENTS = ("broker_isolated", "broker_evicted", "no_available_broker")
@@ -45,8 +45,8 @@ class Run:
         return self.conditions.labels() | ({"beside": self.beside} if self.beside else {})
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {value}" for name, value in self.labels().items())
-        return f"{self.name} {self.seed} ({told})"
+        reported = ", ".join(f"{name} {value}" for name, value in self.labels().items())
+        return f"{self.name} {self.seed} ({reported})"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 from unittest.mock import patch
 
 from conf.settings import Settings
-from streaming import clock_keeper
-from streaming.queries.rows import Rows
+from streaming.service import clock_publisher
+from streaming.warehouse.rows import Rows
 
 
 class _Time:
@@ -32,7 +32,7 @@ class _Time:
 class RunsClock:
     """`ahead_ms` is how far the clock of `run`'s host is ahead."""
 
-    def __init__(self, keeper: clock_keeper.ClockKeeper, time: _Time, ahead_ms: int) -> None:
+    def __init__(self, keeper: clock_publisher.ClockPublisher, time: _Time, ahead_ms: int) -> None:
         self._keeper = keeper
         self._time = time
         self._ahead_ms = ahead_ms
@@ -48,5 +48,5 @@ class RunsClock:
 def runs_clock(start_ms: int, ahead_ms: int) -> Iterator[RunsClock]:
     """A keeper for one play."""
     time = _Time(start_ms + ahead_ms)
-    with patch.object(clock_keeper, "time", time):
-        yield RunsClock(clock_keeper.ClockKeeper(Settings.load()), time, ahead_ms)
+    with patch.object(clock_publisher, "time", time), patch.object(clock_publisher, "wall_ms", lambda: time.now_ms):
+        yield RunsClock(clock_publisher.ClockPublisher(Settings.load()), time, ahead_ms)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.ingest.simulator import Conditions, Skew, Watched, load_scenario
-from tests.ingest.modelled import START
+from streaming.simulator import Conditions, Skew, Watched, load_scenario
 from tests.score.conditioned import facts_under
 from tests.score.run import CHURN, DAY_MS, Run, play, runs, score
 from tests.score.sample import draw
 from tests.score.truths import Fact
+from tests.simulator.modelled import START
 
 pytestmark = pytest.mark.replay
 
@@ -27,7 +27,7 @@ def required(name: str, conditions: Conditions) -> set[tuple[str, str | None]]:
     return {(fact.kind, fact.cause) for fact in facts(name, conditions) if fact.required}
 
 
-def test_what_conditions_hide_need_not_be_told() -> None:
+def test_what_conditions_hide_need_not_be_reported() -> None:
     frozen = ("starved_queue", "frozen_client")
     assert frozen in required("frozen_client", Conditions())
     assert frozen in required("frozen_client", Conditions("collector", 5 * SECOND))
@@ -39,13 +39,13 @@ def test_conditions_make_facts_of_their_own() -> None:
     assert ("slow_collector", None) in required("pull_stopped", Conditions("collector", 45 * SECOND))
     assert ("clock_skew", None) in required("frozen_client", Conditions(skew=Skew("broker", -95 * SECOND)))
     unheard = required("frozen_client", Conditions("collector", 10 * SECOND, missed_rounds=0.9))
-    assert unheard == {("unheard_broker", None)}
+    assert unheard == {("broker_no_data", None)}
 
 
-def test_of_rounds_whose_times_are_refused_nothing_need_be_told_but_the_clock() -> None:
-    told = Conditions("collector", 45 * SECOND, missed_rounds=0.8)
-    assert required("pull_stopped", told) >= {("slow_collector", None), ("unheard_broker", None)}
-    refused = replace(told, skew=Skew("collector", 3600 * SECOND))
+def test_of_rounds_whose_times_are_refused_nothing_need_be_reported_but_the_clock() -> None:
+    reported = Conditions("collector", 45 * SECOND, missed_rounds=0.8)
+    assert required("pull_stopped", reported) >= {("slow_collector", None), ("broker_no_data", None)}
+    refused = replace(reported, skew=Skew("collector", 3600 * SECOND))
     assert required("pull_stopped", refused) == {("clock_skew", None)}
 
 
@@ -83,6 +83,10 @@ PLAYS = [
         None,
         Conditions("collector", 5 * SECOND, lost_answers=0.05, mute_clients=0.3, listed_only=1.0),
     ),
+    Run("tags_differ", 1, None, Conditions()),
+    Run("tags_differ", 1, None, Conditions("collector", 10 * SECOND)),
+    Run("suspended", 1, None, Conditions("collector", 10 * SECOND)),
+    Run("suspended_joined", 1, None, Conditions("collector", 10 * SECOND)),
     Run("pull_stopped", 1, None, Conditions("model", 60 * SECOND)),
     Run("consume_disabled", 1, None, Conditions("collector", 75 * SECOND)),
     Run("reconnect", 1, None, Conditions("collector", 10 * SECOND, listed_only=1.0)),
@@ -157,20 +161,20 @@ PLAYS = [
 
 
 @pytest.mark.parametrize("run", PLAYS, ids=str)
-def test_a_play_under_conditions_is_told_right(run: Run) -> None:
+def test_a_play_under_conditions_is_reported_right(run: Run) -> None:
     found = score(run)
     assert [one for of_kind in found.tallies.values() for one in (*of_kind.missed, *of_kind.wrong)] == []
     assert found.false_pages == []
 
 
 @pytest.mark.parametrize("seconds", [10, 30, 60])
-def test_a_frozen_client_is_told_two_rounds_later_at_most(seconds: int) -> None:
+def test_a_frozen_client_is_reported_two_rounds_later_at_most(seconds: int) -> None:
     """The whole log in one batch, as after a start: its rounds are not taken for clocks that are behind."""
     watched = Watched(load_scenario("frozen_client"), 1, START, Conditions("collector", seconds * SECOND))
-    told = [
+    reported = [
         (row["changed_at"] // SECOND - START) // SECOND
         for row in play(watched)
         if (row["state"], row["kind"], row["cause"]) == ("FIRING", "starved_queue", "frozen_client")
     ]
-    assert told
-    assert told[0] <= 120 + 2 * seconds
+    assert reported
+    assert reported[0] <= 120 + 2 * seconds

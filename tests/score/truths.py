@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from streaming.ingest.simulator import Simulation
-from streaming.ingest.simulator.truth import Doubled, Starved
-from udfs.model import MessageQueue
+from streaming.simulator import Simulation
+from streaming.simulator.truth import Doubled, Starved
+from udfs.rocketmq.model import MessageQueue
 
 GAP_MS = 60_000
 """Queues that change hands at every rebalance starve by turns: that is one spell."""
@@ -39,8 +39,8 @@ and 60 s to be certain.
 
 BOUNDS_OF_KIND_MS = {
     "duplicate_client_id": 30_000,
-    "doubled_queue": 80_000,
-    "silent_queue": 80_000,
+    "double_consumed_queue": 80_000,
+    "stalled_queue": 80_000,
     "split_view": 70_000,
     "inconsistent_subscription": 80_000,
     "group_offline": 80_000,
@@ -51,9 +51,9 @@ BOUNDS_OF_KIND_MS = {
     "broker_isolated": 30_000,
     "broker_evicted": 60_000,
     "no_available_broker": 0,
-    "unheard_cluster": 120_000,
-    "unheard_broker": 120_000,
-    "masterless_broker": 60_000,
+    "cluster_no_data": 120_000,
+    "broker_no_data": 120_000,
+    "broker_without_master": 60_000,
     "clock_skew": 120_000,
     "slow_collector": 300_000,
 }
@@ -91,7 +91,9 @@ def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]
     """Everything that is so in a run that has ended at `simulation.now_ms`."""
     truth, now_ms = simulation.truth, simulation.now_ms
     yield from _facts_of_queues("starved_queue", truth.spells(GAP_MS), list(truth), now_ms, slack_ms)
-    yield from _facts_of_queues("doubled_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms, slack_ms)
+    yield from _facts_of_queues(
+        "double_consumed_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms, slack_ms
+    )
     for one in simulation.expected:
         yield Fact(
             one.kind,

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from udfs.allocation import allocate, allocate_all
-from udfs.fault import RULES
-from udfs.model import MessageQueue
+from udfs.rocketmq.allocation import allocate, allocate_all
+from udfs.rocketmq.fault import RULES
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.version import release_of
 from udfs.sql import FUNCTIONS, STRATEGIES, allocate_all_queues, allocate_queues
-from udfs.version import release_of
 
 QUEUES = [("broker-b", 1), ("broker-a", 10), ("broker-a", 2), ("broker-b", 0), ("broker-a", 0)]
 CLIENTS = ["10.0.0.2@9", "10.0.0.1@7", "10.0.0.3@1"]

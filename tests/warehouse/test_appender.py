@@ -73,11 +73,11 @@ def test_an_append_writes_one_file_and_one_commit_and_reads_nothing_however_many
 
 def test_a_transaction_is_in_once_whoever_wrote_it(path: str) -> None:
     first, second = Appender(path), Appender(path)
-    assert first.append(numbers(1), Transaction("app", 1))
+    assert first.append(numbers(1), Transaction("app", 1)) == 1
     assert not first.append(numbers(1), Transaction("app", 1))
     assert not second.append(numbers(1), Transaction("app", 1))  # it learns so from the commit in its way
     assert not Appender(path).append(numbers(1), Transaction("app", 1))
-    assert second.append(numbers(2), Transaction("other", 1))
+    assert second.append(numbers(2), Transaction("other", 1)) == 2, "the version that holds these rows"
     assert not first.append(numbers(0), Transaction("app", 0))
     assert read(path) == [1, 2]
     assert data_files(path) == active_files(path)

@@ -12,16 +12,16 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from conf.settings import Settings
-from streaming.board.lag_reading import read_lags
-from streaming.board.tables import Tables
+from streaming.board.queries.lag import read_lags
+from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.sql_process import _environment
-from streaming.history.store import History
 from streaming.maintenance.table_keeper import TableKeeper
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
+from streaming.store.store import History
 from streaming.warehouse.copies_folder import copies_folder
 from streaming.warehouse.table_store import store_of
-from tests.history.stage import alert, assignment, delivery, fault, member
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.history.warehouse_stage import alert, assignment, delivery, fault, member
 from tests.row_writer import RowWriter
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
             ],
             "memberships": [member("A@1", "JOINED", batch_id)],
             "fault_items": [fault("P@1", batch_id, available=False)],
-            "alert_deliveries": [delivery("one", "DUE", 7)],
+            "alert_deliveries": [delivery("one", "PENDING", 7)],
         }
         append_rows(writer, rows, "app", batch_id)
     return folder
@@ -155,7 +155,7 @@ def test_maintain_and_the_keeper_work_in_a_bucket(same: str, tmp_path: Path, mon
     assert ended.exit_code == 0, ended.output
     rows = {row["table"]: row for row in json.loads(ended.stdout)}
     assert rows["alerts"]["rows"] == 12
-    assert rows["fault_items"]["rows_dropped"] == 5, "what is older than its keep_days, but for what holds"
+    assert rows["fault_items"]["rows_dropped"] == 5, "what is older than its retention_days, but for what holds"
 
 
 def test_people_silence_and_acknowledge_in_a_bucket(same: str) -> None:

@@ -24,21 +24,21 @@ ROWS = st.lists(
 )
 
 
-def _told(name: str, bound: object) -> object:
+def _reported(name: str, bound: object) -> object:
     return datetime.fromisoformat(str(bound)) if name == "at" else bound
 
 
 @given(ROWS)
-def test_every_value_is_within_the_bounds_that_are_told(rows: list[dict[str, object]]) -> None:
+def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(rows, pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()]))
-    told = json.loads(statistics_of(table), parse_constant=_refuse)
-    assert told["numRecords"] == len(rows)
+    reported = json.loads(statistics_of(table), parse_constant=_refuse)
+    assert reported["numRecords"] == len(rows)
     for name in COLUMNS:
         values = [row[name] for row in rows if row[name] is not None]
-        assert told["nullCount"][name] == len(rows) - len(values)
-        for value in values if name in told["minValues"] else []:
-            assert _told(name, told["minValues"][name]) <= value <= _told(name, told["maxValues"][name])  # type: ignore[operator]
-    assert set(told["minValues"]) == set(told["maxValues"]) <= {"text", "whole", "share", "at"}
+        assert reported["nullCount"][name] == len(rows) - len(values)
+        for value in values if name in reported["minValues"] else []:
+            assert _reported(name, reported["minValues"][name]) <= value <= _reported(name, reported["maxValues"][name])  # type: ignore[operator]
+    assert set(reported["minValues"]) == set(reported["maxValues"]) <= {"text", "whole", "share", "at"}
 
 
 def _refuse(text: str) -> None:
@@ -47,6 +47,6 @@ def _refuse(text: str) -> None:
 
 def test_a_bound_of_time_is_a_whole_millisecond_around_the_value() -> None:
     at = datetime(2026, 11, 22, 3, 12, 0, 123_456, tzinfo=UTC)
-    told = json.loads(statistics_of(pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))})))
-    assert told["minValues"] == {"at": "2026-11-22T03:12:00.123Z"}
-    assert told["maxValues"] == {"at": "2026-11-22T03:12:00.124Z"}
+    reported = json.loads(statistics_of(pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))})))
+    assert reported["minValues"] == {"at": "2026-11-22T03:12:00.123Z"}
+    assert reported["maxValues"] == {"at": "2026-11-22T03:12:00.124Z"}

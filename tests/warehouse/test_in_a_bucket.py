@@ -9,8 +9,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming.maintenance.files import delete_unused, find_unused
-from streaming.queries.delta_log import read_commit
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.table_store import list_files, store_of
 from tests.s3_server import environment_of, losing_answers
 from tests.warehouse.tables import make_table_at, numbers, read

@@ -13,17 +13,19 @@ import obstore
 import pytest
 
 from conf.settings import Settings
-from streaming.occupancy import OccupiedError, occupying
-from streaming.run_command import only_run
+from streaming.service.run_command import only_run
 from streaming.warehouse import lease as module
+from streaming.warehouse import lease_place
 from streaming.warehouse.lease import Lease, LeaseHeldError
+from streaming.warehouse.lease_place import ObjectPlace
+from streaming.warehouse.occupancy import OccupiedError, occupying
 from streaming.warehouse.table_store import store_of
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
 HOLD = """
 import sys, time
-from streaming.occupancy import occupying
+from streaming.warehouse.occupancy import occupying
 with occupying("run", "run", {"paths.warehouse": sys.argv[1]}):
     print("held", flush=True)
     time.sleep(120)
@@ -40,7 +42,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each were on a machine of its own: nobody can tell who lives."""
-    monkeypatch.setattr(module, "_machine", lambda: "")
+    monkeypatch.setattr(lease_place, "machine", lambda: "")
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def free(bucket: str) -> None:
         pass
 
 
-def test_a_second_one_is_told_who_has_it_and_may_go_on_once_it_is_free(bucket: str) -> None:
+def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(bucket: str) -> None:
     with (
         occupying("run", "run", {"paths.warehouse": bucket}),
         pytest.raises(OccupiedError) as said,
@@ -77,7 +79,7 @@ def test_a_second_one_is_told_who_has_it_and_may_go_on_once_it_is_free(bucket: s
     free(bucket)
 
 
-def test_a_run_that_tells_people_and_a_relay_of_its_own_do_not_meet(bucket: str, tmp_path: Path) -> None:
+def test_a_run_that_reports_people_and_a_relay_of_its_own_do_not_meet(bucket: str, tmp_path: Path) -> None:
     settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"})
     with only_run(settings):
         with (
@@ -114,7 +116,9 @@ def test_one_that_died_elsewhere_is_followed_once_its_lock_has_not_changed_for_l
 def test_of_several_that_wait_for_a_dead_one_one_follows(bucket: str, holder: "subprocess.Popen[str]") -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    leases = [Lease(bucket, "run.lock", f"run {number}", lambda _: None) for number in range(4)]
+    leases = [
+        Lease(ObjectPlace(bucket, "run.lock"), "run.lock", f"run {number}", lambda _: None) for number in range(4)
+    ]
     taken, refused = [], []
 
     def take(lease: Lease) -> None:
@@ -133,21 +137,21 @@ def test_of_several_that_wait_for_a_dead_one_one_follows(bucket: str, holder: "s
     taken[0].release()
 
 
-def test_a_holder_whose_lock_another_took_is_told_who(bucket: str) -> None:
-    told: list[str] = []
-    is_told = threading.Event()
+def test_a_holder_whose_lock_another_took_is_reported_who(bucket: str) -> None:
+    reported: list[str] = []
+    is_reported = threading.Event()
 
     def lose(holder: str) -> None:
-        told.append(holder)
-        is_told.set()
+        reported.append(holder)
+        is_reported.set()
 
-    lease = Lease(bucket, "run.lock", "run", lose)
+    lease = Lease(ObjectPlace(bucket, "run.lock"), "run.lock", "run", lose)
     lease.take()
     stolen = {"command": "run", "pid": 7, "host": "other", "since": "now", "id": "other"}
     obstore.put(store_of(bucket), "run.lock", json.dumps(stolen).encode())
-    assert is_told.wait(30)
+    assert is_reported.wait(30)
     lease.release()
-    assert told == ["`balancewatch run` (pid 7 on other, since now)"]
+    assert reported == ["`balancewatch run` (pid 7 on other, since now)"]
     assert words_in(bucket) == stolen, "what another has is not taken from it"
 
 

@@ -33,14 +33,14 @@ def test_a_listing_with_a_gap_is_made_again() -> None:
     assert whole(Listing(3)) == "whole"
 
 
-def test_a_gap_that_stays_is_told() -> None:
+def test_a_gap_that_stays_is_reported() -> None:
     listing = Listing(1_000)
     with pytest.raises(DeltaError, match="found gap"):
         whole(listing)
     assert listing.looks == opening.TIMES + 1
 
 
-def test_anything_else_is_told_at_once() -> None:
+def test_anything_else_is_reported_at_once() -> None:
     listing = Listing(1, "no such file")
     with pytest.raises(DeltaError, match="no such file"):
         whole(listing)

@@ -12,15 +12,15 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from conf.settings import Settings, SettingsError
-from streaming.ingest.embedded_kafka import EmbeddedKafka
+from conf.settings import Settings
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.oncall.relay_thread import RelayThread
-from streaming.queries.warehouse import DeltalakeWriter, append_rows
-from streaming.service import Service
+from streaming.service.service import Service
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
 from tests.oncall.fakes import FakeServer
 from tests.oncall.stage import START_MS, alert_row
-from tests.test_run_process import environment_for
+from tests.service.test_run_process import environment_for
 from tests.twins_log import Story, story_in
 
 pytestmark = pytest.mark.real
@@ -34,7 +34,7 @@ def in_bucket(settings: Settings, bucket: str, **sections: dict[str, Any]) -> Se
     return Settings.load(kafka=servers, paths=paths, **sections)
 
 
-def told(hook: FakeServer) -> list[str]:
+def reported(hook: FakeServer) -> list[str]:
     return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
 
 
@@ -45,7 +45,7 @@ def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
     often = {"queries": {"max_offsets_per_trigger": 400}, "oncall": {"poll_seconds": 0.1}}  # before all of it is over
     settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, **often)
     for _ in range(2):
-        with Service(settings, available_now=True, spark=spark, tells_people=True) as service:
+        with Service(settings, available_now=True, spark=spark, notifies=True) as service:
             service.wait(threading.Event())
         assert story_in(settings) == story
     assert not list(tmp_path.glob("*/_delta_log")), "nothing of the tables is on the disk"
@@ -91,15 +91,12 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def story(told: Story) -> Story:
-    return told
+def story(reported: Story) -> Story:
+    return reported
 
 
 @pytest.mark.xdist_group("s3")
 def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: str, tmp_path: Path) -> None:
-    def no_spark() -> SparkSession:
-        raise AssertionError("a bucket is read without it")
-
     with FakeServer() as hook:
         oncall = {
             "receivers": [{"name": "hook", "type": "webhook", "url": hook.url}],
@@ -109,23 +106,15 @@ def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: st
         settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"}, oncall=oncall)
         writer = DeltalakeWriter(bucket)
         append_rows(writer, {"alerts": [alert_row("a", "FIRING", START_MS)]}, "app", 0)
-        relay = RelayThread(settings, no_spark)
+        relay = RelayThread(settings, follows_log=True)
         relay.start()
         assert hook.wait_for(1)
         append_rows(writer, {"alerts": [alert_row("b", "FIRING", START_MS)]}, "app", 1)
         assert hook.wait_for(2)
         relay.stop()
         append_rows(writer, {"alerts": [alert_row("a", "RESOLVED", START_MS + 1)]}, "app", 2)
-        relay = RelayThread(settings, no_spark)
+        relay = RelayThread(settings, follows_log=True)
         relay.start()
         assert hook.wait_for(3)
         relay.stop()
-        assert relay.lost() is None
-        assert told(hook) == ["a firing", "b firing", "a resolved"]
-
-
-@pytest.mark.xdist_group("s3")
-def test_a_writer_that_has_no_jars_for_it_is_refused(bucket: str, tmp_path: Path) -> None:
-    settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path}, queries={"delta_writer": "spark"})
-    with pytest.raises(SettingsError, match=r"queries\.delta_writer = 'spark': Spark has no jars for paths\.warehouse"):
-        Service(settings)
+        assert reported(hook) == ["a firing", "b firing", "a resolved"]

@@ -1,9 +1,11 @@
 """The pages, in the order of the navigation. A page is a module of this folder with its Page as PAGE."""
 
-from streaming.board.page import Page
-from streaming.board.pages import alerts, assignment_history, brokers, group, groups, incident, overview, quality
+from typing import Any
 
-PAGES: tuple[Page, ...] = (
+from streaming.board.pages import alerts, assignment_history, brokers, group, groups, incident, overview, quality
+from streaming.board.pages.page import Page
+
+PAGES: tuple[Page[Any], ...] = (
     overview.PAGE,
     alerts.PAGE,
     groups.PAGE,

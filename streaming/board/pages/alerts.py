@@ -1,28 +1,32 @@
 """The alerts of a span of time: a timeline, with what another incident explains greyed and hatched, and a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dash import html
 from dash.development.base_component import Component
 
-from streaming.board import elements as el
-from streaming.board.asked import read_choice, read_number, read_span_ms
-from streaming.board.incident_timeline import Reach, lanes, rows_of_counts
-from streaming.board.incidents_reading import (
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.incident_timeline import Reach, lanes, rows_of_counts
+from streaming.board.drawing.page_links import page_links
+from streaming.board.pages.page import Page, View
+from streaming.board.queries.incidents import (
     MOST_LANES,
     PAGE_ROWS,
     Asked,
+    Bins,
     Incident,
+    Step,
     count_incidents,
     read_bins,
     read_choices,
     read_incidents,
     read_steps,
 )
-from streaming.board.page import Page, View
-from streaming.board.page_links import Slice, page_links
-from streaming.board.silence_reading import NOT_KNOWN, Known, read_known
-from streaming.board.times import MINUTE, span
+from streaming.board.queries.known_until import NOT_KNOWN, Known, read_known
+from streaming.board.url.parameters import read_choice, read_span_ms
+from streaming.board.url.slices import Slice, read_page
+from streaming.text.times import MINUTE, span
 
 PATH = "/alerts"
 SPANS = (("1h", "last hour"), ("6h", "last 6 hours"), ("24h", "last day"), ("7d", "last week"), ("30d", "last 30 days"))
@@ -31,34 +35,55 @@ EXPLAINED = (("", "all"), ("no", "that page"), ("yes", "that are explained"))
 FILTERS = ("since", "cluster", "kind", "state", "group", "explained")
 
 
-def body(view: View) -> Component:
-    asked = _read(view)
-    kept = {name: view.asked[name] for name in FILTERS if name in view.asked}
-    total = count_incidents(view.history, asked)
-    pages = max(1, -(-total // PAGE_ROWS))
-    page = min(read_number(view.asked, "page", 1, 1, 1_000_000), pages)
+@dataclass(frozen=True)
+class AlertsPage:
+    """All that the page shows. `asked` are the URL's filters, `choices` the clusters and kinds there are.
+
+    since_ms           the time that is asked for, up to now; from_ms to until_ms is the part of it that is drawn
+    steps              of the incidents on this page; empty where there are so many that `bins` count them by kind
+    """
+
+    asked: Mapping[str, str]
+    choices: Mapping[str, Sequence[str]]
+    since_ms: int
+    from_ms: int
+    until_ms: int
+    incidents: Slice[Incident]
+    steps: Mapping[str, Sequence[Step]]
+    bins: Sequence[Bins]
+    known: Known
+    now_ms: int
+    known_until_ms: int
+
+    @property
+    def is_counted(self) -> bool:
+        """There are too many incidents for a lane each."""
+        return self.incidents.whole > MOST_LANES
+
+
+def read(view: View) -> AlertsPage:
+    asked = _read_filter(view)
+    whole, from_ms, until_ms = count_incidents(view.history, asked)
+    page, pages = read_page(view.asked, whole, PAGE_ROWS)
     incidents = read_incidents(view.history, asked, (page - 1) * PAGE_ROWS, PAGE_ROWS)
-    note = f"{total:,} incidents" if total != 1 else "1 incident"
-    parts = [el.heading("Alerts", html.Span(note, className="muted", role="status")), _filters(view, kept)]
-    if not total:
-        parts.append(el.notice("calm", "No incident matches.", html.P(_widen(kept))))
-        return html.Div(parts, className="page")
-    known = read_known(view, asked.until_ms)
-    drawn = _drawn(view, asked, incidents, known, total)
-    parts.append(el.panel("timeline", "Timeline", drawn, note=_how(asked, total)))
-    parts.append(
-        el.panel(
-            "incidents",
-            "Incidents",
-            _table(view, incidents, known),
-            page_links(Slice(incidents, page, pages, total), PATH, kept, "Pages of incidents"),
-            note="open first",
-        )
+    known = read_known(view.history, view.known_within(asked.until_ms))
+    is_counted = whole > MOST_LANES
+    return AlertsPage(
+        {name: view.asked[name] for name in FILTERS if name in view.asked},
+        read_choices(view.history),
+        asked.until_ms - asked.from_ms,
+        from_ms,
+        until_ms,
+        Slice(incidents, page, pages, whole),
+        {} if is_counted else read_steps(view.history, [one.incident_id for one in incidents]),
+        read_bins(view.history, replace(asked, from_ms=from_ms, until_ms=until_ms), known) if is_counted else (),
+        known,
+        view.now_ms,
+        view.known_until_ms,
     )
-    return html.Div(parts, className="page")
 
 
-def _read(view: View) -> Asked:
+def _read_filter(view: View) -> Asked:
     span_ms = read_span_ms(view.asked, "since", "24h")
     explained = read_choice(view.asked, "explained", ("yes", "no"))
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a whole minute, so that the axis stands still in between
@@ -73,8 +98,28 @@ def _read(view: View) -> Asked:
     )
 
 
-def _filters(view: View, kept: Mapping[str, str]) -> Component:
-    choices = read_choices(view.history)
+def draw(page: AlertsPage) -> Component:
+    whole = page.incidents.whole
+    note = f"{whole:,} incidents" if whole != 1 else "1 incident"
+    parts = [el.heading("Alerts", html.Span(note, className="muted", role="status")), _filters(page)]
+    if not whole:
+        parts.append(el.notice("calm", "No incident matches.", html.P(_widen(page.asked))))
+        return html.Div(parts, className="page")
+    parts.append(el.panel("timeline", "Timeline", _timeline(page), note=_how(page)))
+    parts.append(
+        el.panel(
+            "incidents",
+            "Incidents",
+            _table(page),
+            page_links(page.incidents, PATH, page.asked, "Pages of incidents"),
+            note="open first",
+        )
+    )
+    return html.Div(parts, className="page")
+
+
+def _filters(page: AlertsPage) -> Component:
+    kept, choices = page.asked, page.choices
 
     def options(name: str, values: Sequence[str]) -> list[tuple[str, str]]:
         here = [kept[name]] if name in kept and kept[name] not in values else []
@@ -93,24 +138,22 @@ def _filters(view: View, kept: Mapping[str, str]) -> Component:
     return el.form(el.Form("filters", PATH, "Filter the alerts", fields))
 
 
-def _drawn(view: View, asked: Asked, incidents: Sequence[Incident], known: Known, total: int) -> Component:
-    if total > MOST_LANES:
-        return rows_of_counts("timeline-counts", read_bins(view.history, asked, known), asked.from_ms, asked.until_ms)
-    steps = read_steps(view.history, [one.incident_id for one in incidents])
-    return lanes("timeline-lanes", incidents, steps, Reach(asked.from_ms, asked.until_ms, known))
+def _timeline(page: AlertsPage) -> Component:
+    if page.is_counted:
+        return rows_of_counts("timeline-counts", page.bins, page.from_ms, page.until_ms, page.since_ms)
+    return lanes("timeline-lanes", page.incidents.items, page.steps, Reach(page.from_ms, page.until_ms, page.known))
 
 
-def _how(asked: Asked, total: int) -> str:
-    span_ms = asked.until_ms - asked.from_ms
-    return f"the last {span(span_ms)}, UTC" + (
-        f"; counted by kind, for there are over {MOST_LANES}: the darker, the more" if total > MOST_LANES else ""
+def _how(page: AlertsPage) -> str:
+    return f"the last {span(page.since_ms)}, UTC" + (
+        f"; counted by kind, for there are over {MOST_LANES}: the darker, the more" if page.is_counted else ""
     )
 
 
-def _table(view: View, incidents: Sequence[Incident], known: Known) -> Component:
+def _table(page: AlertsPage) -> Component:
     rows = [
-        el.Row(one.incident_id, _cells(view, one, known), "suppressed" if one.suppressed_by else "")
-        for one in incidents
+        el.Row(one.incident_id, _cells(page, one), "inhibited" if one.inhibited_by else "")
+        for one in page.incidents.items
     ]
     columns: list[el.Column | str] = [
         "Incident",
@@ -123,16 +166,16 @@ def _table(view: View, incidents: Sequence[Incident], known: Known) -> Component
     return el.table("incidents-table", "Incidents, open ones first, then those that ended last", columns, rows)
 
 
-def _cells(view: View, one: Incident, known: Known) -> list[el.Children]:
+def _cells(page: AlertsPage, one: Incident) -> list[el.Children]:
     kind = el.link(one.kind, "/incident", id=one.incident_id)
     state: Component = el.state(one.state)
-    if one.suppressed_by:
-        why = el.link(el.mark("⤷", "explained"), "/incident", id=one.suppressed_by)
+    if one.inhibited_by:
+        why = el.link(el.mark("⤷", "explained"), "/incident", id=one.inhibited_by)
         state = html.Div([state, html.Br(), why])
-    known_ms = min(known.of_incident(one.cluster, one.kind, one.started_ms), view.known_until_ms)
+    known_ms = min(page.known.of_incident(one.cluster, one.kind, one.started_ms), page.known_until_ms)
     lasted = span((one.ended_ms or known_ms) - one.started_ms)
     if not one.ended_ms:
-        lasted += " so far" if known_ms == view.known_until_ms else f", then {NOT_KNOWN}"
+        lasted += " so far" if known_ms == page.known_until_ms else f", then {NOT_KNOWN}"
     where: el.Children = [one.subject, html.Br(), html.Span(one.cluster, className="muted")]
     if one.subject == one.cluster:
         where = one.cluster
@@ -140,7 +183,7 @@ def _cells(view: View, one: Incident, known: Known) -> list[el.Children]:
         [kind, html.Br(), el.severity(one.severity)],
         state,
         where,
-        el.moment(one.started_ms, view.now_ms),
+        el.moment(one.started_ms, page.now_ms),
         lasted,
         html.Div(one.summary, className="clamp", title=one.summary),
     ]
@@ -156,7 +199,8 @@ PAGE = Page(
     "alerts",
     PATH,
     "Alerts",
-    body,
+    read,
+    draw,
     nav="Alerts",
     parameters=frozenset({*FILTERS, "page"}),
     tables=frozenset({"alerts"}),

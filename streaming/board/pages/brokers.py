@@ -1,22 +1,25 @@
 """Brokers as their producers see them: when k of n avoided each, who avoids it now and until when, its incidents."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dash import html
 from dash.development.base_component import Component
 
-from streaming.board import elements as el
-from streaming.board.asked import read_choice, read_span_ms
-from streaming.board.broker_figure import MOST_LANES, broker_figure
-from streaming.board.broker_reading import Asked, Avoider, Broker, read_brokers
-from streaming.board.counts import counted
-from streaming.board.page import Page, View
-from streaming.board.page_links import page_links, slice_of
-from streaming.board.sight_reading import read_cluster_names
-from streaming.board.silence_reading import NOT_KNOWN, Known, read_known
-from streaming.board.verdicts import version_words
-from udfs.rulebook import CANARY_CLUSTER
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.broker_figure import MOST_LANES, broker_figure
+from streaming.board.drawing.counts import counted
+from streaming.board.drawing.page_links import describe_slice, page_links
+from streaming.board.drawing.verdicts import version_words
+from streaming.board.pages.page import Page, View
+from streaming.board.queries.brokers import Asked, Avoider, Broker, read_brokers
+from streaming.board.queries.coverage import read_cluster_names
+from streaming.board.queries.extent import extent_of
+from streaming.board.queries.known_until import NOT_KNOWN, Known, read_known
+from streaming.board.url.parameters import read_choice, read_span_ms
+from streaming.board.url.slices import Slice, slice_of
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
 BROKERS_A_PAGE = 50
 MOST_AVOIDERS = 12
@@ -24,32 +27,79 @@ MOST_SILENT = 5
 SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 days"))
 
 
-def body(view: View) -> Component:
+@dataclass(frozen=True)
+class BrokersPage:
+    """All that the page shows: brokers, those that need a look first, and in `listed` those with something to tell.
+
+    `from_ms` to `until_ms` is the part of the time asked for in which there is something to draw. `clusters` are
+    those to choose from; `is_cut` says that the oldest intervals were left out for their number.
+    """
+
+    asked: Mapping[str, str]
+    from_ms: int
+    until_ms: int
+    clusters: Sequence[str]
+    brokers: Sequence[Broker]
+    listed: Slice[Broker]
+    known: Known
+    is_cut: bool
+    is_stale: bool
+    now_ms: int
+
+    @property
+    def cluster(self) -> str:
+        return self.asked.get("cluster", "")
+
+
+def read(view: View) -> BrokersPage:
     asked = view.asked
     since_ms = read_span_ms(asked, "since", "24h")
     wanted = Asked(asked.get("cluster", ""), view.now_ms - since_ms, view.now_ms)
-    known = read_known(view, wanted.until_ms, by_sends=True)
+    known = read_known(view.history, view.known_until_ms, by_sends=True)
     brokers, is_cut = read_brokers(view.history, wanted, known)
+    from_ms, until_ms = _extent(brokers, wanted, known)
+    if from_ms > wanted.from_ms:  # anew, for of a shorter time shorter breaks can be seen
+        brokers, is_cut = read_brokers(view.history, replace(wanted, from_ms=from_ms), known)
     clusters = read_cluster_names(view.history)
     if wanted.cluster and not brokers:
         read_choice(asked, "cluster", clusters)
+    listed = slice_of([broker for broker in brokers if not broker.is_quiet], asked, BROKERS_A_PAGE)
+    return BrokersPage(asked, from_ms, until_ms, clusters, brokers, listed, known, is_cut, view.is_stale, view.now_ms)
+
+
+def _extent(brokers: Sequence[Broker], wanted: Asked, known: Known) -> tuple[int, int]:
+    """The part of the time that the lanes take, up to its end where something lasts or is not known any more."""
+    lanes = [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES]
+    times_ms = [ms for lane in lanes for one in lane.intervals for ms in (one.start_ms, one.end_ms)]
+    times_ms += [
+        ms
+        for lane in lanes
+        for one in lane.incidents
+        for ms in (one.start_ms, wanted.until_ms if one.end_ms is None else one.end_ms)
+    ]
+    times_ms += [wanted.until_ms for lane in lanes if known.of(lane.cluster) < wanted.until_ms]
+    return extent_of(wanted.from_ms, wanted.until_ms, times_ms)
+
+
+def draw(page: BrokersPage) -> Component:
+    since = page.asked.get("since", "24h")
     fields = [
-        el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in clusters)], wanted.cluster),
-        el.Choice("since", "Back to", _spans(asked.get("since", "24h")), asked.get("since", "24h")),
+        el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in page.clusters)], page.cluster),
+        el.Choice("since", "Back to", _spans(since), since),
     ]
     return html.Div(
         [
             el.heading("Brokers"),
-            html.P(_tell(brokers), className="lead"),
-            *_silent(view, known, wanted.cluster),
+            html.P(_describe(page.brokers), className="lead"),
+            *_silent(page),
             el.panel(
                 "timeline-panel",
                 "When producers avoided a broker",
                 el.form(el.Form("brokers-filter", "/brokers", "Which brokers", fields)),
-                *_timeline(brokers, wanted, known, len(clusters) > 1 and not wanted.cluster, is_cut),
+                *_timeline(page),
             ),
-            *_now(view, [broker for broker in brokers if not broker.is_quiet], known),
-            *_quiet([broker for broker in brokers if broker.is_quiet]),
+            *_now(page),
+            *_quiet([broker for broker in page.brokers if broker.is_quiet]),
         ],
         className="page",
     )
@@ -59,59 +109,61 @@ def _spans(since: str) -> Sequence[tuple[str, str]]:
     return SPANS if since in dict(SPANS) else [*SPANS, (since, since)]
 
 
-def _tell(brokers: Sequence[Broker]) -> str:
+def _describe(brokers: Sequence[Broker]) -> str:
     if not brokers:
         return "No broker is known yet: no send of a producer and no route has come."
     avoided = [broker for broker in brokers if broker.avoiding]
     firing = [broker for broker in brokers if broker.open_incidents]
-    told = f"incidents are open about {len(firing):,}" if firing else "no incident about one is open"
+    reported = f"incidents are open about {len(firing):,}" if firing else "no incident about one is open"
     if not avoided:
-        return f"{counted(len(brokers), 'broker')}; no producer avoids one now; {told}."
-    return f"{counted(len(brokers), 'broker')}; producers avoid {len(avoided):,} of them now; {told}."
+        return f"{counted(len(brokers), 'broker')}; no producer avoids one now; {reported}."
+    return f"{counted(len(brokers), 'broker')}; producers avoid {len(avoided):,} of them now; {reported}."
 
 
-def _silent(view: View, known: Known, cluster: str) -> list[Component]:
+def _silent(page: BrokersPage) -> list[Component]:
     """Clusters whose brokers are shown as they last were."""
+    known, cluster = page.known, page.cluster
     hidden = CANARY_CLUSTER if not cluster else ""
     silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name) and name != hidden]
-    if not silent or view.is_stale:  # the frame says that everything is old
+    if not silent or page.is_stale:  # the frame says that everything is old
         return []
-    shown: list[el.Child] = ["Nothing is heard of "]
+    shown: list[el.Child] = ["No data from "]
     for number, (name, ms) in enumerate(silent[:MOST_SILENT]):
-        shown += [", " * bool(number), "cluster ", html.Strong(name), " since ", el.moment(ms, view.now_ms)]
+        shown += [", " * bool(number), "cluster ", html.Strong(name), " since ", el.moment(ms, page.now_ms)]
     more = f" and of {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
     shown.append(f"{more}: who avoids its brokers is shown as of then, and is {NOT_KNOWN} now.")
     return [html.P([el.mark("?", NOT_KNOWN.upper(), "state-unknown"), " ", *shown], id="silent")]
 
 
-def _timeline(
-    brokers: Sequence[Broker], asked: Asked, known: Known, with_cluster: bool, is_cut: bool
-) -> list[Component]:
-    lanes = [broker for broker in brokers if broker.intervals or broker.incidents]
+def _timeline(page: BrokersPage) -> list[Component]:
+    lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
     if not lanes:
         return [el.empty("In this time nobody avoided a broker, and no incident was about one.")]
-    parts: list[Component] = [broker_figure(brokers, asked.from_ms, asked.until_ms, known, with_cluster=with_cluster)]
+    with_cluster = len(page.clusters) > 1 and not page.cluster
+    parts: list[Component] = [
+        broker_figure(page.brokers, page.from_ms, page.until_ms, page.known, with_cluster=with_cluster)
+    ]
     if len(lanes) > MOST_LANES:
         parts.append(el.empty(f"The {MOST_LANES} that matter most; {len(lanes) - MOST_LANES} more are in the list."))
-    if is_cut:
+    if page.is_cut:
         parts.append(el.empty("The oldest intervals are left out: look at a shorter time, or at one cluster."))
     return parts
 
 
-def _now(view: View, brokers: Sequence[Broker], known: Known) -> list[Component]:
-    if not brokers:
+def _now(page: BrokersPage) -> list[Component]:
+    shown, known, now_ms = page.listed, page.known, page.now_ms
+    if not shown.whole:
         return []
-    shown = slice_of(brokers, view.asked, BROKERS_A_PAGE)
     rows = [
         el.Row(
             f"{one.cluster}/{one.broker_name}",
             [
                 one.broker_name,
                 one.cluster,
-                _state(one, None if known.of(one.cluster) >= view.now_ms else known.of(one.cluster), view.now_ms),
-                _until(one, view.now_ms),
-                _avoiders(one, view.now_ms),
-                _incidents(one, view.now_ms),
+                _state(one, None if known.of(one.cluster) >= now_ms else known.of(one.cluster), now_ms),
+                _until(one, now_ms),
+                _avoiders(one, now_ms),
+                _incidents(one, now_ms),
             ],
             "row-avoided" if one.avoiding else "",
         )
@@ -120,10 +172,10 @@ def _now(view: View, brokers: Sequence[Broker], known: Known) -> list[Component]
     narrow = [el.Column(heading, "narrow") for heading in ("broker", "cluster", "now", "until")]
     columns: list[el.Column | str] = [*narrow, el.Column("who avoids it", "wide"), "incidents"]
     table = el.table(
-        "brokers", f"{shown.tell('broker')} with something to tell, first what needs a look", columns, rows
+        "brokers", f"{describe_slice(shown, 'broker')} with something to tell, first what needs a look", columns, rows
     )
     return [
-        el.panel("brokers-panel", "Who avoids it", table, page_links(shown, "/brokers", view.asked, "Pages of brokers"))
+        el.panel("brokers-panel", "Who avoids it", table, page_links(shown, "/brokers", page.asked, "Pages of brokers"))
     ]
 
 
@@ -198,7 +250,8 @@ PAGE = Page(
     "brokers",
     "/brokers",
     "Brokers",
-    body,
+    read,
+    draw,
     nav="Brokers",
     parameters=frozenset({"cluster", "since", "page"}),
     tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),

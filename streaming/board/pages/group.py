@@ -3,22 +3,25 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dash import html
 from dash.development.base_component import Component
 
-from streaming.board import elements as el
-from streaming.board.asked import AskedError, href, read_choice
-from streaming.board.counts import counted
-from streaming.board.group_reading import MOST_INCIDENTS, Group, OpenIncident, Queue, is_alerted_topic, read_group
-from streaming.board.matrix_table import legend, matrix_table
-from streaming.board.member_table import member_table
-from streaming.board.moment_asked import read_moment_ms
-from streaming.board.page import Page, View
-from streaming.board.page_links import Slice, page_links, slice_of
-from streaming.board.queue_matrix import build_matrix, count_verdicts, order_queues
-from streaming.board.times import ago, iso
-from streaming.board.verdicts import VERDICTS, WRONG, tell_counts, verdict_mark, worst_first
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.counts import counted
+from streaming.board.drawing.matrix_table import legend, matrix_table
+from streaming.board.drawing.member_table import member_table
+from streaming.board.drawing.page_links import describe_slice, page_links
+from streaming.board.drawing.verdicts import describe_counts, verdict_mark
+from streaming.board.pages.page import Page, View
+from streaming.board.queries.group import MOST_INCIDENTS, Group, OpenIncident, Queue, is_alerted_topic, read_group
+from streaming.board.queries.queue_matrix import Matrix, build_matrix, count_verdicts, order_queues
+from streaming.board.queries.verdict_order import WORST_FIRST, WRONG, worst_first
+from streaming.board.url.moment import read_moment_ms
+from streaming.board.url.parameters import AskedError, href, read_choice
+from streaming.board.url.slices import Slice, slice_of
+from streaming.text.times import ago, iso
 
 QUEUES_A_PAGE = 100
 FITS_WHOLE = 64
@@ -27,28 +30,80 @@ FITS_WHOLE = 64
 MOST_BROKERS = 20
 
 
-def body(view: View) -> Component:
+@dataclass(frozen=True)
+class GroupPage:
+    """All that the page shows of a group. `asked` is what the URL asks; the filters are `topic` ("" for all),
+    `verdict`, `broker` and `order`.
+
+    bare_topic  a topic of the URL that alerts alone name
+    of_topic    queues of the topic, by verdict, and in `brokers` their brokers
+    shown       the part of the chosen queues that has its page, and `matrix` these by client
+    """
+
+    asked: Mapping[str, str]
+    group: Group
+    topic: str
+    bare_topic: str
+    of_topic: Counter[str]
+    brokers: Sequence[str]
+    verdict: str
+    broker: str
+    order: str
+    shown: Slice[Queue]
+    matrix: Matrix
+    now_ms: int
+
+
+def read(view: View) -> GroupPage:
     asked = view.asked
     if not asked.get("group"):
         raise AskedError("group is missing: give the consumer group, such as /group?group=billing; /groups lists them.")
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     group = read_group(view.history, asked.get("cluster"), asked["group"], at_ms)
-    twins = {one.client_id for one in group.incidents if one.kind == "duplicate_client_id" and one.client_id}
-    counts = count_verdicts(group.queues)
+    topics, topic = group.topics(), asked.get("topic", "")
+    is_bare = topic not in ("", *topics) and is_alerted_topic(view.history, group, topic)
+    if not is_bare:
+        topic = read_choice(asked, "topic", topics) if topics else ""
+    of_topic = [queue for queue in group.queues if not topic or queue.topic == topic]
+    brokers = sorted({queue.broker_name for queue in of_topic})
+    verdict = read_choice(asked, "verdict", WORST_FIRST)
+    broker = read_choice(asked, "broker", brokers) if brokers else ""
+    order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > FITS_WHOLE else "queue")
+    chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
+    shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
+    return GroupPage(
+        asked,
+        group,
+        topic,
+        topic if is_bare else "",
+        count_verdicts(of_topic),
+        brokers,
+        verdict,
+        broker,
+        order,
+        shown,
+        build_matrix(group, shown.items),
+        view.now_ms,
+    )
+
+
+def draw(page: GroupPage) -> Component:
+    group = page.group
     return html.Div(
         [
-            *_heading(group, counts),
-            *_as_of(view, group),
-            *_incidents(group, view.now_ms),
-            _matrix_panel(view, group, twins),
+            *_heading(group),
+            *_as_of(page),
+            *_incidents(group, page.now_ms),
+            _matrix_panel(page),
             *_brokers(group),
-            el.panel("members-panel", "Members", *member_table(group, twins, view.now_ms)),
+            el.panel("members-panel", "Members", *member_table(group, group.twins(), page.now_ms)),
         ],
         className="page",
     )
 
 
-def _heading(group: Group, counts: Counter[str]) -> list[Component]:
+def _heading(group: Group) -> list[Component]:
+    counts = count_verdicts(group.queues)
     members = len({channel.client_id for channel in group.channels})
     past = href("/history", {"cluster": group.cluster, "group": group.consumer_group, "at": group.at_ms})
     words = (
@@ -66,11 +121,12 @@ def _heading(group: Group, counts: Counter[str]) -> list[Component]:
     ]
 
 
-def _as_of(view: View, group: Group) -> list[Component]:
+def _as_of(page: GroupPage) -> list[Component]:
+    group = page.group
     if group.at_ms is None:
         return []
-    now = el.link("Show it as it is now.", "/group", **{**view.asked, "at": None})
-    when = f"As of {iso(group.at_ms)}, {ago(view.now_ms - group.at_ms)}."
+    now = el.link("Show it as it is now.", "/group", **{**page.asked, "at": None})
+    when = f"As of {iso(group.at_ms)}, {ago(page.now_ms - group.at_ms)}."
     return [el.notice("hint", when, html.P(now), id_="as-of")]
 
 
@@ -88,73 +144,60 @@ def _incident(one: OpenIncident, now_ms: int) -> Component:
         el.state(one.state),
         html.Span(["since ", el.moment(one.started_ms, now_ms)]),
     ]
-    if one.suppressed_by:
-        cause = el.link("an effect of another incident", "/incident", id=one.suppressed_by)
+    if one.inhibited_by:
+        cause = el.link("an effect of another incident", "/incident", id=one.inhibited_by)
         parts = [html.Div([*head, html.Span(cause)], className="card-head"), html.P(one.summary, className="muted")]
     else:
         parts = [html.Div([*head, el.severity(one.severity)], className="card-head"), html.P(one.summary)]
         parts.append(html.P([html.Strong("Fix: "), one.advice], className="advice"))
-    edge = "" if one.suppressed_by else f" severity-edge-{one.severity}"
+    edge = "" if one.inhibited_by else f" severity-edge-{one.severity}"
     return html.Li(parts, className=f"card{edge}", id=f"incident-{one.incident_id}")
 
 
-def _matrix_panel(view: View, group: Group, twins: set[str]) -> Component:
-    asked, topics = view.asked, group.topics()
-    topic = asked.get("topic", "")
-    is_bare = topic not in ("", *topics) and is_alerted_topic(view.history, group, topic)
-    if not is_bare:
-        topic = read_choice(asked, "topic", topics) if topics else ""
-    of_topic = [queue for queue in group.queues if not topic or queue.topic == topic]
-    brokers = sorted({queue.broker_name for queue in of_topic})
-    counts = count_verdicts(of_topic)
-    verdict = read_choice(asked, "verdict", tuple(VERDICTS))
-    broker = read_choice(asked, "broker", brokers) if brokers else ""
-    order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > FITS_WHOLE else "queue")
-    chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
-    shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
+def _matrix_panel(page: GroupPage) -> Component:
+    asked = page.asked
+    topics = [*page.group.topics(), *([page.bare_topic] if page.bare_topic else [])]
     fields = [
-        el.Choice(
-            "topic", "Topic", [("", "all"), *((name, name) for name in [*topics, *([topic] if is_bare else [])])], topic
-        ),
-        el.Choice("verdict", "Verdict", [("", "all"), *_verdict_words(counts)], verdict),
-        el.Choice("broker", "Broker", [("", "all"), *((name, name) for name in brokers)], broker),
-        el.Choice("order", "Order", [("queue", "by queue"), ("worst", "worst first")], order),
+        el.Choice("topic", "Topic", [("", "all"), *((name, name) for name in topics)], page.topic),
+        el.Choice("verdict", "Verdict", [("", "all"), *_verdict_words(page.of_topic)], page.verdict),
+        el.Choice("broker", "Broker", [("", "all"), *((name, name) for name in page.brokers)], page.broker),
+        el.Choice("order", "Order", [("queue", "by queue"), ("worst", "worst first")], page.order),
     ]
     kept = {name: asked[name] for name in ("cluster", "group", "at") if name in asked}
     return el.panel(
         "queues-panel",
         "Queues and clients",
         el.form(el.Form("queues-filter", "/group", "Which queues", fields, kept)),
-        *_matrix(view, group, shown, twins, len(topics) > 1 and not topic),
-        page_links(shown, "/group", asked, "Pages of queues"),
-        _typed(group, topic, shown.items),
-        note=tell_counts(counts),
+        *_matrix(page),
+        page_links(page.shown, "/group", asked, "Pages of queues"),
+        _typed(page.group, page.topic, page.shown.items),
+        note=describe_counts(page.of_topic),
     )
 
 
 def _verdict_words(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    return [(name, f"{name} ({counts[name]:,})") for name in VERDICTS if counts.get(name)]
+    return [(name, f"{name} ({counts[name]:,})") for name in WORST_FIRST if counts.get(name)]
 
 
-def _matrix(view: View, group: Group, shown: Slice[Queue], twins: set[str], with_topic: bool) -> list[Component]:
+def _matrix(page: GroupPage) -> list[Component]:
+    group, shown, matrix = page.group, page.shown, page.matrix
     if not shown.items:
-        topic = view.asked.get("topic", "")
+        topic = page.asked.get("topic", "")
         if topic not in ("", *group.topics()):
             return [el.empty(f"Alerts name topic {topic}; no queue of it that this group consumes is known.")]
         return [el.empty("No queue is so." if group.queues else "No queue of it is known: it subscribes no topic.")]
-    matrix = build_matrix(group, shown.items)
-    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": view.asked.get("at")}
+    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
     hrefs = {_key(one): href("/history", {**asked, "topic": one.topic, "queue": one.name}) for one in shown.items}
     parts: list[Component] = [
         matrix_table(
             "queues",
-            f"{shown.tell('queue')} of {group.consumer_group} by client; ClientIds in the order of cid_all",
+            f"{describe_slice(shown, 'queue')} of {group.consumer_group} by client; ClientIds in the order of cid_all",
             matrix,
-            view.now_ms,
+            page.now_ms,
             hrefs=hrefs,
             incidents=_by_queue(group.incidents, shown.items),
-            twins=twins,
-            with_topic=with_topic,
+            twins=group.twins(),
+            with_topic=len(group.topics()) > 1 and not page.topic,
         )
     ]
     if matrix.elsewhere:
@@ -215,7 +258,8 @@ PAGE = Page(
     "group",
     "/group",
     "Group",
-    body,
+    read,
+    draw,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
     tables=frozenset({"alerts", "assignments", "memberships"}),
 )

@@ -1,16 +1,16 @@
 """The overview: what fires, causes first with the line that fixes them, and what can be seen at all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dash import html
 from dash.development.base_component import Component
 
-from streaming.board import elements as el
-from streaming.board.attributes import aria
-from streaming.board.firing_reading import Firing, Trouble, read_trouble
-from streaming.board.lag_reading import Written, read_lags, worst_lately
-from streaming.board.page import Page, View
-from streaming.board.sight_reading import (
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.attributes import aria
+from streaming.board.drawing.verdicts import describe_counts
+from streaming.board.pages.page import Page, View
+from streaming.board.queries.coverage import (
     ClusterSight,
     GroupTrouble,
     TableAge,
@@ -19,25 +19,59 @@ from streaming.board.sight_reading import (
     read_clusters,
     read_troubled_groups,
 )
-from streaming.board.times import DAY, MINUTE, span
-from streaming.board.verdicts import tell_counts
+from streaming.board.queries.firing import Firing, Trouble, read_trouble
+from streaming.board.queries.lag import Written, read_lags, worst_lately
+from streaming.text.times import DAY, MINUTE, span
 
 
-def body(view: View) -> Component:
+@dataclass(frozen=True)
+class OverviewPage:
+    """All that the page shows.
+
+    groups, troubled   the worst groups, and how many have any queue in trouble
+    newest_ms          when the query wrote last, by its tables; None while they are empty
+    lags               by table, how much later than its events its newest commit was written
+    lag                the largest of those that were written lately by a query that judges
+    """
+
+    trouble: Trouble
+    groups: Sequence[GroupTrouble]
+    troubled: int
+    clusters: Sequence[ClusterSight]
+    ages: Sequence[TableAge]
+    newest_ms: int | None
+    lags: Mapping[str, Written]
+    lag: Written | None
+    is_stale: bool
+    now_ms: int
+
+
+def read(view: View) -> OverviewPage:
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a whole minute, as on the page of alerts, where its count leads
-    trouble = read_trouble(view.history, until_ms - DAY)
-    ages = read_ages(view.history)
-    lags = read_lags(view.history, view.now_ms)
     groups, troubled = read_troubled_groups(view.history)
+    ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
+    return OverviewPage(
+        read_trouble(view.history, until_ms - DAY),
+        groups,
+        troubled,
+        read_clusters(view.history),
+        ages,
+        newest_ms(ages, view.now_ms),
+        lags,
+        worst_lately(lags, view.stale_ms),
+        view.is_stale,
+        view.now_ms,
+    )
+
+
+def draw(page: OverviewPage) -> Component:
     return html.Div(
         [
-            el.heading("Overview", _counts(trouble)),
-            _freshness(view, ages, trouble),
-            _firing(view, trouble),
-            html.Div(
-                [_groups(groups, troubled), _sight(view, read_clusters(view.history), lags)], className="two uneven"
-            ),
-            _tables(view, ages, lags),
+            el.heading("Overview", _counts(page.trouble)),
+            _freshness(page),
+            _firing(page),
+            html.Div([_groups(page.groups, page.troubled), _sight(page)], className="two uneven"),
+            _tables(page),
         ],
         className="page",
     )
@@ -59,25 +93,25 @@ def _counts(trouble: Trouble) -> Component:
     return html.Ul([html.Li(part) for part in parts], className="counts", **aria(label="Incidents"))
 
 
-def _freshness(view: View, ages: Sequence[TableAge], trouble: Trouble) -> Component:
-    newest = newest_ms(list(ages), view.now_ms)
-    if newest is None:
+def _freshness(page: OverviewPage) -> Component:
+    if page.newest_ms is None:
         return el.notice(
             "hint",
             "The tables are there and empty.",
             html.P(["Nothing has been judged yet; ", el.code("balancewatch run"), " writes as soon as events come."]),
         )
-    if view.is_stale:  # the frame says how old they are
+    if page.is_stale:  # the frame says how old they are
         return html.Div(id="notice")
-    if not trouble.firing_count:
-        return el.notice("calm", "Nothing fires.", html.P(["Last data ", el.age(newest, view.now_ms), "."]))
-    return html.P(["Last data ", el.age(newest, view.now_ms), "."], id="notice", className="muted")
+    if not page.trouble.firing_count:
+        return el.notice("calm", "Nothing fires.", html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."]))
+    return html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."], id="notice", className="muted")
 
 
-def _firing(view: View, trouble: Trouble) -> Component:
+def _firing(page: OverviewPage) -> Component:
+    trouble = page.trouble
     if not trouble.firing:
         return html.Div(id="firing")
-    cards = [_card(one, view.now_ms) for one in trouble.firing]
+    cards = [_card(one, page.now_ms) for one in trouble.firing]
     rest = trouble.firing_count - len(cards)
     more = (
         html.P(el.link(f"{rest:,} more fire; all {trouble.firing_count:,}", "/alerts", state="FIRING", explained="no"))
@@ -97,8 +131,8 @@ def _card(one: Firing, now_ms: int) -> Component:
     ]
     if one.is_flapping:
         head.append(el.mark("⇄", "comes and goes"))
-    if one.owner:
-        head.append(el.mark("●", f"{one.owner} is at it"))
+    if one.acknowledged_by:
+        head.append(el.mark("●", f"{one.acknowledged_by} is at it"))
     parts: list[el.Child] = [
         html.P(head, className="card-head"),
         html.P(one.summary),
@@ -128,7 +162,7 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
             [
                 el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group),
                 one.cluster,
-                tell_counts(one.verdicts),
+                describe_counts(one.verdicts),
                 f"{one.queues:,}",
             ],
         )
@@ -144,35 +178,42 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
     return el.panel("groups", "Groups in trouble", table, note=note)
 
 
-def _sight(view: View, clusters: Sequence[ClusterSight], lags: Mapping[str, Written]) -> Component:
-    lag = html.P(_tell_lag(view, worst_lately(lags, view.stale_ms)), id="lag")
-    if not clusters:
+def _sight(page: OverviewPage) -> Component:
+    lag = html.P(_describe_lag(page), id="lag")
+    if not page.clusters:
         return el.panel("sight", "What can be seen", el.empty("No cluster has been seen yet."), lag)
-    rows = [el.Row(one.cluster, _sight_cells(view, one)) for one in clusters]
+    rows = [el.Row(one.cluster, _sight_cells(page, one)) for one in page.clusters]
     table = el.table(
         "sight-table",
-        "Each cluster: which brokers are heard, and which queues cannot be judged",
-        ["Cluster", "Brokers heard", el.Column("Heard", "number"), "Unknown queues", el.Column("Newest row", "narrow")],
+        "Each cluster: which brokers give data, and which queues cannot be judged",
+        [
+            "Cluster",
+            "Brokers with data",
+            el.Column("Complete", "number"),
+            "Unknown queues",
+            el.Column("Newest row", "narrow"),
+        ],
         rows,
     )
     return el.panel("sight", "What can be seen", table, lag)
 
 
-def _tell_lag(view: View, lag: Written | None) -> list[el.Child]:
+def _describe_lag(page: OverviewPage) -> list[el.Child]:
+    lag = page.lag
     if lag is None:
         return ["Lag: no commit of the tables tells it."]
     behind = f"{lag.lag_ms / 1000:.1f} s" if lag.lag_ms < 10_000 else span(lag.lag_ms)
-    be = "were" if view.is_stale else "are"
+    be = "were" if page.is_stale else "are"
     return [f"Lag: the tables {be} at most ", html.Strong(behind), " behind the events, from an event to its row."]
 
 
-def _sight_cells(view: View, one: ClusterSight) -> list[el.Children]:
-    if one.is_unheard:
+def _sight_cells(page: OverviewPage, one: ClusterSight) -> list[el.Children]:
+    if one.is_without_data:
         heard: el.Child = el.mark("?", f"none of {one.brokers}", "state-unknown")
-    elif one.unheard:
-        named = ", ".join(one.unheard[:3]) + (" …" if len(one.unheard) > 3 else "")
+    elif one.without_data:
+        named = ", ".join(one.without_data[:3]) + (" …" if len(one.without_data) > 3 else "")
         heard = html.Span(
-            [el.mark("?", f"{one.brokers - len(one.unheard)} of {one.brokers}", "state-unknown"), f" not {named}"]
+            [el.mark("?", f"{one.brokers - len(one.without_data)} of {one.brokers}", "state-unknown"), f" not {named}"]
         )
     else:
         heard = f"all {one.brokers}"
@@ -185,17 +226,17 @@ def _sight_cells(view: View, one: ClusterSight) -> list[el.Children]:
         heard,
         share,
         unknown,
-        el.age(one.newest_ms, view.now_ms),
+        el.age(one.newest_ms, page.now_ms),
     ]
 
 
-def _tables(view: View, ages: Sequence[TableAge], lags: Mapping[str, Written]) -> Component:
-    items = []
-    for one in ages:
-        told: list[el.Child] = [el.age(one.newest_ms, view.now_ms)]
+def _tables(page: OverviewPage) -> Component:
+    items, lags = [], page.lags
+    for one in page.ages:
+        reported: list[el.Child] = [el.age(one.newest_ms, page.now_ms)]
         if one.name in lags:
-            told.append(html.Span(f", written {span(lags[one.name].lag_ms)} later", className="muted"))
-        items.append(html.Div([html.Dt(el.code(one.name)), html.Dd(told)], id=f"age-{one.name}"))
+            reported.append(html.Span(f", written {span(lags[one.name].lag_ms)} later", className="muted"))
+        items.append(html.Div([html.Dt(el.code(one.name)), html.Dd(reported)], id=f"age-{one.name}"))
     return el.panel(
         "tables",
         "Age of the tables",
@@ -204,4 +245,4 @@ def _tables(view: View, ages: Sequence[TableAge], lags: Mapping[str, Written]) -
     )
 
 
-PAGE = Page("overview", "/", "Overview", body, nav="Overview")
+PAGE = Page("overview", "/", "Overview", read, draw, nav="Overview")

@@ -1,16 +1,17 @@
 """The quality of what comes in: expectations that do not hold, and messages that broke their contract."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dash import html
 from dash.development.base_component import Component
 
-from streaming.board import elements as el
-from streaming.board.asked import read_span_ms
-from streaming.board.attributes import aria
-from streaming.board.counts import counted
-from streaming.board.page import Page, View
-from streaming.board.quality_reading import (
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.attributes import aria
+from streaming.board.drawing.counts import counted
+from streaming.board.drawing.quarantine_bars import bars
+from streaming.board.pages.page import Page, View
+from streaming.board.queries.quality import (
     Failing,
     Message,
     Rejections,
@@ -21,47 +22,73 @@ from streaming.board.quality_reading import (
     read_rejected,
     read_suites,
 )
-from streaming.board.quarantine_bars import bars
-from streaming.board.times import MINUTE, span
+from streaming.board.url.parameters import read_span_ms
+from streaming.text.times import MINUTE, span
 
 SPANS = (("1h", "last hour"), ("6h", "last 6 hours"), ("24h", "last day"), ("7d", "last week"), ("30d", "last 30 days"))
 
 
-def body(view: View) -> Component:
+@dataclass(frozen=True)
+class QualityPage:
+    """All that the page shows: `rejected` within the time that the URL asks for (`since`), the rest as of now."""
+
+    since: str
+    from_ms: int
+    until_ms: int
+    failing: Sequence[Failing]
+    suites: Suites
+    rejected: Rejections
+    newest: Sequence[Message]
+    now_ms: int
+
+
+def read(view: View) -> QualityPage:
     span_ms = read_span_ms(view.asked, "since", "24h")
     until_ms = -(-view.now_ms // MINUTE) * MINUTE
     from_ms = until_ms - span_ms
-    failing, suites = read_failing(view.history), read_suites(view.history)
-    rejected, newest = read_rejected(view.history, from_ms, until_ms), read_newest(view.history)
+    return QualityPage(
+        view.asked.get("since", "24h"),
+        from_ms,
+        until_ms,
+        read_failing(view.history),
+        read_suites(view.history),
+        read_rejected(view.history, from_ms, until_ms),
+        read_newest(view.history),
+        view.now_ms,
+    )
+
+
+def draw(page: QualityPage) -> Component:
     return html.Div(
         [
-            el.heading("Quality", _summary(suites, rejected.total, span_ms)),
-            _failing(view, failing, suites),
-            _rejected(view, rejected, from_ms, until_ms),
-            _newest(view, newest),
-            _suites(view, suites),
+            el.heading("Quality", _summary(page)),
+            _failing(page),
+            _rejected(page),
+            _newest(page),
+            _suites(page),
         ],
         className="page",
     )
 
 
-def _summary(suites: Suites, rejected: int, span_ms: int) -> Component:
-    fails, all_ = suites.failing, suites.expectations
+def _summary(page: QualityPage) -> Component:
+    fails, all_ = page.suites.failing, page.suites.expectations
     expected: el.Child = f"{all_:,} expectations hold"
     if fails:
         expected = el.mark("▲", f"{fails:,} of {all_:,} expectations fail", "state-firing")
     words = [expected] if all_ else []
-    words.append(f"{rejected:,} quarantined in {span(span_ms)}")
+    words.append(f"{page.rejected.total:,} quarantined in {span(page.until_ms - page.from_ms)}")
     return html.Ul([html.Li(word) for word in words], className="counts", **aria(label="In short"))
 
 
-def _failing(view: View, failing: Sequence[Failing], suites: Suites) -> Component:
+def _failing(page: QualityPage) -> Component:
+    failing, suites = page.failing, page.suites
     title = "Expectations that fail"
     if not suites.shown:
         return el.panel("failing", title, el.empty("Nothing has been validated yet."))
     if not failing:
         return el.panel("failing", title, el.notice("calm", "All hold.", id_="all-hold"))
-    rows = [el.Row(f"{one.suite}/{one.expectation}", _failing_cells(view, one)) for one in failing]
+    rows = [el.Row(f"{one.suite}/{one.expectation}", _failing_cells(page, one)) for one in failing]
     columns = [
         el.Column("Expectation", "wide"),
         el.Column("Severity", "narrow"),
@@ -74,24 +101,24 @@ def _failing(view: View, failing: Sequence[Failing], suites: Suites) -> Componen
     return el.panel("failing", title, table, el.empty(f"and {rest:,} more that fail.") if rest > 0 else None)
 
 
-def _failing_cells(view: View, one: Failing) -> list[el.Children]:
-    amount = f"{one.rows:,} rows"
-    if one.unexpected is not None and one.rows:
-        amount = f"{one.unexpected:,} of {one.rows:,} ({one.unexpected / one.rows:.1%})"
+def _failing_cells(page: QualityPage, one: Failing) -> list[el.Children]:
+    amount = f"{one.evaluated:,} rows"
+    if one.unexpected is not None and one.evaluated:
+        amount = f"{one.unexpected:,} of {one.evaluated:,} ({one.unexpected / one.evaluated:.1%})"
     found: list[el.Child] = [el.code(_short(value)) for value in one.observed[:3]]
     parted = [part for value in found for part in (value, " ")]
-    where = html.Span(", ".join(one.places[:2]), className="muted")
+    where = html.Span(", ".join(one.sample_offsets[:2]), className="muted")
     return [
-        [one.says, html.Br(), html.Span(one.suite, className="muted")],
+        [one.description, html.Br(), html.Span(one.suite, className="muted")],
         el.severity(one.severity),
         amount,
-        [*parted, html.Br(), where] if one.places else parted,
-        el.age(one.validated_ms, view.now_ms),
+        [*parted, html.Br(), where] if one.sample_offsets else parted,
+        el.age(one.validated_ms, page.now_ms),
     ]
 
 
-def _rejected(view: View, rejected: Rejections, from_ms: int, until_ms: int) -> Component:
-    since = view.asked.get("since", "24h")
+def _rejected(page: QualityPage) -> Component:
+    rejected, since = page.rejected, page.since
     spans = [*SPANS, *([(since, f"last {since}")] if since not in dict(SPANS) else [])]
     form = el.form(el.Form("filters", "/quality", "Choose the time", [el.Choice("since", "Time", spans, since)]))
     if not rejected.shown:
@@ -101,7 +128,7 @@ def _rejected(view: View, rejected: Rejections, from_ms: int, until_ms: int) -> 
     rows = [
         el.Row(
             f"{one.topic}/{one.reason}",
-            [one.topic, el.code(one.reason), f"{one.total:,}", el.age(one.newest_ms, view.now_ms)],
+            [one.topic, el.code(one.reason), f"{one.total:,}", el.age(one.newest_ms, page.now_ms)],
         )
         for one in rejected.shown
     ]
@@ -110,25 +137,25 @@ def _rejected(view: View, rejected: Rejections, from_ms: int, until_ms: int) -> 
         rows.append(el.Row("more", [more, "", f"{rejected.more_messages:,}", ""]))
     columns: list[el.Column | str] = ["Topic", "Reason", el.Column("Messages", "number"), el.Column("Newest", "narrow")]
     table = el.table("rejected-table", "Messages quarantined in this time, by topic and first reason", columns, rows)
-    return el.panel("rejected", "Quarantine over time", form, bars(rejected.shown, from_ms, until_ms), table)
+    return el.panel("rejected", "Quarantine over time", form, bars(rejected.shown, page.from_ms, page.until_ms), table)
 
 
-def _newest(view: View, messages: Sequence[Message]) -> Component:
+def _newest(page: QualityPage) -> Component:
     title = "Newest in quarantine"
-    if not messages:
+    if not page.newest:
         return el.panel("newest", title, el.empty("No message has ever broken its contract."))
     rows = [
         el.Row(
             f"{one.topic}-{one.partition}-{one.offset}",
             [
                 f"{one.topic}-{one.partition}@{one.offset}",
-                el.age(one.ingest_ms, view.now_ms),
+                el.age(one.ingest_ms, page.now_ms),
                 html.Ul([html.Li(el.code(reason)) for reason in one.reasons[:5]], className="related"),
                 el.code(excerpt(one)),
-                (one.step or "-").lower(),
+                (one.action or "-").lower(),
             ],
         )
-        for one in messages
+        for one in page.newest
     ]
     columns = [
         el.Column("Place", "narrow"),
@@ -142,7 +169,8 @@ def _newest(view: View, messages: Sequence[Message]) -> Component:
     return el.panel("newest", title, table, note=note)
 
 
-def _suites(view: View, suites: Suites) -> Component:
+def _suites(page: QualityPage) -> Component:
+    suites = page.suites
     if not suites.shown:
         return html.Div(id="suites")
     rows = [
@@ -154,7 +182,7 @@ def _suites(view: View, suites: Suites) -> Component:
                 if one.failing
                 else el.mark("✓", "hold", "state-resolved"),
                 f"{one.expectations:,}",
-                el.age(one.validated_ms, view.now_ms),
+                el.age(one.validated_ms, page.now_ms),
             ],
         )
         for one in suites.shown
@@ -178,7 +206,8 @@ PAGE = Page(
     "quality",
     "/quality",
     "Quality",
-    body,
+    read,
+    draw,
     nav="Quality",
     parameters=frozenset({"since"}),
     tables=frozenset({"quality", "quarantine", "repairs"}),

@@ -44,7 +44,7 @@ class Agreement:
 
     @property
     def text(self) -> str:
-        told = [
+        reported = [
             f"{count:,} {what}"
             for count, what in (
                 (self.missing, "missing"),
@@ -54,7 +54,7 @@ class Agreement:
             )
             if count
         ]
-        return ", ".join(told) or "the same"
+        return ", ".join(reported) or "the same"
 
 
 def compare(flips: Flips, of_loop: Flips) -> Agreement:

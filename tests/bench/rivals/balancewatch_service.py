@@ -8,13 +8,14 @@ from typing import Any
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
-from streaming.ingest.publisher import Publisher
-from streaming.queries.rows import Rows
-from streaming.service import Service
+from streaming.kafka_io.publisher import Publisher
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service.service import Service
 from tests.bench.figures import busiest, ended_at
 from tests.bench.pacer import clock
 from tests.bench.rivals.work import Drained, Work, mark_ready, note_flips, read_work, write_report
 from tests.bench.scratch import SPARK_LOG
+from tests.calling import Calling
 
 
 def main() -> None:
@@ -22,13 +23,13 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
-    def hear(name: str, batch_id: int, rows: Rows) -> None:
-        note_flips(work, rows.get("fault_items", []))
+    def hear(batch: WrittenBatch) -> None:
+        note_flips(work, batch.rows.get("fault_items", []))
 
     with Service(
         settings_of(work),
         available_now=not work.is_live,
-        on_rows=hear,
+        listeners=(Calling(hear),),
         jvm_log=Path(SPARK_LOG).resolve(),
         stop=stop,
     ) as service:

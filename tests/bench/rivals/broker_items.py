@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from udfs.attempts import AttemptsBuilder
-from udfs.fault import only_extends
-from udfs.item import Item, Turn
+from udfs.producers.attempts import AttemptsBuilder
+from udfs.producers.item import Item, Turn
+from udfs.rocketmq.fault import only_extends
 
 
 class Attempt(msgspec.Struct, gc=False):

@@ -16,7 +16,7 @@ from bytewax.run import cli_main
 from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
 from tests.bench.rivals.delta_rows import DeltaRows
 from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, Work, mark_ready, read_work
-from udfs.item import Item
+from udfs.producers.item import Item
 
 BATCH = 10_000
 MOST_ROWS = 50_000

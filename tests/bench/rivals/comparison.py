@@ -20,12 +20,12 @@ def comparison_table(result: RivalsResult) -> Table:
 def notes(result: RivalsResult) -> list[str]:
     """What a figure of the table means, and why one is not there."""
     packages = {one.name: one.packages[0] for one in result.contenders if one.packages}
-    told = [
+    reported = [
         f"Versions: {', '.join(packages.values())}. One process each; ours takes both cores. Rivals decode by "
         "msgspec, check nothing; they commit to Delta each second in the drain, each 0.2 s live; bytewax then at once.",
         "Flips: drain; live. Rows beside the plain loop's, column by column.",
     ]
-    return told + [f"{one.name}: not measured: {one.absent}" for one in result.contenders if one.absent]
+    return reported + [f"{one.name}: not measured: {one.absent}" for one in result.contenders if one.absent]
 
 
 def _drain(contender: Contender) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, TopicPartition
 
 from schemas.events import SEND_LATENCIES
-from streaming.ingest.topics import create_topics
+from streaming.kafka_io.topics import create_topics
 from tests.bench.apart import run_apart
 from tests.bench.figures import Percentiles, latencies_of
 from tests.bench.memory import Memory

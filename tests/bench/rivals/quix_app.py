@@ -10,7 +10,7 @@ from quixstreams.sinks.base import BaseSink
 from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
 from tests.bench.rivals.delta_rows import DeltaRows
 from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, mark_ready, read_work
-from udfs.item import Item
+from udfs.producers.item import Item
 
 _values = attrgetter(*(field.name for field in fields(Item)))
 

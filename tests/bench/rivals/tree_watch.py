@@ -3,8 +3,9 @@
 import threading
 import time
 from bisect import bisect_left
+from itertools import pairwise
 
-from tests.bench.memory import Memory, memory_of
+from tests.bench.memory import Memory, memory_of, smaller
 from tests.bench.process_tree import cpu_of, read_tree, resident_by_name
 
 INTERVAL_SECONDS = 0.25
@@ -37,7 +38,8 @@ class TreeWatch:
         inside = [
             resident for at, resident in zip(self._times, self._resident, strict=True) if began <= at <= ended
         ] or self._resident[-1:]
-        return memory_of(max(inside, key=lambda resident: sum(resident.values()), default={}))
+        lasting = [smaller(before, now) for before, now in pairwise(inside)] or inside
+        return memory_of(max(lasting, key=lambda resident: sum(resident.values()), default={}))
 
     def _cpu_at(self, moment: float) -> float:
         return value_at(self._times, self._cpu, moment)

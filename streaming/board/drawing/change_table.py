@@ -1,0 +1,91 @@
+"""What changed, in words: queues that went from one verdict or owner to another, members that came or went.
+
+The text beside the bands of the history, about all queues that are asked for, whether they are drawn or not.
+"""
+
+from collections.abc import Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.counts import counted
+from streaming.board.drawing.verdicts import verdict_mark
+from streaming.board.queries.changes import MOST_CHANGES, Change
+from streaming.board.queries.queue_times import MOST_COMINGS, Coming, Times
+from streaming.board.url.parameters import href
+from udfs.alerts.prose import join_words, name_queues, some
+
+COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy", "LEFT": "left", "EXPIRED": "expired"}
+
+
+def change_table(times: Times, path: str, asked: dict[str, str], now_ms: int) -> Component:
+    """The newest changes of queues and members, one row a moment and kind; each leads to its moment."""
+    changes = times.changes
+    comings = _joined(times.comings)
+    entries = [(one.time_ms, 1, _change_row(one, path, asked, now_ms)) for one in changes.newest]
+    entries += [(one.time_ms, 0, _coming_row(one, path, asked, now_ms)) for one in comings]
+    entries.sort(key=lambda entry: entry[:2], reverse=True)
+    rows = [row for _, _, row in entries[:MOST_CHANGES]]
+    if not rows:
+        return el.empty("Nothing changed in this time.")
+    number = changes.number + len(comings)
+    which = counted(number, "change")
+    if len(rows) < number:
+        over = "over " if len(times.comings) == MOST_COMINGS else ""
+        which = f"The newest {len(rows)} of {over}{which}, the older ones left out"
+    return el.table(
+        "changes",
+        f"{which}, newest first",
+        [el.Column("when", "narrow"), el.Column("what", "narrow"), el.Column("of whom", "wide")],
+        rows,
+    )
+
+
+def _change_row(one: Change, path: str, asked: dict[str, str], now_ms: int) -> el.Row:
+    whom = f"{name_queues(one.queues)} of {one.topic}"
+    if one.way == "became":
+        what: list[el.Child] = [verdict_mark(one.after or "")]
+        if one.before:
+            what.append(f" after {one.before}")
+        if one.owners:
+            left = one.owners_number - len(one.owners)
+            whom += f"; meant for {join_words([*one.owners, *([f'{left} more'] if left else [])])}"
+    else:
+        words = "moved" if one.way == "moved" else "pulled by another"
+        what = [el.mark("→", f"{words}: {one.before or 'nobody'} → {one.after or 'nobody'}", "moved")]
+    key = f"{one.time_ms}/{one.topic}/{one.way}/{one.before}/{one.after}"
+    return el.Row(key, [_moment(one.time_ms, path, asked, now_ms), what, whom])
+
+
+def _coming_row(one: Coming, path: str, asked: dict[str, str], now_ms: int) -> el.Row:
+    words = COMING_WORDS.get(one.change, one.change)
+    shape = "▲" if one.change == "JOINED" else "◆" if one.change == "CHANGED" else "▼"
+    key = f"{one.time_ms}-{one.change}"
+    what = el.mark(shape, words, "coming")
+    return el.Row(key, [_moment(one.time_ms, path, asked, now_ms), what, some(one.client_ids, 6)])
+
+
+def _moment(time_ms: int, path: str, asked: dict[str, str], now_ms: int) -> Component:
+    return html.A(el.moment(time_ms, now_ms), href=href(path, asked, at=time_ms))
+
+
+def _joined(comings: Sequence[Coming], within_ms: int = 1_000) -> list[Coming]:
+    """One channel a broker comes or goes within milliseconds: one row for what is the same within a second."""
+    joined: list[Coming] = []
+    for one in comings:
+        last = joined[-1] if joined else None
+        if last and last.change == one.change and last.time_ms - one.time_ms < within_ms:
+            joined[-1] = Coming(last.time_ms, last.change, tuple(sorted({*last.client_ids, *one.client_ids})))
+        else:
+            joined.append(one)
+    return joined
+
+
+def describe_changes(times: Times) -> str:
+    """One sentence for the figure's label, about all queues that are asked for."""
+    changes = times.changes
+    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes.became.items())]
+    if changes.moved:
+        words.append(f"{changes.moved:,} moved to another client")
+    return join_words(words) if words else "nothing changed"

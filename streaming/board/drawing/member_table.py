@@ -1,0 +1,79 @@
+"""A group's members as a table: who they are, where they connect from, and which of them carry one ClientId."""
+
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from dash.development.base_component import Component
+
+from streaming.board.drawing import elements as el
+from streaming.board.drawing.verdicts import version_words
+from streaming.board.queries.group import Channel, Group
+from streaming.board.queries.queue_matrix import Client, clients_of
+
+MOST_MEMBERS = 30
+
+
+@dataclass(frozen=True)
+class Member:
+    """A column of the matrix with what its channels tell."""
+
+    client: Client
+    channels: tuple[Channel, ...]
+
+
+def members_of(channels: Sequence[Channel]) -> list[Member]:
+    """The members in the order of cid_all, twins apart."""
+    by_place: dict[tuple[str, str], list[Channel]] = {}
+    for channel in channels:
+        by_place.setdefault((channel.client_id, channel.client_addr), []).append(channel)
+    return [
+        Member(client, tuple(one for addr in client.addrs for one in by_place.get((client.client_id, addr), ())))
+        for client in clients_of(channels)
+    ]
+
+
+def member_table(group: Group, twins: Collection[str], now_ms: int) -> list[Component]:
+    """The table; twins and those of whom several channels are listed first, then in the order of cid_all."""
+    if not group.channels:
+        return [el.empty("No member is listed.")]
+    members = sorted(
+        members_of(group.channels), key=lambda one: (one.client.client_id not in twins, not one.client.place)
+    )
+    shown = members[:MOST_MEMBERS]
+    rows = [_row(member, member.client.client_id in twins, now_ms) for member in shown]
+    columns = ["ClientId", "connected from", "client", "strategy", "topics", "listed by", "listed since"]
+    caption = f"{len(members)} members" if len(members) == len(shown) else f"{len(shown)} of {len(members)} members"
+    table = el.table("members", caption, columns, rows)
+    if len(shown) == len(members):
+        return [table]
+    line = shlex.join(
+        ["balancewatch", "members", "--current", "--group", group.consumer_group, "--cluster", group.cluster]
+    )
+    return [table, el.empty(f"{len(members) - len(shown):,} more: ", el.code(line))]
+
+
+def _row(member: Member, is_twin: bool, now_ms: int) -> el.Row:
+    client, channels = member.client, member.channels
+    name: list[el.Child] = [el.code(client.client_id)]
+    if is_twin:
+        name.append(el.mark("‖", "TWIN", "twin"))
+    elif client.place:
+        name.append(el.mark("‖", "several channels", "muted"))
+    return el.Row(
+        client.key,
+        [
+            name,
+            ", ".join(client.addrs),
+            version_words(_first(one.language for one in channels), _first(one.client_version for one in channels)),
+            _first(one.strategy for one in channels) or "not told",
+            ", ".join(sorted({topic for one in channels for topic in one.topics})) or "none",
+            ", ".join(sorted({one.broker_name for one in channels})),
+            el.moment(min(one.joined_ms for one in channels), now_ms),
+        ],
+        "row-twin" if is_twin else "",
+    )
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value), None)

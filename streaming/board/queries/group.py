@@ -1,0 +1,211 @@
+"""One consumer group as the tables have it, now or as of a moment: its queues, channels and open incidents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.board.url.parameters import AskedError
+from streaming.store.store import History
+from streaming.text.suggestions import MOST_NAMED, closest
+
+MOST_INCIDENTS = 50
+
+OPEN_STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN")
+"""States of an incident that is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of the group: who is meant to consume it, who was seen to, the verdict on the two, and since when.
+
+    `reason` is why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason).
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    planned_owner: str | None
+    observed_owners: tuple[str, ...]
+    verdict: str
+    since_ms: int
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.broker_name}:{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A member's connection as one broker lists it."""
+
+    broker_name: str
+    client_id: str
+    client_addr: str
+    language: str | None
+    client_version: str | None
+    topics: tuple[str, ...]
+    strategy: str | None
+    joined_ms: int
+    last_heartbeat_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """An incident of the group that is not over."""
+
+    incident_id: str
+    kind: str
+    severity: str
+    state: str
+    cause: str | None
+    topic: str | None
+    client_id: str | None
+    queues: tuple[str, ...]
+    summary: str
+    advice: str
+    inhibited_by: str | None
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of one cluster as of `at_ms`, or as it is now where that is None."""
+
+    cluster: str
+    consumer_group: str
+    at_ms: int | None
+    queues: tuple[Queue, ...]
+    channels: tuple[Channel, ...]
+    incidents: tuple[OpenIncident, ...]
+
+    def topics(self) -> list[str]:
+        """Topics that it has queues of, sorted."""
+        return sorted({queue.topic for queue in self.queues})
+
+    def twins(self) -> set[str]:
+        """ClientIds that several clients carry, by its open incidents."""
+        return {one.client_id for one in self.incidents if one.kind == "duplicate_client_id" and one.client_id}
+
+
+def read_group(
+    history: History,
+    cluster: str | None,
+    consumer_group: str,
+    at_ms: int | None = None,
+    queues: Sequence[Queue] | None = None,
+) -> Group:
+    """Everything about the group; its queues are read where they are not given.
+
+    Raises AskedError for a group that is not known, or known in several clusters.
+    """
+    name = cluster or find_cluster(history, consumer_group)
+    params = {"cluster": name, "consumer_group": consumer_group} | ({} if at_ms is None else {"at": at_ms})
+    group = Group(
+        name,
+        consumer_group,
+        at_ms,
+        tuple(_read_queues(history, params) if queues is None else queues),
+        tuple(_read_channels(history, params)),
+        tuple(_read_incidents(history, params)),
+    )
+    if not group.queues and not group.channels and not _is_known(history, params, at_ms is not None):
+        raise AskedError(_describe_unknown(history, cluster, consumer_group))
+    return group
+
+
+def _newest(table: str, params: dict[str, Any]) -> str:
+    return f"{table}_at(make_timestamptz($at * 1000))" if "at" in params else f"{table}_now"
+
+
+_OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
+
+
+def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
+    rows = history.query(
+        "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
+        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {_newest('assignments', params)} WHERE {_OF_GROUP} "
+        "ORDER BY topic, broker_name, queue_id",
+        params,
+    )
+    return queues_of(rows)
+
+
+def queues_of(rows: pa.Table) -> list[Queue]:
+    """The rows of a query that has a Queue's fields as columns, in their order; the reason may be left out."""
+    columns = [rows.column(name).to_pylist() for name in rows.column_names]
+    return [
+        Queue(topic, broker_name, queue_id, planned_owner, tuple(observed), verdict, since_ms, *reason)
+        for topic, broker_name, queue_id, planned_owner, observed, verdict, since_ms, *reason in zip(
+            *columns, strict=True
+        )
+    ]
+
+
+def _read_channels(history: History, params: dict[str, Any]) -> list[Channel]:
+    rows = history.rows(
+        "SELECT broker_name, client_id, client_addr, language, client_version, coalesce(topics, []) AS topics, "
+        "strategy, epoch_ms(changed_at) AS joined_ms, epoch_ms(last_heartbeat) AS last_heartbeat_ms "
+        f"FROM {_newest('memberships', params)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
+        "ORDER BY client_id, broker_name, client_addr",
+        params,
+    )
+    return [Channel(**{**row, "topics": tuple(row["topics"])}) for row in rows]
+
+
+def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncident]:
+    rows = history.rows(
+        "SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary, "
+        f"advice, inhibited_by, epoch_ms(started_at) AS started_ms FROM {_newest('alerts', params)} "
+        f"WHERE {_OF_GROUP} AND state IN {OPEN_STATES} "
+        f"ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}",
+        params,
+    )
+    return [OpenIncident(**{**row, "queues": tuple(row["queues"])}) for row in rows]
+
+
+def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:
+    """Whether an alert names the group, or its queues were judged at another time than the one that is asked for."""
+    asked = {name: params[name] for name in ("cluster", "consumer_group")}
+    tables = ("alerts", "assignments") if at_another_time else ("alerts",)
+    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", asked) for table in tables)
+
+
+def is_alerted_topic(history: History, group: Group, topic: str) -> bool:
+    """Whether an alert about the group names the topic: links lead from there, though no queue of it is known."""
+    asked = {"cluster": group.cluster, "consumer_group": group.consumer_group, "topic": topic}
+    return bool(history.rows(f"SELECT 1 FROM alerts WHERE {_OF_GROUP} AND topic = $topic LIMIT 1", asked))
+
+
+def find_cluster(history: History, consumer_group: str) -> str:
+    """The only cluster that knows the group. Raises AskedError where none does, or several do."""
+    clusters = _names(
+        history,
+        "SELECT cluster FROM assignments WHERE consumer_group = $consumer_group UNION "
+        "SELECT cluster FROM memberships WHERE consumer_group = $consumer_group UNION "
+        "SELECT cluster FROM alerts WHERE consumer_group = $consumer_group",
+        {"consumer_group": consumer_group},
+    )
+    if not clusters:
+        raise AskedError(_describe_unknown(history, None, consumer_group))
+    if len(clusters) > 1:
+        raise AskedError(f"Group {consumer_group} is in clusters {', '.join(clusters)}; add cluster= with one of them.")
+    return clusters[0]
+
+
+def _describe_unknown(history: History, cluster: str | None, consumer_group: str) -> str:
+    known = _names(
+        history,
+        "SELECT DISTINCT consumer_group FROM assignments WHERE $cluster IS NULL OR cluster = $cluster",
+        {"cluster": cluster},
+    )
+    near = closest(consumer_group, known, 0.4) or known[:MOST_NAMED]
+    place = f" in cluster {cluster}" if cluster else ""
+    there = f"; there is {', '.join(near)}" if near else "; the tables know none there"
+    return f"Group {consumer_group!r} is not known{place}{there}."
+
+
+def _names(history: History, sql: str, params: dict[str, Any]) -> Sequence[str]:
+    return sorted(name for row in history.rows(sql, params) for name in row.values())

@@ -1,0 +1,179 @@
+"""A group's queues by its clients: one row a queue, one column a client or a twin's channel, and what each cell says.
+
+Columns stand in the order of cid_all, which is the order that RocketMQ's strategies hand out queues by.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from streaming.board.queries.group import Channel, Group, Queue
+from streaming.board.queries.verdict_order import RANK
+from udfs.alerts.prose import host_of
+from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_JUDGED, OK
+
+MOST_COLUMNS = 16
+"""More clients than these are shown only where they have something to do with the rows of the page."""
+
+
+class Cell(Enum):
+    """What a client has to do with a queue: the sign in the cell, and the words for it."""
+
+    OWNS = ("●", "meant to consume it, and does")
+    ABSENT = ("○", "meant to consume it, and does not")
+    TAKES = ("◆", "consumes it, though not meant to")
+    OWNS_TOO = ("●●", "meant to consume it, and does, as does another")
+    TAKES_TOO = ("◆◆", "consumes it beside the one that is meant to")
+    HANDED_OVER = ("◇", "consumed it lately, beside its owner")
+    ONE_OF = ("◐", "meant to consume it; one of the clients with this ClientId does, which one is not told")
+    PULLS = ("●", "consumes it; who should is not judged")
+
+    @property
+    def sign(self) -> str:
+        return self.value[0]
+
+    @property
+    def words(self) -> str:
+        return self.value[1]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A column: a ClientId, or where several channels carry it, one of them by host or address (`place`)."""
+
+    client_id: str
+    place: str = ""
+    addrs: tuple[str, ...] = ()
+    is_member: bool = True
+
+    @property
+    def key(self) -> str:
+        return f"{self.client_id} at {self.place}" if self.place else self.client_id
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: the queue, and a cell for each client that has to do with it, by the client's key."""
+
+    queue: Queue
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The lines of one page. `elsewhere` clients have nothing to do with these lines; `rest` found no column."""
+
+    clients: tuple[Client, ...]
+    lines: tuple[Line, ...]
+    elsewhere: int
+    rest: tuple[str, ...]
+
+
+def clients_of(channels: Iterable[Channel]) -> list[Client]:
+    """The members as columns, in the order of cid_all.
+
+    Channels of one ClientId are told apart when a broker lists several: by host, where each broker has one of each
+    host, and by address where they share a host, for ports differ from broker to broker.
+    """
+    by_id: dict[str, list[Channel]] = {}
+    for channel in channels:
+        by_id.setdefault(channel.client_id, []).append(channel)
+    clients: list[Client] = []
+    for client_id, own in sorted(by_id.items()):
+        by_broker: dict[str, list[str]] = {}
+        for channel in own:
+            by_broker.setdefault(channel.broker_name, []).append(channel.client_addr)
+        addrs = tuple(sorted({channel.client_addr for channel in own}))
+        if max(map(len, by_broker.values())) == 1:
+            clients.append(Client(client_id, addrs=addrs))
+        elif all(len({host_of(addr) for addr in listed}) == len(listed) for listed in by_broker.values()):
+            hosts = sorted({host_of(addr) for addr in addrs})
+            clients += [Client(client_id, host, tuple(a for a in addrs if host_of(a) == host)) for host in hosts]
+        else:
+            clients += [Client(client_id, addr, (addr,)) for addr in addrs]
+    return clients
+
+
+def count_verdicts(queues: Iterable[Queue]) -> Counter[str]:
+    return Counter(queue.verdict for queue in queues)
+
+
+def order_queues(queues: Iterable[Queue], order: str) -> list[Queue]:
+    """By `queue`: topic, broker and number; by `worst`: verdict first."""
+
+    def place(queue: Queue) -> tuple[str, str, int]:
+        return queue.topic, queue.broker_name, queue.queue_id
+
+    if order == "queue":
+        return sorted(queues, key=place)
+    return sorted(queues, key=lambda queue: (RANK.get(queue.verdict, len(RANK)), *place(queue)))
+
+
+def build_matrix(group: Group, queues: Sequence[Queue], most_columns: int = MOST_COLUMNS) -> Matrix:
+    """The matrix of these queues, in their order; whoever pulls without being a member gets a column, too."""
+    members = clients_of(group.channels)
+    reader = _Reader(members, group.channels)
+    lines = [Line(queue, reader.cells(queue)) for queue in queues]
+    clients = [*members, *sorted(reader.strangers.values(), key=lambda client: client.key)]
+    if len(clients) <= most_columns:
+        return Matrix(tuple(clients), tuple(lines), 0, ())
+    weight: Counter[str] = Counter()
+    for line in lines:
+        for key in line.cells:
+            weight[key] += 1 if line.queue.verdict == OK else 1_000
+    chosen = {key for key, _ in sorted(weight.items(), key=lambda item: (-item[1], item[0]))[:most_columns]}
+    shown = tuple(client for client in clients if client.key in chosen)
+    rest = tuple(client.key for client in clients if client.key in weight and client.key not in chosen)
+    return Matrix(shown, tuple(lines), len(clients) - len(shown) - len(rest), rest)
+
+
+class _Reader:
+    """Finds the columns that a queue's owners stand for."""
+
+    def __init__(self, members: Sequence[Client], channels: Iterable[Channel]) -> None:
+        self.strangers: dict[str, Client] = {}
+        self._by_id: dict[str, list[Client]] = {}
+        for client in members:
+            self._by_id.setdefault(client.client_id, []).append(client)
+        self._by_addr = {addr: client for client in members for addr in client.addrs}
+        self._listed = {(channel.client_id, channel.broker_name, channel.client_addr) for channel in channels}
+
+    def cells(self, queue: Queue) -> dict[str, Cell]:
+        pulling: dict[str, bool] = {}
+        for owner in queue.observed_owners:
+            found = self._clients(owner, queue.broker_name)
+            pulling |= {client.key: len(found) > 1 for client in found}
+        planned = self._clients(queue.planned_owner, queue.broker_name) if queue.planned_owner else []
+        owners = {client.key for client in planned}
+        cells = {key: _cell(queue.verdict, key in owners, is_one_of) for key, is_one_of in pulling.items()}
+        return cells | dict.fromkeys(owners - pulling.keys(), Cell.ABSENT)
+
+    def _clients(self, owner: str, broker_name: str) -> list[Client]:
+        """`client_id`, `client_id at address` or an address alone, as `observed_owners` has them."""
+        if owner in self._by_id:
+            return self._at_broker(owner, broker_name)
+        client_id, _, addr = owner.rpartition(" at ")
+        found = self._by_addr.get(addr)
+        if found and (not client_id or found.client_id == client_id):
+            return [found]
+        stranger = Client(client_id, addr, (addr,), is_member=False) if client_id else Client(owner, is_member=False)
+        return [self.strangers.setdefault(stranger.key, stranger)]
+
+    def _at_broker(self, client_id: str, broker_name: str) -> list[Client]:
+        """Twins that are told apart by address can only be met at the broker that lists that address."""
+        clients = self._by_id[client_id]
+        here = [c for c in clients if any((client_id, broker_name, addr) in self._listed for addr in c.addrs)]
+        return here or clients
+
+
+def _cell(verdict: str, is_planned: bool, is_one_of: bool) -> Cell:
+    if verdict == NOT_JUDGED:
+        return Cell.PULLS
+    if verdict == DOUBLE_CONSUMED:
+        return Cell.OWNS_TOO if is_planned else Cell.TAKES_TOO
+    if is_one_of:
+        return Cell.ONE_OF
+    if is_planned:
+        return Cell.OWNS
+    return Cell.HANDED_OVER if verdict == OK else Cell.TAKES

@@ -1,0 +1,235 @@
+"""How the queues of a group fared over a time: spans of one verdict, the moments of change, who came and went.
+
+The group's steps are read from the warehouse once; what a page shows of them is asked of these, in memory. Bounded: at
+most MOST_LANES queues, those that were wrong first, MOST_STEPS of their changes and MOST_MOMENTS moments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from streaming.board.queries.changes import CHOSEN, Changes, read_changes
+from streaming.board.queries.extent import extent_of
+from streaming.board.queries.group import Queue, queues_of
+from streaming.board.queries.verdict_order import WRONG
+from streaming.store.store import History
+
+MOST_LANES = 48
+MOST_STEPS = 20_000
+MOST_MOMENTS = 120
+MOST_COMINGS = 200
+MOST_INCIDENTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start_ms` to `end_ms` the queue had this verdict and these owners."""
+
+    topic: str
+    queue: str
+    start_ms: int
+    end_ms: int
+    verdict: str
+    planned_owner: str | None
+    observed_owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Members that joined, changed, left or expired at one moment."""
+
+    time_ms: int
+    change: str
+    client_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastIncident:
+    """An incident of the group, and its part of the time; `end_ms` is None while it is open."""
+
+    incident_id: str
+    kind: str
+    state: str
+    start_ms: int
+    end_ms: int | None
+
+
+@dataclass(frozen=True)
+class Times:
+    """What one page of history shows. `lanes` is how many queues there are, of which `spans` has at most MOST_LANES.
+
+    `changes` are of all of them. Where the data end before `until_ms`, so do the spans: at `known_until_ms`.
+    `queues` are all the group's as of the moment; `before_ms` and `after_ms` the nearest changes around it.
+    """
+
+    from_ms: int
+    until_ms: int
+    lanes: int
+    spans: tuple[Span, ...]
+    is_cut: bool
+    moments: tuple[int, ...]
+    before_ms: int | None
+    after_ms: int | None
+    queues: tuple[Queue, ...]
+    comings: tuple[Coming, ...]
+    incidents: tuple[PastIncident, ...]
+    changes: Changes
+    known_until_ms: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is looked at: a group of a cluster, one topic or all, one queue (`broker:queue_id`) or all, and when."""
+
+    cluster: str
+    consumer_group: str
+    topic: str
+    queue: str
+    from_ms: int
+    until_ms: int
+    at_ms: int
+    known_until_ms: int | None = None
+    """Where the data end; None where that is not before `until_ms`."""
+
+
+_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
+_WITHIN = "changed_at > make_timestamptz($from_ms * 1000) AND changed_at <= make_timestamptz($until_ms * 1000)"
+_COLUMNS = "topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, verdict"
+
+_STEPS = f"""
+SELECT {_COLUMNS}, epoch_ms(since) AS since_ms, epoch_ms(changed_at) AS start_ms, batch_id
+FROM assignments
+WHERE {_GROUP} AND {_WITHIN}
+UNION ALL
+SELECT {_COLUMNS}, epoch_ms(since), $from_ms, -1
+FROM assignments_at(make_timestamptz($from_ms * 1000))
+WHERE {_GROUP}
+"""
+
+_IS_WRONG = f"verdict IN {WRONG}"
+
+_FIRST = f"SELECT min(start_ms) AS first_ms FROM steps WHERE {CHOSEN}"
+
+_LANES = f"""
+SELECT topic, broker_name, queue_id, count(*) OVER () AS lanes
+FROM steps
+WHERE {CHOSEN}
+GROUP BY topic, broker_name, queue_id
+ORDER BY count(*) FILTER ({_IS_WRONG}) > 0 DESC, max(start_ms) FILTER ({_IS_WRONG}) DESC, topic, broker_name, queue_id
+LIMIT {MOST_LANES}
+"""
+
+_SPANS = f"""
+SELECT topic, broker_name || ':' || queue_id AS queue, start_ms, verdict, planned_owner, observed_owners
+FROM steps
+WHERE topic || ' ' || broker_name || ':' || queue_id IN (SELECT unnest($lanes))
+ORDER BY topic, broker_name, queue_id, start_ms DESC, batch_id DESC
+LIMIT {MOST_STEPS + 1}
+"""
+
+_MOMENTS = f"""
+SELECT max(start_ms) AS time_ms
+FROM steps
+WHERE {CHOSEN} AND batch_id >= 0
+GROUP BY (start_ms - $from_ms) * {MOST_MOMENTS} // greatest($until_ms - $from_ms, 1)
+ORDER BY time_ms
+"""
+
+_NEIGHBOURS = f"""
+SELECT max(start_ms) FILTER (start_ms < $at_ms) AS before_ms, min(start_ms) FILTER (start_ms > $at_ms) AS after_ms
+FROM steps
+WHERE {CHOSEN} AND batch_id >= 0
+"""
+
+_AS_OF = """
+WITH newest AS (
+    SELECT topic, broker_name, queue_id, max(start_ms) AS start_ms FROM steps WHERE start_ms <= $at_ms GROUP BY ALL
+)
+SELECT topic, broker_name, queue_id, planned_owner, observed_owners, verdict, since_ms
+FROM steps JOIN newest USING (topic, broker_name, queue_id, start_ms)
+QUALIFY row_number() OVER (PARTITION BY topic, broker_name, queue_id ORDER BY batch_id DESC) = 1
+ORDER BY topic, broker_name, queue_id
+"""
+"""A window over all steps would carry every column of every row: this takes a sixth of the time."""
+
+_COMINGS = f"""
+SELECT epoch_ms(changed_at) AS time_ms, change, list_sort(list(DISTINCT client_id)) AS client_ids
+FROM memberships
+WHERE {_GROUP} AND {_WITHIN}
+GROUP BY ALL
+ORDER BY time_ms DESC
+LIMIT {MOST_COMINGS}
+"""
+
+_INCIDENTS = f"""
+SELECT incident_id, kind, state, epoch_ms(started_at) AS start_ms,
+    CASE WHEN state = 'RESOLVED' THEN epoch_ms(changed_at) END AS end_ms
+FROM alerts_now
+WHERE {_GROUP} AND ($topic = '' OR topic IS NULL OR topic = $topic) AND fired_at IS NOT NULL
+    AND started_at <= make_timestamptz($until_ms * 1000)
+    AND (state <> 'RESOLVED' OR changed_at > make_timestamptz($from_ms * 1000))
+ORDER BY inhibited_by IS NOT NULL, started_at DESC
+LIMIT {MOST_INCIDENTS}
+"""
+
+
+def read_times(history: History, place: Place) -> Times:
+    """All that is shown of the time between `from_ms` and `until_ms`, and of the moment.
+
+    The time begins where the first queue, member or incident does, or the moment where that is earlier.
+    """
+    params = {name: value for name, value in vars(place).items() if name != "known_until_ms"}
+    known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
+    comings = history.rows(_COMINGS, _named(_COMINGS, params))
+    incidents = history.rows(_INCIDENTS, _named(_INCIDENTS, params))
+    with duckdb.connect() as engine:
+        engine.register("steps", history.query(_STEPS, _named(_STEPS, params)))
+        (first,) = _ask(engine, _FIRST, params).to_pylist()
+        starts_ms = [first["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
+        known_ms = [ms for ms in starts_ms if ms is not None]
+        shown_ms = [place.at_ms, place.until_ms, *known_ms] if known_ms else []
+        params["from_ms"], _ = extent_of(place.from_ms, place.until_ms, shown_ms)
+        lanes = _ask(engine, _LANES, params).to_pylist()
+        names = [f"{row['topic']} {row['broker_name']}:{row['queue_id']}" for row in lanes]
+        steps = _ask(engine, _SPANS, {**params, "lanes": names}).to_pylist() if names else []
+        (nearest,) = _ask(engine, _NEIGHBOURS, params).to_pylist()
+        return Times(
+            params["from_ms"],
+            place.until_ms,
+            lanes[0]["lanes"] if lanes else 0,
+            tuple(_spans(steps[:MOST_STEPS], place.until_ms, known_until_ms)),
+            len(steps) > MOST_STEPS,
+            tuple(_ask(engine, _MOMENTS, params).column("time_ms").to_pylist()),
+            nearest["before_ms"],
+            nearest["after_ms"],
+            tuple(queues_of(_ask(engine, _AS_OF, params))),
+            tuple(Coming(**{**row, "client_ids": tuple(row["client_ids"])}) for row in comings),
+            tuple(PastIncident(**row) for row in incidents),
+            read_changes(engine, params),
+            known_until_ms,
+        )
+
+
+def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) -> list[Span]:
+    """Steps, each queue's newest first, as spans in the same order."""
+    spans: list[Span] = []
+    for row in steps:
+        name, start_ms = (row["topic"], row["queue"]), row["start_ms"]
+        last = spans[-1] if spans and (spans[-1].topic, spans[-1].queue) == name else None
+        end_ms = last.start_ms if last else min(until_ms, max(known_until_ms, start_ms + 1))
+        if end_ms > start_ms:
+            owners = (row["planned_owner"], tuple(row["observed_owners"]))
+            spans.append(Span(*name, start_ms, end_ms, row["verdict"], *owners))
+    return spans
+
+
+def _named(sql: str, params: dict[str, Any]) -> dict[str, Any]:
+    """DuckDB refuses parameters that the query does not name."""
+    return {name: value for name, value in params.items() if f"${name}" in sql}
+
+
+def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: dict[str, Any]) -> pa.Table:
+    return engine.sql(sql, params=_named(sql, params)).to_arrow_table()

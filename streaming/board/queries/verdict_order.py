@@ -1,0 +1,16 @@
+"""The verdicts in the order in which people look at them, worst first; the first four say that something is wrong."""
+
+from collections.abc import Iterable, Mapping
+
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN
+
+WORST_FIRST = (STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, UNKNOWN, NOT_JUDGED, OK)
+
+RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(WORST_FIRST)}
+
+WRONG = (STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED)
+
+
+def worst_first(names: Iterable[str]) -> list[str]:
+    """The names in the order of WORST_FIRST; unknown words last."""
+    return sorted(names, key=lambda name: (RANK.get(name, len(RANK)), name))

@@ -1,0 +1,79 @@
+"""What stands around every page: the bar, the navigation, where a page goes, and what the browser keeps in mind."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from streaming.board.drawing.attributes import aria
+from streaming.board.pages.page import Page
+from streaming.board.web import plotly_script
+
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+  <head>
+    {%metas%}
+    <title>{%title%}</title>
+    <link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
+    <script src="/assets/theme.js"></script>
+    {%css%}
+    <meta name="plotly" content="PLOTLY">
+  </head>
+  <body>
+    <noscript>The board needs JavaScript. Without it: balancewatch alerts --current --state FIRING</noscript>
+    {%app_entry%}
+    {%config%}
+    {%scripts%}
+    {%renderer%}
+  </body>
+</html>""".replace("PLOTLY", plotly_script.PATH)
+
+META = [
+    {"name": "viewport", "content": "width=device-width, initial-scale=1"},
+    {"name": "color-scheme", "content": "light dark"},
+    {"name": "robots", "content": "noindex"},
+]
+
+
+def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> Component:
+    """The layout: made once, so nothing in it is rendered again but what stands in #page."""
+    links = [html.A(page.nav, href=page.path, className="nav-link") for page in pages if page.nav]
+    hidden = aria(hidden="true")
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Interval(id="tick", interval=round(refresh_seconds * 1000)),
+            dcc.Store(id="body-data"),
+            dcc.Store(id="shown"),
+            dcc.Store(id="beat", data={"every_ms": round(refresh_seconds * 1000)}),
+            dcc.Store(id="heard"),
+            dcc.Store(id="told"),
+            html.A("Skip to the page", href="#page", className="skip"),
+            html.Header(
+                [
+                    html.A([html.Span("◐", **hidden), "balancewatch"], href="/", className="brand"),
+                    html.Nav(links, id="nav", **aria(label="Pages")),
+                    html.Button(
+                        [html.Span("◑", className="shape", **hidden), html.Span("Theme", id="theme-word")],
+                        id="theme",
+                        type="button",
+                        title="Light, dark, or as the system has it",
+                        disable_n_clicks=True,
+                    ),
+                ],
+                className="bar",
+            ),
+            html.Div(id="connection", role="status", hidden=True, className="connection"),
+            html.Div(id="announce", role="status", className="unseen", **aria(live="polite")),
+            html.Main(html.Div(id="body"), id="page", tabIndex=-1),
+            html.Footer(
+                [
+                    html.Span(["Times are UTC. Read from the Delta tables; nothing can be changed here."]),
+                    html.Span(f"balancewatch {version}"),
+                ],
+                className="foot",
+            ),
+        ],
+        className="board",
+    )

@@ -1,0 +1,234 @@
+"""What an alert would do, and why: when it fires and is over, how loud it is, whom it reaches, what keeps it quiet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from conf.settings import Settings
+from streaming.check.origins import Origins
+from streaming.check.sentences import fill_in, setting
+from streaming.text.times import span_text, time_text
+from udfs.alerts.firing_limit import ALERTS_LIMITED
+from udfs.alerts.kinds import KIND_FACTS, KindFacts
+from udfs.alerts.pattern import describe_matchers
+from udfs.alerts.prose import count
+from udfs.alerts.routing import WATCHDOG, Route, pick_receivers, pick_watchdog_receivers
+from udfs.alerts.rulebook import Rulebook
+from udfs.alerts.rules import OF_ALL, Rules
+from udfs.alerts.runbook import runbook_url
+from udfs.alerts.self_kinds import DELIVERY_FAILED, OWN_CLUSTER, SELF_FACTS
+from udfs.alerts.silence import Silence, pick_silence
+
+OPEN = ("FIRING", "RECOVERING")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The alert asked about. A row of the alerts table has more than a question that a person types."""
+
+    kind: str
+    cluster: str
+    consumer_group: str | None = None
+    topic: str | None = None
+    severity: str | None = None
+    broker_name: str | None = None
+    client_id: str | None = None
+    cause: str | None = None
+
+    def labels(self, severity: str) -> dict[str, str | None]:
+        """What routes and silences look at."""
+        return {**asdict(self), "severity": severity}
+
+
+@dataclass(frozen=True)
+class World:
+    """What the answer rests on. `receivers` are all their names, `incidents` the newest row of each incident."""
+
+    settings: "Settings"
+    rulebook: Rulebook
+    origins: Origins
+    routes: Sequence[Route]
+    receivers: Sequence[str]
+    quiet: Sequence[str]
+    silences: Sequence[Silence]
+    incidents: Sequence[Mapping[str, Any]]
+    now_ms: int
+
+
+def check(subject: Subject, world: World, incident: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """JSON of the answer. `incident` is its newest row, where it is one that there is."""
+    facts = KIND_FACTS.get(subject.kind)
+    answer = _by_settings(subject, world) if facts is None else _by_rules(subject, world, facts)
+    severities = [subject.severity] if subject.severity else answer["severities"]
+    labels = incident["labels"] if incident and facts is None else {}
+    reported = {name: value for name, value in asdict(subject).items() if value is not None}
+    return {
+        "subject": {**labels, **reported},
+        "incident": _incident(incident),
+        **answer,
+        "runbook_url": runbook_url(world.settings.runbooks_url, subject.kind, subject.cause),
+        "severities": severities,
+        "receivers": _receivers(subject, severities, labels, world),
+        "silences": [] if subject.kind == WATCHDOG else _silences(subject, severities, world),
+        "inhibited_by": _explained_by(subject, facts.inhibited_by if facts else (), world.incidents, incident),
+    }
+
+
+def _by_rules(subject: Subject, world: World, facts: KindFacts) -> dict[str, Any]:
+    group = subject.consumer_group if facts.is_of_group else None
+    rules = world.rulebook.of(subject.cluster, group)
+    severity = rules.of_kind(subject.kind).severity
+    return {
+        "fires": _describe_firing(subject.kind, rules),
+        "ends": _describe_end(subject.kind, rules),
+        "severities": [severity] if severity else list(facts.severities),
+        "keys": list(_keys(subject.kind, facts.thresholds, rules, group, subject.cluster, world)),
+    }
+
+
+def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
+    """Of an alert about ourselves, which no rule decides."""
+    facts, settings = SELF_FACTS[subject.kind], world.settings
+    fires = facts.fires
+    if facts.never is not None:
+        key, value, why = facts.never
+        if setting(key, settings) == value:
+            fires = f"Never: {{{key}}}: {why}."
+    return {
+        "means": facts.means if facts.is_of_cluster else f"{facts.means} It carries the cluster {OWN_CLUSTER}.",
+        "fires": fill_in(fires, settings),
+        "ends": fill_in(facts.ends, settings),
+        "reaches": facts.reaches,
+        "severities": list(facts.severities),
+        "keys": [{"key": key, "value": setting(key, settings), "set_by": world.origins.of(key)} for key in facts.keys],
+    }
+
+
+def _receivers(
+    subject: Subject, severities: Iterable[str], labels: Mapping[str, str], world: World
+) -> list[dict[str, Any]]:
+    """Whom it reaches, and by which route."""
+    return [
+        {"severity": severity, "receiver": receiver, "route": route}
+        for severity in severities
+        for receiver, route in _pick(subject, severity, labels, world).items()
+    ]
+
+
+def _pick(subject: Subject, severity: str, labels: Mapping[str, str], world: World) -> Mapping[str, str]:
+    if subject.kind == WATCHDOG:
+        return pick_watchdog_receivers(world.routes)
+    if subject.kind == DELIVERY_FAILED:
+        return {name: DELIVERY_FAILED for name in world.receivers if name != labels.get("receiver")}
+    if subject.kind == ALERTS_LIMITED:
+        return {}  # those of the alerts that wait
+    return pick_receivers(world.routes, subject.labels(severity), world.quiet)
+
+
+def _silences(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
+    """What keeps it quiet now, by severity."""
+    return [
+        {"severity": severity, **_silence(silence)}
+        for severity in severities
+        if (silence := pick_silence(world.silences, subject.labels(severity), world.now_ms))
+    ]
+
+
+def _describe_firing(kind: str, rules: Rules) -> str:
+    of_kind = rules.of_kind(kind)
+    if not of_kind.is_enabled:
+        return f"Never: kinds.{kind}.is_enabled is false, so it is never more than PENDING."
+    number = count(of_kind.pending_evaluations, "evaluation")
+    held = f"for {span_text(of_kind.pending_ms)}, at {number} at least" if of_kind.pending_ms else f"at {number}"
+    return (
+        f"It is seen to hold when {_describe_condition(kind, rules)}. Then it is PENDING, and fires once it was seen "
+        f"to hold {held}. Each clock event is one, and a gap of more than {span_text(rules.max_evaluation_gap_ms)} "
+        "between two counts for nothing."
+    )
+
+
+def _describe_condition(kind: str, rules: Rules) -> str:
+    """With the value behind each threshold's name."""
+    facts = KIND_FACTS[kind]
+    text = facts.holds_when
+    for name in facts.thresholds:
+        value = getattr(rules, name)
+        text = text.replace(name, f"{name} ({span_text(value) if name.endswith('_ms') else value})")
+    return text
+
+
+def _describe_end(kind: str, rules: Rules) -> str:
+    of_kind = rules.of_kind(kind)
+    return (
+        f"It is RECOVERING when it no longer holds, and RESOLVED once it stayed away for "
+        f"{span_text(of_kind.recovering_ms)}; back within that, it is the same incident. Only evaluations count at "
+        f"which {rules.completeness_min:.0%} of what it is about gave data. One that comes and goes is held open: from "
+        f"more than {rules.flap_high:.0%} of changes in 21 slots of {span_text(rules.flap_slot_ms)} until less than "
+        f"{rules.flap_low:.0%}."
+    )
+
+
+def _incident(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    names = ("incident_id", "state", "severity", "cause", "reason", "started_at", "fired_at", "changed_at", "summary")
+    return {name: row.get(name) for name in names}
+
+
+def _silence(silence: Silence) -> dict[str, Any]:
+    return {
+        "silence_id": silence.silence_id,
+        "matchers": describe_matchers(silence.matchers),
+        "created_by": silence.created_by,
+        "comment": silence.comment,
+        "until": time_text(silence.ends_at_ms),
+    }
+
+
+def _explained_by(
+    subject: Subject, kinds: Sequence[str], incidents: Iterable[Mapping[str, Any]], incident: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What inhibits it; for a question without an incident, what is open and may."""
+    known = {row["incident_id"]: row for row in incidents}
+    cause_id = incident.get("inhibited_by") if incident else None
+    cause = known.get(cause_id or "")
+    may = [
+        {name: row[name] for name in ("incident_id", "kind", "consumer_group", "broker_name", "summary")}
+        for row in known.values()
+        if incident is None
+        and row["state"] in OPEN
+        and row["kind"] in kinds
+        and row["cluster"] == subject.cluster
+        and row["consumer_group"] in (None, subject.consumer_group)
+    ]
+    return {"kinds": list(kinds), "is": cause_id, "summary": cause["summary"] if cause else None, "may_be": may}
+
+
+def _keys(
+    kind: str, thresholds: Sequence[str], rules: Rules, group: str | None, cluster: str, world: World
+) -> Iterable[dict[str, Any]]:
+    """Each key in force, with its value and who set it: an override by its name, or the last source of the base."""
+    why = world.rulebook.why(cluster, group)
+    for name in (
+        *thresholds,
+        "max_evaluation_gap_ms",
+        *(() if "completeness_min" in thresholds else ("completeness_min",)),
+    ):
+        set_by = f"override {why[name].name!r}" if name in why else world.origins.of_rule(name)
+        yield {"key": f"rules.{name}", "value": getattr(rules, name), "set_by": set_by}
+    of_kind = asdict(rules.of_kind(kind))
+    for name, value in of_kind.items():
+        yield {"key": f"rules.kinds.{kind}.{name}", "value": value, "set_by": _who(kind, name, why, world)}
+
+
+def _who(kind: str, name: str, why: Mapping[str, Any], world: World) -> str:
+    """A kind's own key, of an override or the base, wins over the one for all kinds."""
+    own, of_all = f"kinds.{kind}.{name}", f"kinds.{OF_ALL}.{name}"
+    if own in why:
+        return f"override {why[own].name!r}"
+    base = world.rulebook.base
+    if getattr(base.of_kind(kind), name) != getattr(base.of_kind(OF_ALL), name):
+        return world.origins.of_rule(own)
+    if of_all in why:
+        return f"override {why[of_all].name!r}, for all kinds"
+    return f"{world.origins.of_rule(of_all)}, for all kinds"

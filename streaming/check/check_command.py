@@ -1,0 +1,78 @@
+"""`balancewatch check`: whether the settings can be used, and what is in force."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from conf.settings import Settings, SettingsError
+from streaming.check.check_printing import print_json, print_settings
+from streaming.check.origins import Origins
+from streaming.oncall.wiring import make_receivers
+from streaming.queries.rulebook import rulebook
+from streaming.terminal.command import fail, load
+from streaming.terminal.setting_options import Warehouse
+from udfs.alerts.rules import OF_ALL
+
+RulesFile = Annotated[Path | None, typer.Option("--rules", help="A rules file [rules.file]")]
+FormatName = Annotated[str, typer.Option("--format", help="table or json.")]
+
+
+def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse: Warehouse = None) -> None:
+    """Check the settings: every one is validated, and the rules in force are printed with who set each.
+
+    Secrets of the receivers are validated, too. A setting that cannot be used ends it with 2. Nothing is sent, and
+    nothing written. What an alert would do under them, `balancewatch alerts rules` says.
+
+    Example: balancewatch check
+
+    Example: balancewatch check --rules stricter.toml --format json
+    """
+    check_format(format_)
+    settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
+    answer = _in_force(settings)
+    print_json(answer) if format_ == "json" else print_settings(answer)
+
+
+def check_format(format_: str) -> None:
+    """Leaves with 2 when it is none of them."""
+    if format_ not in ("table", "json"):
+        fail(f"--format {format_!r}: choose table or json", code=2)
+
+
+def _in_force(settings: Settings) -> dict[str, Any]:
+    """Raises typer.Exit with 2 when a receiver's secret is missing."""
+    try:
+        receivers = make_receivers(settings.oncall)
+    except SettingsError as error:
+        fail(str(error), code=2)
+    for receiver in receivers.values():
+        receiver.close()
+    book, origins = rulebook(settings), Origins(settings)
+    base = asdict(book.base)
+    kinds = base.pop("kinds")
+    values = {**base, **{f"kinds.{kind}.{name}": value for kind in kinds for name, value in kinds[kind].items()}}
+    own = {name for name in values if not name.startswith("kinds.") or name.startswith(f"kinds.{OF_ALL}.")}
+    own |= {
+        name for name in values if name not in own and values[name] != values[f"kinds.{OF_ALL}.{name.split('.')[2]}"]
+    }
+    return {
+        "files": [str(path) for path in settings.files() if path.is_file()],
+        "keys": [
+            {"key": f"rules.{name}", "value": value, "set_by": origins.of_rule(name)}
+            for name, value in values.items()
+            if name in own
+        ],
+        "overrides": [
+            {
+                "name": one.name,
+                "cluster": one.cluster,
+                "consumer_group": one.consumer_group,
+                "sets": dict(one.changes()),
+            }
+            for one in book.overrides
+        ],
+        "receivers": list(receivers),
+        "routes": [route.name for route in settings.oncall.routes],
+    }

@@ -1,0 +1,96 @@
+"""The answers of `balancewatch check` and `balancewatch alerts rules` as tables that fit the terminal, or JSON."""
+
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from streaming.text.console import VisibleConsole
+from streaming.text.output import write_json
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    write_json(answer, default=str)
+
+
+def print_settings(answer: dict[str, Any]) -> None:
+    """All keys in force, then each override."""
+    console = VisibleConsole()
+    console.print(_keys(answer["keys"]))
+    for override in answer["overrides"]:
+        where = f"cluster {override['cluster']}, consumer_group {override['consumer_group']}"
+        console.print(Text(f"override {override['name']!r}: {where}"))
+        for key, value in override["sets"].items():
+            console.print(Text(f"  {key} = {_describe(value)}"))
+    console.print(Text(f"receivers: {', '.join(answer['receivers'])}; routes: {', '.join(answer['routes'])}"))
+    console.print(Text("The settings are valid."))
+
+
+def print_answer(answer: dict[str, Any]) -> None:
+    """What an alert would do, a row a question, then the keys that decide it."""
+    console = VisibleConsole()
+    table = Table(show_header=False, show_lines=True)
+    table.add_column("question", no_wrap=True)
+    table.add_column("answer", overflow="fold")
+    for question, text in _lines(answer):
+        table.add_row(Text(question), Text(text))
+    console.print(table)
+    console.print(_keys(answer["keys"]))
+
+
+def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    subject = answer["subject"]
+    lines = [("alert", " ".join(f"{name}={value}" for name, value in subject.items()))]
+    if incident := answer["incident"]:
+        now = f"{incident['state']} since {incident['changed_at']}, started at {incident['started_at']}"
+        lines.append(("now", f"{now}\n{incident['summary']}"))
+    receivers = "\n".join(
+        f"{one['severity']}: {one['receiver']}, by route {one['route']!r}" for one in answer["receivers"]
+    )
+    silences = "\n".join(
+        f"{one['severity']}: {one['silence_id']} of {one['created_by']} until {one['until']} ({one['matchers']}): "
+        f"{one['comment']}"
+        for one in answer["silences"]
+    )
+    if means := answer.get("means"):
+        lines.append(("means", means))
+    reaches = "\n".join(filter(None, (answer.get("reaches"), receivers)))
+    return [
+        *lines,
+        ("fires", answer["fires"]),
+        ("is over", answer["ends"]),
+        ("severity", " or ".join(answer["severities"])),
+        ("reaches", reaches or "nobody: no route takes it"),
+        ("silenced", silences or "no silence covers it now"),
+        ("inhibited by", _describe_explained(answer["inhibited_by"])),
+        ("runbook", answer["runbook_url"] or "none"),
+    ]
+
+
+def _describe_explained(explained: dict[str, Any]) -> str:
+    if explained["is"]:
+        return f"{explained['is']}, so it does not page: {explained['summary'] or 'its row is not in the table'}"
+    kinds = ", ".join(explained["kinds"])
+    if not kinds:
+        return "nothing explains it"
+    if not explained["may_be"]:
+        return f"no open incident; it could be by {kinds}"
+    may = "\n".join(f"{one['incident_id']} ({one['kind']}): {one['summary']}" for one in explained["may_be"])
+    return f"perhaps, then it would not page:\n{may}"
+
+
+def _keys(keys: list[dict[str, Any]]) -> Table:
+    table = Table()
+    table.add_column("key", overflow="fold")
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("set by", overflow="fold")
+    for row in keys:
+        table.add_row(Text(row["key"]), Text(_describe(row["value"])), Text(row["set_by"]))
+    return table
+
+
+def _describe(value: Any) -> str:
+    """As TOML writes it; an empty severity is the rule's own."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "the rule's own" if value in (None, "") else str(value)

@@ -1,0 +1,1 @@
+"""A RocketMQ cluster, read round by round through its own admin client and told as events."""

@@ -1,0 +1,58 @@
+"""What RocketMQ's refusals mean for the settings, and what of them may be printed.
+
+5.x (ACL 2.0) refuses with NO_PERMISSION, 4.x (plain_acl.yml) with SYSTEM_ERROR and an AclException, both a user who may
+not ask something and one whom they do not know, or whose signature is wrong; only the remark tells which.
+"""
+
+import re
+
+from conf.settings import Collector
+from streaming.collector.known_brokers import CollectorError
+from streaming.collector.rocketmq_jvm import RocketMQError
+
+SYSTEM_ERROR, NO_PERMISSION = 1, 16
+"""ResponseCode of RocketMQ."""
+
+_OF_A_RIGHT = re.compile(r"permission|denied|whitelist", re.IGNORECASE)
+_MARKED = "(collector.acl_access_key)"
+
+
+class AccessError(CollectorError):
+    """Brokers refuse our keys, whatever is asked. The message names the settings."""
+
+
+def is_refused(error: RocketMQError) -> bool:
+    """Whether an ACL refuses: for want of a right, or whatever is asked."""
+    is_of_4 = error.response_code == SYSTEM_ERROR and "AclException" in str(error)
+    return error.response_code == NO_PERMISSION or is_of_4
+
+
+def are_keys_refused(error: RocketMQError) -> bool:
+    """Whether the user is not known, or the signature is wrong; not: a user who lacks a right."""
+    return is_refused(error) and not _OF_A_RIGHT.search(_remark(error))
+
+
+def explain_refusal(settings: Collector, error: RocketMQError) -> str:
+    """One sentence on keys that are refused, without them."""
+    variables = "BALANCEWATCH_COLLECTOR__ACL_ACCESS_KEY and BALANCEWATCH_COLLECTOR__ACL_SECRET_KEY"
+    if not settings.acl_access_key.get_secret_value():
+        return f"the brokers ask for an ACL user, and none is set: set {variables}"
+    return (
+        "the brokers refuse collector.acl_access_key or collector.acl_secret_key "
+        f'("{_remark(error)}"): set {variables} to those of a user that they know'
+    )
+
+
+def without_keys(settings: Collector, message: str) -> str:
+    """An answer of a broker may name the access key, and nobody knows what a later release names."""
+    for key in (settings.acl_secret_key, settings.acl_access_key):
+        if text := key.get_secret_value():
+            message = re.sub(rf"(?<![\w-]){re.escape(text)}(?![\w-])", _MARKED, message)
+    return message
+
+
+def _remark(error: RocketMQError) -> str:
+    """Without the exceptions' names, and without who says so."""
+    said = re.sub(r"^.*?DESC:\s*", "", str(error))
+    said = re.sub(r"\s*BROKER: \S+$", "", said)
+    return re.sub(r"^(\S+Exception:\s*)+", "", said).partition(", org.apache.")[0].strip().rstrip(".")

@@ -1,0 +1,234 @@
+"""The collector: rounds of questions to a RocketMQ cluster, published as events, each round ended by a clock event.
+
+What a broker says is only as fresh as the client's last heartbeat, so that is the time heartbeats carry. A round
+whose events Kafka did not take is forgotten and derived anew by the next one: events may come twice, none is lost
+while it is still true, and nothing piles up here. A round's time is the wall clock's, also after that was set back:
+a clock that was ahead once does not stay ahead.
+"""
+
+import contextlib
+import threading
+import time
+
+import structlog
+from kafka.errors import KafkaError
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never
+from tenacity.wait import wait_random_exponential
+
+from conf.settings import Settings
+from streaming.collector.clock_events import Source, clock_event
+from streaming.collector.collector_name import CollectorName
+from streaming.collector.forgotten import Forgotten
+from streaming.collector.known_brokers import CollectorError, KnownBrokers
+from streaming.collector.reading import Reading
+from streaming.collector.rocketmq_admin import RocketMQAdmin
+from streaming.collector.rocketmq_jvm import RocketMQError
+from streaming.collector.round_events import compute_round
+from streaming.collector.round_memory import Memory
+from streaming.collector.round_reader import RoundReader
+from streaming.collector.tally import Tally
+from streaming.collector.tls import explain_tls
+from streaming.collector.turn import LeaseLostError, Turn
+from streaming.kafka_io.publisher import Publisher, PublishError
+from streaming.kafka_io.topics import KafkaUnreachableError, create_topics
+from streaming.system.stopping import StoppedError, run_unless_stopped
+
+START_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 30.0
+DELIVERY_SECONDS = 10.0
+TURN_SECONDS = 0.5
+"""How often a collector that waits looks whether it leads."""
+
+STEP_BACK_MS = 3_000
+"""What NTP may take back from a clock between two rounds without a word; the round's time stands still meanwhile."""
+
+UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
+"""What another try may mend."""
+
+log = structlog.get_logger()
+
+
+def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
+    """Collect until `stop` is set, or for so many rounds.
+
+    The first round is tried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
+    a later one until it succeeds. CollectorError is raised for settings that cannot work. `stop` also ends a round
+    that is under way.
+    """
+    if not settings.collector.name_server:
+        raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
+    log.info(
+        "the collector starts",
+        name_server=settings.collector.name_server,
+        interval_seconds=settings.collector.interval_seconds,
+    )
+    with contextlib.closing(_Collector(settings)) as collector, contextlib.suppress(StoppedError):
+        done = 0
+        while not stop.is_set() and (rounds is None or done < rounds):
+            started = time.monotonic()
+            for attempt in _retrying(stop, START_SECONDS if done == 0 else None):
+                with attempt:
+                    run_unless_stopped(collector.take_turn, stop)
+            if not collector.is_leading:
+                stop.wait(TURN_SECONDS)
+                continue
+            done += 1
+            took = time.monotonic() - started
+            if took > settings.collector.interval_seconds:
+                log.warning("a round takes longer than collector.interval_seconds", seconds=round(took, 1))
+            if rounds is None or done < rounds:
+                stop.wait(max(0.0, settings.collector.interval_seconds - took))
+        collector.tally.log_summary()
+
+
+class _Collector:
+    """The connections of a collector and what it remembers between rounds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._admin: RocketMQAdmin | None = None
+        self._reader: RoundReader | None = None
+        self._publisher: Publisher | None = None
+        collector = settings.collector
+        self._name = CollectorName(collector)
+        self._source = Source(
+            self._name.text, max(1, round(collector.interval_seconds * 1000)), tuple(collector.groups)
+        )
+        self._turn = Turn(settings.kafka, collector, self._name)
+        self._brokers = KnownBrokers(collector.name_server, collector.cluster)
+        self._forgotten = Forgotten(settings.kafka)
+        self._memory = Memory()
+        self._round_time_ms = 0
+        self.tally = Tally(collector)
+        self._is_closed = False
+
+    @property
+    def is_leading(self) -> bool:
+        return self._turn.is_ours
+
+    def take_turn(self) -> None:
+        """A round, if no other collector leads. Raises what UNAVAILABLE lists, and lets another try then."""
+        self._publisher = self._publisher or self._connect_kafka()
+        if self._turn.take():
+            self._memory = Memory()
+        if not self._turn.is_ours:
+            return
+        try:
+            self.run_round()
+        except LeaseLostError:
+            log.warning("another collector may lead by now; the round is not published")
+        except UNAVAILABLE:
+            self._turn.offer()
+            raise
+
+    def run_round(self) -> None:
+        """Read, publish, and say how far time has come. Raises what UNAVAILABLE lists."""
+        started = time.monotonic()
+        publisher = self._publisher or self._connect_kafka()
+        known = self._brokers
+        known.forget(self._forgotten.read_brokers(known.cluster, known.by_name))
+        reading = self._read()
+        if self._admin is None or not self._admin.is_alive():
+            raise RocketMQError("the JVM for RocketMQ ended")
+        read_seconds = time.monotonic() - started
+        self._set_time(int(time.time() * 1000))
+        events, memory = compute_round(self._memory, reading, self._round_time_ms)
+        self._turn.check()
+        for topic, event in events:
+            publisher.publish(topic, event)
+        publisher.flush()
+        self._turn.check()
+        publisher.publish(*clock_event(self._source, reading, self._memory, memory, self._round_time_ms))
+        publisher.flush()
+        self._memory = memory
+        self._turn.note_brokers(len(reading.brokers))
+        requests, held_back = self._admin.rate.take_counts()
+        self.tally.add(reading, [topic for topic, _ in events], requests, held_back)
+        log.debug(
+            "round",
+            requests=requests,
+            held_back=held_back,
+            unheard=len(reading.unheard),
+            events=len(events),
+            brokers_answered=len(reading.brokers),
+            brokers_asked=len(reading.brokers_asked),
+            read_seconds=round(read_seconds, 3),
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    def _read(self) -> Reading:
+        """A round's reading. Raises RocketMQError with the reason, when that is TLS."""
+        reader = self._connected_reader()
+        try:
+            return reader.read()
+        except RocketMQError as error:
+            servers = self._settings.collector.name_server.split(";")
+            why = next(filter(None, (explain_tls(self._settings.collector, server) for server in servers)), "")
+            if not why:
+                raise
+            raise RocketMQError(why) from error
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._reader:
+            self._reader.close()
+        if self._admin:
+            self._admin.close()
+        self._turn.close()
+        with contextlib.suppress(KafkaError):  # what a lost Kafka did not take is derived anew after a restart
+            self._forgotten.close()
+            if self._publisher:
+                self._publisher.close()
+        self._name.close()
+
+    def _set_time(self, now_ms: int) -> None:
+        """The round's time. Small steps back are waited out; after a larger one time goes on from where it is."""
+        back_ms = self._round_time_ms - now_ms
+        if back_ms > STEP_BACK_MS:
+            log.warning("the clock of this machine was set back; rounds go on with the new time", back_ms=back_ms)
+            self._memory = self._memory.after_a_step_back(now_ms)
+            self._round_time_ms = now_ms
+        self._round_time_ms = max(now_ms, self._round_time_ms)
+
+    def _connect_kafka(self) -> Publisher:
+        create_topics(self._settings.kafka, wait_seconds=0)
+        self._publisher = Publisher(self._settings.kafka, delivery_seconds=DELIVERY_SECONDS)
+        return self._publisher
+
+    def _connected_reader(self) -> RoundReader:
+        """The reader, with a new JVM when there is none or the last one ended."""
+        if self._admin is not None and self._reader is not None and self._admin.is_alive():
+            return self._reader
+        if self._reader is not None and self._admin is not None:
+            log.warning("the JVM for RocketMQ ended; another is started")
+            self._reader.close()
+            self._admin.close()
+        admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
+        if self._is_closed:
+            admin.close()
+            raise StoppedError
+        self._admin = admin
+        self._reader = RoundReader(self._settings.collector, self._admin, self._brokers)
+        return self._reader
+
+
+def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:
+    """Tries with growing, jittered waits, for so many seconds or without end; `stop` ends any wait at once."""
+
+    def sleep(wait_seconds: float) -> None:
+        if stop.wait(wait_seconds):
+            raise StoppedError
+
+    def report(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        wait_seconds = state.next_action.sleep if state.next_action else 0.0
+        log.warning("the round failed", error=str(error), attempt=state.attempt_number, retry_in=round(wait_seconds, 1))
+
+    return Retrying(
+        sleep=sleep,
+        wait=wait_random_exponential(multiplier=1, min=0.2, max=LONGEST_WAIT_SECONDS),
+        stop=stop_never if seconds is None else stop_after_delay(seconds),
+        retry=retry_if_exception_type(UNAVAILABLE),
+        before_sleep=report,
+        reraise=True,
+    )

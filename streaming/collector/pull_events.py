@@ -1,0 +1,167 @@
+"""The pulls of a round, and the offsets that moved where nobody is known to have pulled."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from schemas.events import PULLS
+from streaming.collector.machine_skew import Machine, Stamp, known_ahead_ms
+from streaming.collector.pull_progress import DROPPED, IN_VAIN, Pulled, may_drop, note_pull, outcome_of
+from streaming.collector.reading import ChannelKey, QueueKey, Reading, find_twins
+from streaming.collector.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
+from streaming.collector.round_memory import Memory, Moment, Reported
+
+Event = tuple[str, dict[str, Any]]
+"""Kafka topic and the event."""
+
+PullKey = tuple[str, str, QueueKey]
+"""consumer group, client id, queue."""
+
+UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
+
+NO_MATCHED_MSG = "NO_MATCHED_MSG"
+"""PullStatus: what the broker gave is not for this client, which moves on without a commit."""
+
+NO_PERMISSION = "NO_PERMISSION"
+"""What a broker answers to the pulls of a group whose consumeEnable is false: the client asks again every 3 s."""
+
+
+def select_pulls(
+    memory: Memory, reading: Reading, channels: Mapping[ChannelKey, Reported], now: Moment
+) -> tuple[list[Event], dict[PullKey, Pulled], list[Stamp]]:
+    """A pull of every queue that a member pulled since it answered last, the stamps of all, and what these say of the
+    clients' clocks. `channels` are those that are told now, of brokers that did not answer, too.
+
+    A queue that was dropped or never pulled has none, nor one that an orderly consumer could not lock, nor one whose
+    waiting messages did not come: the client sets the time of a pull before it sees that it may not pull, and whether
+    the broker answers. Of twins that both answered, the later pull counts.
+    """
+    newest: dict[PullKey, ProcessQueue] = {}
+    for (group, client_id), infos in reading.running.items():
+        for queue in _held(infos):
+            key = (group, client_id, (queue.topic, queue.broker_name, queue.queue_id))
+            if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
+                newest[key] = queue
+    twins = find_twins(reading.brokers.values())
+    addresses = _addresses(reading, channels)
+    events = []
+    stamps = []
+    pulled: dict[PullKey, Pulled] = {}
+    for key, queue in sorted(newest.items(), key=lambda item: item[0]):
+        member = (key[0], key[1])
+        last, stamp_ms = memory.pulls.get(key), queue.last_pull_timestamp
+        last_ms = last.stamp_ms if last else None
+        is_alone = member not in twins
+        offsets = reading.offsets.get((member[0], key[2]), UNKNOWN_OFFSETS)
+        has_moved = last_ms is None or (stamp_ms != last_ms if is_alone else stamp_ms > last_ms)
+        pulled[key] = Pulled(stamp_ms if is_alone else max(stamp_ms, last_ms or 0))
+        info = reading.running[member][0]
+        if is_alone and info.is_push:
+            pulled[key] = note_pull(stamp_ms, queue, offsets, last)
+        if not has_moved:
+            continue
+        before = memory.answered.get(member) if last_ms is not None else None
+        if before and is_alone:
+            stamps.append(Stamp(Machine("client", member[1]), stamp_ms, before.began_ms))
+        view = reading.brokers.get(queue.broker_name)
+        is_refused = view is not None and member[0] in view.refused
+        outcome = outcome_of(last, pulled[key], offsets, may_drop=may_drop(info, queue.topic))
+        if outcome == IN_VAIN and not is_refused:
+            continue  # suspended, or cut off from this broker
+        client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
+        events.append(
+            _event(
+                reading,
+                (member[0], key[2]),
+                offsets,
+                now.place(stamp_ms - known_ahead_ms(memory.skews, Machine("client", member[1])), before),
+                client_addr=client_addr,
+                client_id=member[1],
+                pull_offset=_next_offset(queue, offsets),
+                pull_status=NO_PERMISSION if is_refused else NO_MATCHED_MSG if outcome == DROPPED else None,
+            )
+        )
+    listed = {(group, client_id) for _, group, client_id in addresses}
+    kept = {key: at for key, at in memory.pulls.items() if key[:2] in listed or not _is_complete(reading)}
+    return events, kept | pulled, stamps
+
+
+def select_offsets(
+    memory: Memory, reading: Reading, pulls: Iterable[Event], now: Moment
+) -> tuple[list[Event], dict[tuple[str, QueueKey], tuple[int, int]]]:
+    """An event for each queue whose commit or max offset moved and of which `pulls` has no pull: a member that was
+    not asked or tells no queues commits all the same. A group that never committed tells nothing by it.
+    """
+    reported = {(pull["consumer_group"], (pull["topic"], pull["broker_name"], pull["queue_id"])) for _, pull in pulls}
+    events = []
+    groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups}
+    kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not _is_complete(reading)}
+    for key, offsets in sorted(reading.offsets.items(), key=lambda item: item[0]):
+        if offsets.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
+            continue
+        current = (offsets.consumer_offset, offsets.broker_offset)
+        if key not in reported and memory.offsets.get(key) != current:
+            pull_offset = max(offsets.pull_offset, offsets.consumer_offset)
+            events.append(_event(reading, key, offsets, now.ended_ms, pull_offset=pull_offset, offsets_only=True))
+        kept[key] = current
+    return events, kept
+
+
+def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
+    for info in infos:
+        for queue in info.process_queues:
+            is_pulled = queue.last_pull_timestamp > 0 and not queue.is_dropped
+            may_pull = queue.is_locked or not info.consume_orderly
+            if is_pulled and may_pull and not queue.topic.startswith("%RETRY%"):
+                yield queue
+
+
+def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], str]:
+    """(broker_name, group, client_id) to the channel's address at that broker: as it lists it, or as it did last."""
+    known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for reported in channels.values():
+        channel = reported.channel
+        for consumer in channel.consumers:
+            known[(channel.broker_name, consumer.consumer_group, channel.client_id)].add(channel.client_addr)
+    remembered = {key: addresses.pop() for key, addresses in known.items() if len(addresses) == 1}
+    return remembered | {
+        (broker_name, group.consumer_group, each.client_id): each.client_addr
+        for broker_name, view in reading.brokers.items()
+        for group in view.groups
+        for each in group.connections
+    }
+
+
+def _is_complete(reading: Reading) -> bool:
+    return set(reading.brokers) >= set(reading.brokers_asked)
+
+
+def _event(
+    reading: Reading, key: tuple[str, QueueKey], offsets: OffsetWrapper, event_time_ms: int, **fields: Any
+) -> Event:
+    group, (topic, broker_name, queue_id) = key
+    view = reading.brokers.get(broker_name)
+    unknown: Mapping[str, Any] = {"client_addr": None, "client_id": None, "pull_status": None}
+    return PULLS, {
+        "cluster": reading.cluster,
+        "broker_name": broker_name,
+        "broker_id": view.broker.broker_id if view else 0,
+        "topic": topic,
+        "queue_id": queue_id,
+        "consumer_group": group,
+        "commit_offset": _known(offsets.consumer_offset),
+        "max_offset": _known(offsets.broker_offset),
+        **unknown,
+        **fields,
+        "event_time_ms": event_time_ms,
+    }
+
+
+def _next_offset(queue: ProcessQueue, offsets: OffsetWrapper) -> int:
+    """The broker's pull offset; before there is one, what follows the client's cache; 0 when nobody can tell."""
+    cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
+    return max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0)
+
+
+def _known(offset: int) -> int | None:
+    return offset if offset >= 0 else None

@@ -1,0 +1,262 @@
+"""RocketMQ's own admin client, DefaultMQAdminExt of 5.5.0, driven in a JVM of ours.
+
+The official client brings ACL, TLS and every release's wire format. Nothing outside this file, the JVM's and the
+probe's knows py4j: answers are the dataclasses of rocketmq_answers.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from conf.settings import Collector
+from streaming.collector.access import is_refused, without_keys
+from streaming.collector.known_brokers import CollectorError
+from streaming.collector.request_rate import RequestRate
+from streaming.collector.rocketmq_answers import (
+    Broker,
+    Connection,
+    ConsumerConnection,
+    OffsetWrapper,
+    RunningInfo,
+    TopicRoute,
+    parse_clusters,
+    parse_consumer_connection,
+    parse_offsets,
+    parse_producers,
+    parse_route,
+    parse_running_info,
+    parse_version,
+)
+from streaming.collector.rocketmq_jvm import UNREADABLE, RocketMQError, RocketMQJvm
+from streaming.collector.tls import set_up_tls
+
+REQUEST_CODE_NOT_SUPPORTED = 3
+TOPIC_NOT_EXIST = 17
+CONSUMER_NOT_ONLINE = 206
+"""ResponseCode of RocketMQ: a group without a connected consumer at the broker asked."""
+
+READ_AND_WRITE = 6
+
+NAME_SERVER = "name server"
+"""Where requests to whichever NameServer answers are counted."""
+
+KEEP_CHANNEL = "-Dcom.rocketmq.remoting.client.closeSocketIfTimeout=false"
+"""A consumer that does not answer shall not cost the other questions on our one channel to its broker."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _answered(method: Method) -> Method:
+    """An answer that cannot be read is an error of that question, and ends nothing else."""
+
+    @functools.wraps(method)
+    def read(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RocketMQError(f"{method.__name__}: the answer could not be read: {error!r}", UNREADABLE) from error
+
+    return cast(Method, read)
+
+
+PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
+"""By it 5.x proxies tell each other of their clients (ProxyConfig.heartbeatSyncerTopicName); RocketMQ's own checks of
+system names know neither it nor the group that broadcasts it."""
+
+PROXY_GROUP = f"CID_{PROXY_TOPIC}"
+
+
+class RocketMQAdmin:
+    """A started DefaultMQAdminExt. Every method may raise RocketMQError; every thread may call."""
+
+    def __init__(self, settings: Collector, jars: Path) -> None:
+        """Start the JVM and the client. Raises RocketMQError when either does not start."""
+        self._timeout_ms = settings.timeout_ms
+        self._name_server = settings.name_server
+        self._settings = settings
+        self._producer: Any = None
+        self.rate = RequestRate(settings.requests_per_second)
+        self.jvm = RocketMQJvm(
+            jars, heap=settings.jvm_memory, read_seconds=settings.timeout_ms / 1000 * 3 + 10, options=[KEEP_CHANNEL]
+        )
+        try:
+            set_up_tls(self.jvm, settings)
+            self._rocketmq = self.jvm.java.org.apache.rocketmq
+            self._ext = self._make_ext()
+            self.jvm.call(self._ext.start)
+            self._api = self._ext.getDefaultMQAdminExtImpl().getMqClientInstance().getMQClientAPIImpl()
+            self.client_version = self.read_version(self._rocketmq.common.MQVersion.CURRENT_VERSION)
+            self.client_ids: frozenset[str] = frozenset([self._ext.buildMQClientId()])
+        except BaseException:
+            self.jvm.close()
+            raise
+
+    @_answered
+    def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
+        """Cluster name to its registered brokers, by the NameServer."""
+        return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
+
+    @_answered
+    def read_topics(self) -> list[str]:
+        """Every topic the NameServer knows but RocketMQ's own, the retry, dead letter and light ones."""
+        names = self._ask(NAME_SERVER, self._ext.fetchAllTopicList)["topicList"]
+        clusters = self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo)
+        own = {*clusters.get("brokerAddrTable", {}), *clusters.get("clusterAddrTable", {})}
+        own |= {f"{cluster}_REPLY_TOPIC" for cluster in clusters.get("clusterAddrTable", {})}
+        return sorted(name for name in names if name not in own and not self._is_system_topic(name))
+
+    @_answered
+    def read_route(self, topic: str) -> TopicRoute | None:
+        """A topic's route; None when the NameServer says there is none."""
+        try:
+            return parse_route(topic, self._ask(NAME_SERVER, self._ext.examineTopicRouteInfo, topic))
+        except RocketMQError as error:
+            if error.response_code == TOPIC_NOT_EXIST:
+                return None
+            raise
+
+    @_answered
+    def read_groups(self, broker: Broker) -> dict[str, bool]:
+        """Consumer group to consumeEnable of its SubscriptionGroupConfig at a broker, without RocketMQ's own."""
+        wrapper = self._ask(broker.address, self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
+        configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
+        return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
+
+    @_answered
+    def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
+        """The group as *this* broker sees it; None when no consumer of it is connected there."""
+        try:
+            answer = self._ask(broker.address, self._ext.examineConsumerConnectionInfo, group, broker.address)
+        except RocketMQError as error:
+            if error.response_code == CONSUMER_NOT_ONLINE:
+                return None
+            raise
+        return parse_consumer_connection(group, answer, self.read_version)
+
+    @_answered
+    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
+        """Producer group to its channels with their last heartbeats; None from a broker that has no code 328."""
+        try:
+            return parse_producers(
+                self._ask(broker.address, self._ext.getAllProducerInfo, broker.address), self.read_version
+            )
+        except RocketMQError as error:
+            if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+
+    @_answered
+    def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
+        """What the client says of itself, through this broker, which asks its first channel of that client id."""
+        ask = self._api.getConsumerRunningInfo
+        return parse_running_info(
+            self._ask(broker.address, ask, broker.address, group, client_id, False, self._timeout_ms)
+        )
+
+    @_answered
+    def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
+        """(topic, broker_name, queue_id) to the group's offsets at this broker."""
+        ask = self._ext.examineConsumeStats
+        return parse_offsets(self._ask(broker.address, ask, broker.address, group, None, self._timeout_ms))
+
+    @functools.lru_cache(maxsize=1024)  # noqa: B019  # an admin lives as long as its collector
+    def read_version(self, version: int) -> str:
+        """MQVersion's ordinal as a release."""
+        return parse_version(str(self.jvm.call(self._rocketmq.common.MQVersion.getVersionDesc, version)))
+
+    def start_producer(self, group: str) -> str:
+        """Start the producer of `send`, once; returns its client id."""
+        if self._producer is None:
+            producer = self._rocketmq.client.producer.DefaultMQProducer(group, *self._hook())
+            producer.setNamesrvAddr(self._name_server)
+            producer.setUseTLS(self._settings.tls)
+            producer.setSendMsgTimeout(self._timeout_ms)
+            self.jvm.call(producer.start)
+            self._producer = producer
+            self.client_ids |= {producer.buildMQClientId()}
+        return str(self._producer.buildMQClientId())
+
+    def prepare_send(self, broker: Broker, topic: str) -> bool:
+        """Create `topic` with one queue on this broker, and say whether our producer knows the way there by now.
+
+        A producer looks for new routes every 30 s; until then a send fails without reaching any broker.
+        """
+        config = self._rocketmq.common.TopicConfig(topic, 1, 1, READ_AND_WRITE)
+        self.rate.wait(broker.address)
+        try:
+            self._call(self._ext.createAndUpdateTopicConfig, broker.address, config)
+        except RocketMQError as error:
+            if not is_refused(error):
+                raise  # who may not create it may send to one that an operator has made
+        client = self._producer.getDefaultMQProducerImpl().getMqClientFactory()
+        self.jvm.call(client.updateTopicRouteInfoFromNameServer, topic)
+        return self.jvm.call(client.findBrokerAddressInPublish, broker.broker_name) is not None
+
+    def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]:
+        """One message to queue 0 of that broker: its SendStatus and the seconds it took. Needs start_producer."""
+        queue = self._rocketmq.common.message.MessageQueue(topic, broker_name, 0)
+        message = self._rocketmq.common.message.Message(topic, body)
+        self.rate.wait(broker_name)
+        started = time.perf_counter()
+        result = self._call(self._producer.send, message, queue, self._timeout_ms)
+        elapsed = time.perf_counter() - started
+        return str(result.getSendStatus().name()), elapsed
+
+    def is_alive(self) -> bool:
+        return self.jvm.is_alive()
+
+    def close(self) -> None:
+        """End the JVM; its connections end with it."""
+        self.jvm.close()
+
+    def __enter__(self) -> "RocketMQAdmin":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _make_ext(self) -> Any:
+        ext = self._rocketmq.tools.admin.DefaultMQAdminExt(*self._hook(), self._timeout_ms)
+        ext.setNamesrvAddr(self._name_server)
+        ext.setUseTLS(self._settings.tls)
+        return ext
+
+    def _hook(self) -> tuple[Any, ...]:
+        """The RPC hook that signs requests; nothing without keys, for py4j would take a null for a group's name."""
+        access_key = self._settings.acl_access_key.get_secret_value()
+        secret_key = self._settings.acl_secret_key.get_secret_value()
+        if bool(access_key) != bool(secret_key):
+            raise CollectorError("collector.acl_access_key and collector.acl_secret_key: set both, or neither")
+        if not access_key:
+            return ()
+        acl = self._rocketmq.acl.common
+        return (acl.AclClientRPCHook(acl.SessionCredentials(access_key, secret_key)),)
+
+    def _ask(self, server: str, method: Any, *arguments: Any) -> Any:
+        self.rate.wait(server)
+        return msgspec.json.decode(self.jvm.to_json(self._call(method, *arguments)))
+
+    def _call(self, method: Any, *arguments: Any) -> Any:
+        try:
+            return self.jvm.call(method, *arguments)
+        except RocketMQError as error:
+            message = without_keys(self._settings, str(error))
+            raise RocketMQError(message, error.response_code, is_timeout=error.is_timeout) from None
+
+    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
+    def _is_system_group(self, name: str) -> bool:
+        if name == PROXY_GROUP:
+            return True
+        mix_all = self._rocketmq.common.MixAll
+        return bool(self.jvm.call(mix_all.isSysConsumerGroup, name) or self.jvm.call(mix_all.isPredefinedGroup, name))
+
+    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
+    def _is_system_topic(self, name: str) -> bool:
+        if name == PROXY_TOPIC or name.startswith(("%RETRY%", "%DLQ%", "%LMQ%")):
+            return True
+        return bool(self.jvm.call(self._rocketmq.common.topic.TopicValidator.isSystemTopic, name))

@@ -1,0 +1,231 @@
+"""A JVM with RocketMQ's own jars, driven from Python by py4j over the loopback.
+
+One process, one random port, one token that only its standard output says. It ends with us, when our end of its
+standard input closes: by `close()`, or however we die. SIGTERM it leaves to us.
+"""
+
+import contextlib
+import logging
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from streaming.spark.jars import PYSPARK_JARS, class_path, java
+from streaming.system.known_error import BalancewatchError
+from streaming.system.stopping import keep_from_sigterm
+
+STOP_SECONDS = 5.0
+
+ENDED_SECONDS = 0.2
+"""How long one that does not answer is given to have ended."""
+
+OUT_OF_MEMORY = 3
+"""The exit code of -XX:+ExitOnOutOfMemoryError."""
+
+CONSUME_MSG_TIMEOUT = 207
+"""ResponseCode: the broker asked a client, and the client did not answer the broker."""
+
+NO_CODE, UNREADABLE = -1, -2
+"""What MQClientException has for want of a ResponseCode; and our own code for an answer that cannot be read."""
+
+OPENED_PACKAGES = (
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+"""RocketMQ 5.5.0 on JDK 17 reaches into these by reflection."""
+
+# py4j logs every command with its arguments at DEBUG; an ACL secret key is one of them.
+logging.getLogger("py4j").setLevel(logging.INFO)
+
+
+class RocketMQError(BalancewatchError):
+    """RocketMQ refused, did not answer, or the JVM is gone.
+
+    `response_code` is RocketMQ's ResponseCode when a server answered with one; `is_timeout` when nobody answered
+    in time.
+    """
+
+    def __init__(self, message: str, response_code: int | None = None, *, is_timeout: bool = False) -> None:
+        super().__init__(message)
+        self.response_code = response_code
+        self.is_timeout = is_timeout
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether a server answered: with a refusal, or with what cannot be read."""
+        return self.response_code not in (None, NO_CODE)
+
+    @property
+    def reason(self) -> str:
+        """As `unheard` of a clock event says it."""
+        if self.is_timeout:
+            return "timed_out"
+        return "refused" if self.is_answer and self.response_code != UNREADABLE else "failed"
+
+
+_LOGBACK = """\
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5p %logger{{12}} - %m%n</pattern></encoder>
+  </appender>
+  <root level="{level}"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+def jvm_options(jars: Path, folder: Path, heap: str, log_level: str = "OFF") -> list[str]:
+    """Options of every RocketMQ JVM of ours: class path, a small heap, nothing written outside `folder`.
+
+    RocketMQ takes the first rmq.logback.xml of the class path; without ours a client beside the broker's jar
+    would take the broker's, with its forty rolling files.
+    """
+    (folder / "rmq.logback.xml").write_text(_LOGBACK.format(level=log_level))
+    return [
+        "-cp",
+        f"{folder}:{class_path('rocketmq', jars)}",
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *OPENED_PACKAGES,
+        f"-Duser.home={folder}",
+    ]
+
+
+class RocketMQJvm:
+    """A started JVM. `java` reaches its classes, `new(...)` makes an object, `call(...)` calls and translates errors.
+
+    Every thread may use it; py4j opens a connection a thread.
+    """
+
+    def __init__(
+        self, jars: Path, *, heap: str = "160m", read_seconds: float = 30.0, options: Sequence[str] = ()
+    ) -> None:
+        """Start it. `read_seconds` bounds one call; `options` go to the JVM.
+
+        Raises RocketMQError when it does not start.
+        """
+        self.folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-"))
+        self._output = (self.folder / "jvm.log").open("wb")
+        try:
+            _, path, *usual = jvm_options(jars, self.folder, heap)
+            port, token, process = launch_gateway(
+                jarpath=str(next(PYSPARK_JARS.glob("py4j-*.jar"))),
+                classpath=path,
+                javaopts=[*usual, "-XX:+ExitOnOutOfMemoryError", *options],
+                java_path=java(),
+                die_on_exit=True,
+                enable_auth=True,
+                create_new_process_group=True,  # Ctrl-C is for us; we end it
+                redirect_stdout=_Drain(),
+                redirect_stderr=self._output,
+                return_proc=True,
+            )
+        except (OSError, ValueError, Py4JError) as error:
+            self._remove_folder()
+            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
+        self._process: subprocess.Popen[bytes] = process
+        self._gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(
+                port=port, auth_token=token, auto_convert=True, read_timeout=read_seconds
+            )
+        )
+        try:
+            keep_from_sigterm(self._gateway.jvm)
+            self._gson = self._make_gson()
+        except (Py4JError, OSError) as error:
+            self.close()
+            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def java(self) -> Any:
+        """py4j's view of the JVM: `jvm.java.org.apache.rocketmq...`."""
+        return self._gateway.jvm
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def call(self, method: Any, *arguments: Any) -> Any:
+        """`method(*arguments)`; an exception of Java's becomes RocketMQError with its first line and its code."""
+        try:
+            return method(*arguments)
+        except Py4JJavaError as error:
+            raise _translate(error) from None
+        except (Py4JError, OSError) as error:
+            raise RocketMQError(self._why_silent(error)) from None
+
+    def _why_silent(self, error: Exception) -> str:
+        """It ends itself when its heap is full: what could not be made is missing, and nobody knows where."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
+                return "the JVM for RocketMQ ran out of memory; raise collector.jvm_memory"
+        return f"the JVM for RocketMQ did not answer: {type(error).__name__}"
+
+    def to_json(self, value: Any) -> str:
+        """A Java object in one call. A map whose keys are objects becomes a list of [key, value] pairs."""
+        return str(self.call(self._gson.toJson, value))
+
+    def close(self) -> None:
+        """End the process and remove its folder. Safe to call twice."""
+        self._gateway.close()
+        self._gateway._gateway_client.is_connected = False  # or each object we drop would look for its JVM
+        if self._process.stdin:
+            with contextlib.suppress(OSError):  # it may be gone already
+                self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._remove_folder()
+
+    def __enter__(self) -> "RocketMQJvm":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _make_gson(self) -> Any:
+        modifier = self._gateway.jvm.java.lang.reflect.Modifier
+        left_out = (modifier.STATIC, modifier.TRANSIENT, modifier.FINAL)  # BrokerData keeps a Random in a final field
+        modifiers = self._gateway.new_array(self._gateway.jvm.int, len(left_out))
+        for index, value in enumerate(left_out):
+            modifiers[index] = value
+        builder = self._gateway.jvm.com.google.gson.GsonBuilder()
+        return builder.excludeFieldsWithModifiers(modifiers).enableComplexMapKeySerialization().create()
+
+    def _remove_folder(self) -> None:
+        self._output.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _Drain:
+    """Where the JVM's standard output goes: its pipe must be read, and nothing in it is wanted."""
+
+    def write(self, _: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _translate(error: Py4JJavaError) -> RocketMQError:
+    """RocketMQError with the response code of the first exception of the chain that has one."""
+    exception = error.java_exception
+    name = str(exception.getClass().getSimpleName())
+    message = f"{name}: {exception.getMessage()}".splitlines()[0]
+    code = int(exception.getResponseCode()) if name in ("MQBrokerException", "MQClientException") else None
+    return RocketMQError(message, code, is_timeout=name == "RemotingTimeoutException" or code == CONSUME_MSG_TIMEOUT)

@@ -1,0 +1,203 @@
+"""What consumers say of themselves, asked through their brokers (GET_CONSUMER_RUNNING_INFO), one question a client.
+
+Asking can hurt: a consumer of 5.5.0 answers in its callback threads, as many as it has cores, and for a queue
+without a committed offset it waits there for an answer that needs such a thread itself. Two questions at once hold
+a client with two cores for 5 s a queue, heartbeats and pulls included. So a client never has two of our questions,
+and one that does not answer in time is left in peace, longer each time. Who gave no data is reported: nobody may take
+a client for silent that was not asked.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from streaming.collector.reading import BrokerReading, find_members, find_twins
+from streaming.collector.rocketmq_answers import Broker, RunningInfo
+from streaming.collector.rocketmq_jvm import RocketMQError
+
+WAIT_SECONDS = (5.0, 60.0, 120.0, 240.0, 480.0, 600.0)
+"""How long a client is left in peace after so many misses. The first is short, for the next broker's channel to the
+client is tried: a half-open channel at one broker is no reason for peace."""
+
+LATE_MS = 45_000
+"""One and a half heartbeats of RocketMQ: over that behind the newest at its broker, a client may be frozen."""
+
+SUSPECT_SECONDS = 60.0
+"""So much later than its turn is a client asked that was late or silent: those that answer come first."""
+
+log = structlog.get_logger()
+Member = tuple[str, str]
+"""consumer group, client id."""
+Question = tuple[str, str, str]
+"""broker_name, consumer group, client id."""
+Addressee = tuple[str, str]
+"""client id and, for twins, the broker that reaches one of them; "" for who is alone."""
+
+
+class RunningInfoSource(Protocol):
+    """Who passes a question on to a client."""
+
+    def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo: ...
+
+
+@dataclass(frozen=True)
+class Peace:
+    """Until when a client that did not answer in time is not asked, after so many misses on end.
+
+    A client whose heartbeats were late at its last miss is asked as soon as they are not: it was frozen, and lives.
+    """
+
+    misses: int
+    not_before: float
+    was_late: bool
+
+    @classmethod
+    def after(cls, last: "Peace | None", now: float, *, is_late: bool) -> "Peace":
+        """The peace that a question which timed out at `now` begins, after the `last` one."""
+        misses = last.misses + 1 if last else 1
+        return cls(misses, now + WAIT_SECONDS[min(misses, len(WAIT_SECONDS)) - 1], is_late)
+
+    def is_over(self, now: float, *, is_late: bool) -> bool:
+        return now >= self.not_before or (self.was_late and not is_late)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the members of groups told, and why the others did not: timed_out, left_in_peace, no_time, ..."""
+
+    found: dict[Member, tuple[RunningInfo, ...]] = field(default_factory=dict)
+    unheard: dict[Member, str] = field(default_factory=dict)
+
+
+class RunningReader:
+    """Asks the members of each group; remembers whom to leave in peace, and whose turn it is."""
+
+    def __init__(self, source: RunningInfoSource, pool: Executor) -> None:
+        self._source = source
+        self._pool = pool
+        self._peace: dict[Addressee, Peace] = {}
+        self._asked_at: dict[str, float] = {}
+        self._in_flight: set[str] = set()
+        self._lock = threading.Lock()  # an answer that comes after its round's deadline is still noted
+
+    def read(self, views: Mapping[str, BrokerReading], deadline: float) -> Answers:
+        """Ask, and return when all have answered or at `deadline`, by time.monotonic. Who was not reached by then is
+        first in the next round.
+        """
+        twins, late = find_twins(views.values()), find_late(views.values())
+        with self._lock:
+            misses = {client_id: peace.misses for (client_id, _), peace in self._peace.items()}
+            asked_at = dict(self._asked_at)
+            in_flight = set(self._in_flight)
+        addressees = {
+            question: (question[2], question[0] if question[1:] in twins else "")
+            for question in pick_questions(views.values(), misses)
+        }
+        listed, client_ids = set(addressees.values()), {question[2] for question in addressees}
+        with self._lock:
+            self._peace = {key: peace for key, peace in self._peace.items() if key in listed}
+            self._asked_at = {key: at for key, at in self._asked_at.items() if key in client_ids}
+            peace = dict(self._peace)
+        now = time.monotonic()
+        outcomes: dict[Question, RunningInfo | str] = {}
+        due: dict[str, dict[Question, Addressee]] = defaultdict(dict)
+        for question, addressee in addressees.items():
+            client_id = question[2]
+            if client_id in in_flight:
+                outcomes[question] = "no_time"
+            elif addressee in peace and not peace[addressee].is_over(now, is_late=client_id in late):
+                outcomes[question] = "left_in_peace"
+            else:
+                outcomes[question] = "no_time"
+                due[client_id][question] = addressee
+        suspects = late | {client_id for client_id, _ in peace}
+        turns = sorted(due, key=lambda each: (asked_at.get(each, 0.0) + SUSPECT_SECONDS * (each in suspects), each))
+        asked = {each: self._pool.submit(self._ask, views, due[each], is_late=each in late) for each in turns}
+        done, _ = wait(asked.values(), timeout=max(0.0, deadline - time.monotonic()))
+        for client_id, answer in asked.items():
+            if answer in done:
+                outcomes.update(answer.result())
+            elif not answer.cancel():  # what it answers now is for nobody: it is still its turn
+                with self._lock:
+                    self._asked_at[client_id] = asked_at.get(client_id, 0.0)
+        return _sum_up(outcomes)
+
+    def _ask(
+        self, views: Mapping[str, BrokerReading], questions: Mapping[Question, Addressee], *, is_late: bool
+    ) -> dict[Question, RunningInfo | str]:
+        """One client's questions, one after the other, until one times out."""
+        client_id = next(iter(questions))[2]
+        with self._lock:
+            self._in_flight.add(client_id)
+            self._asked_at[client_id] = time.monotonic()
+        outcomes: dict[Question, RunningInfo | str] = dict.fromkeys(questions, "timed_out")
+        try:
+            for question, addressee in questions.items():
+                broker_name, group, _ = question
+                try:
+                    info = self._source.read_running_info(views[broker_name].broker, group, client_id)
+                    outcomes[question] = info
+                    with self._lock:
+                        self._peace.pop(addressee, None)
+                except RocketMQError as error:
+                    log.debug("no running info", question=question, error=str(error))
+                    if error.is_timeout:
+                        with self._lock:
+                            last = self._peace.get(addressee)
+                            self._peace[addressee] = Peace.after(last, time.monotonic(), is_late=is_late)
+                        break
+                    outcomes[question] = error.reason
+        finally:
+            with self._lock:
+                self._in_flight.discard(client_id)
+        return outcomes
+
+
+def _sum_up(outcomes: Mapping[Question, RunningInfo | str]) -> Answers:
+    """A member gives data when each of its questions was answered: of twins one may answer and the other not."""
+    answers = Answers()
+    for (_, *rest), outcome in outcomes.items():
+        member = (rest[0], rest[1])
+        if isinstance(outcome, str):
+            answers.unheard.setdefault(member, outcome)
+        else:
+            answers.found[member] = (*answers.found.get(member, ()), outcome)
+    return answers
+
+
+def pick_questions(views: Iterable[BrokerReading], misses: Mapping[str, int] | None = None) -> list[Question]:
+    """Whom to ask for running info, through which broker: a member once, after a miss through its next broker; twins
+    through every broker that lists them, since each broker only reaches its own first channel of a client id.
+    """
+    known = list(views)
+    twins = find_twins(known)
+    missed = misses or {}
+    return [
+        (name, *member)
+        for member, names in sorted(find_members(known).items())
+        for name in (names if member in twins else [names[missed.get(member[1], 0) % len(names)]])
+    ]
+
+
+def find_late(views: Iterable[BrokerReading]) -> frozenset[str]:
+    """Client ids whose last heartbeat is over LATE_MS behind the newest at each broker that tells one. Of who has no
+    heartbeat told nothing is known.
+    """
+    behind: dict[str, int] = {}
+    for view in views:
+        stamps = [
+            (each.client_id, each.last_update_timestamp)
+            for infos in view.producers.values()
+            for each in infos
+            if each.last_update_timestamp
+        ]
+        newest = max((stamp for _, stamp in stamps), default=0)
+        for client_id, stamp in stamps:
+            behind[client_id] = min(behind.get(client_id, newest - stamp), newest - stamp)
+    return frozenset(client_id for client_id, ms in behind.items() if ms > LATE_MS)

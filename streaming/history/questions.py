@@ -1,0 +1,232 @@
+"""The commands that print the rows of one table, as data: alerts, faults, assignments, members, deliveries."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS
+from streaming.history.query_options import Broker, Cluster, Group, Topic
+from streaming.history.running import command_of
+from streaming.history.table_question import Named, Question, States, any_of, equals
+from streaming.store.alerts import present_alert
+from streaming.terminal.printing import Layout, Records, print_alerts, print_table, styled_state, time_columns
+
+
+def _option(text: str) -> Any:
+    """The type of an option of one command's own."""
+    return Annotated[str | None, typer.Option(help=text)]
+
+
+def _table(layout: Layout) -> Callable[[Records], None]:
+    return lambda rows: print_table(rows, layout)
+
+
+CLUSTER = Named(Cluster, equals("cluster"))
+GROUP = Named(Group, equals("consumer_group"))
+TOPIC = Named(Topic, equals("topic"))
+
+ALERT_STATES = ("PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN")
+BROKERS_OF_ALERT = (
+    "list_concat(string_split(coalesce(broker_name, ''), ','), "
+    "list_transform(coalesce(queues, []), lambda queue: regexp_replace(queue, ':[0-9]+$', '')))"
+)
+
+alerts = command_of(
+    Question(
+        table=ALERTS,
+        help="""Print the alerts' transitions from Delta, oldest first; no JVM is started.
+
+        --state is asked of the newest row of each with --current or --at. --broker also finds the brokers of its
+        queues.
+
+        Example: balancewatch alerts --current --state FIRING
+
+        Example: balancewatch alerts --since 2h --group 'billing*' --format json
+
+        Example: balancewatch alerts --at 03:12 --broker broker-a
+
+        Example: balancewatch alerts rules starved_queue --cluster prod --group billing
+        """,
+        filters={
+            "kind": Named(_option("Only this kind: starved_queue, duplicate_client_id."), equals("kind")),
+            "state": States(f"Only these: {', '.join(ALERT_STATES)}; several with commas.", "state", ALERT_STATES),
+            "cluster": CLUSTER,
+            "group": GROUP,
+            "topic": TOPIC,
+            "broker": Named(Broker, any_of(BROKERS_OF_ALERT)),
+        },
+        show=lambda rows: print_alerts([present_alert(row) for row in rows], "table"),
+        present=present_alert,
+        nothing="No alert matches.",
+        has_commands=True,
+    )
+)
+
+faults = command_of(
+    Question(
+        table=FAULT_ITEMS,
+        help="""Print which producer avoids which broker, since when and until when: FaultItems from Delta, oldest
+        first.
+
+        Example: balancewatch faults --current --state unavailable
+
+        Example: balancewatch faults --broker broker-b --since 2h --format csv
+        """,
+        filters={
+            "state": States(
+                "Only available or unavailable ones.",
+                "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
+                ("AVAILABLE", "UNAVAILABLE"),
+            ),
+            "cluster": CLUSTER,
+            "broker": Named(Broker, equals("broker_name")),
+            "client": Named(_option("Only this producer's ClientId, or a glob."), equals("client_id")),
+        },
+        show=_table(
+            {
+                **time_columns("changed_at"),
+                "broker": lambda row: f"{row['broker_name']} of {row['cluster']}",
+                "producer": lambda row: f"{row['client_id']} ({row['client_version']})",
+                "it is": lambda row: styled_state("available" if row["available"] else "unavailable"),
+                "latency": lambda row: (
+                    f"{row['current_latency_ms']:,} ms" + (", send failed" if row["isolation"] else "")
+                ),
+                **time_columns("start_timestamp", "avoided until"),
+            }
+        ),
+        nothing="No FaultItem matches.",
+    )
+)
+
+VERDICTS = ("OK", "STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED", "NOT_JUDGED", "UNKNOWN")
+
+assignments = command_of(
+    Question(
+        table=ASSIGNMENTS,
+        help="""Print who is meant to consume each queue, who does, and the verdict: each change from Delta,
+        oldest first.
+
+        Example: balancewatch assignments --current --group billing
+
+        Example: balancewatch assignments --at 03:12 --state STARVED,STALLED --format json
+
+        Example: balancewatch assignments --since 2h --topic 'orders*' --broker broker-a --format parquet >
+        moves.parquet
+        """,
+        filters={
+            "state": States(f"Only these verdicts: {', '.join(VERDICTS)}; several with commas.", "verdict", VERDICTS),
+            "cluster": CLUSTER,
+            "group": GROUP,
+            "topic": TOPIC,
+            "broker": Named(Broker, equals("broker_name")),
+        },
+        show=_table(
+            {
+                **time_columns("changed_at"),
+                "queue": lambda row: (
+                    f"{row['topic']} {row['broker_name']}:{row['queue_id']} "
+                    f"of {row['consumer_group']} ({row['cluster']})"
+                ),
+                "verdict": lambda row: styled_state(row["verdict"]),
+                "meant for": lambda row: row["planned_owner"] or "nobody",
+                "pulled by": lambda row: " and ".join(filter(None, row["observed_owners"] or ())) or "nobody",
+            }
+        ),
+        nothing="No queue matches.",
+    )
+)
+
+CHANGES = ("JOINED", "CHANGED", "LEFT", "EXPIRED")
+MEMBERS = ("JOINED", "CHANGED")
+
+members = command_of(
+    Question(
+        table=MEMBERSHIPS,
+        help="""Print who joined, changed in, left or expired from a consumer group in each broker's view, oldest first.
+
+        With --current or --at the newest change of each channel that is a member then, one that JOINED or CHANGED;
+        those that left or expired where --state asks for them.
+
+        Example: balancewatch members --current --group billing
+
+        Example: balancewatch members --current --state LEFT,EXPIRED
+
+        Example: balancewatch members --since 2h --client '10.0.0.5@*' --format json
+        """,
+        filters={
+            "state": States(
+                f"Only these changes: {', '.join(CHANGES)}; several with commas. With --current or --at "
+                f"{' and '.join(MEMBERS)} where it is not given.",
+                "change",
+                CHANGES,
+                of_moment=MEMBERS,
+            ),
+            "cluster": CLUSTER,
+            "group": GROUP,
+            "topic": Named(
+                _option("Only who subscribes this topic, or one that the glob finds."), any_of("coalesce(topics, [])")
+            ),
+            "broker": Named(Broker, equals("broker_name")),
+            "client": Named(_option("Only this ClientId, or a glob."), equals("client_id")),
+        },
+        show=_table(
+            {
+                **time_columns("changed_at"),
+                "change": lambda row: styled_state(row["change"]),
+                "member": lambda row: f"{row['client_id']} at {row['client_addr']}",
+                "group, broker's view": lambda row: (
+                    f"{row['consumer_group']}, {row['broker_name']} of {row['cluster']}"
+                ),
+                "subscribes": lambda row: " ".join(filter(None, row["topics"] or ())),
+                "runs": lambda row: " ".join(filter(None, (row["language"], row["client_version"], row["strategy"]))),
+            }
+        ),
+        nothing="No member matches.",
+    )
+)
+
+OUTCOMES = ("PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE")
+
+deliveries = command_of(
+    Question(
+        table=ALERT_DELIVERIES,
+        help="""Print the delivery log with the cluster, group, topic and broker of each incident, oldest first.
+
+        --current and --at have the newest row of each incident, receiver and state: PENDING or RETRYING is still owed.
+
+        Example: balancewatch deliveries --since 1d --state REFUSED,RETRYING
+
+        Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
+        """,
+        filters={
+            "state": States(f"Only these outcomes: {', '.join(OUTCOMES)}; several with commas.", "outcome", OUTCOMES),
+            "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
+            "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
+            "cluster": CLUSTER,
+            "group": GROUP,
+            "topic": TOPIC,
+            "broker": Named(Broker, any_of("string_split(coalesce(broker_name, ''), ',')")),
+        },
+        wrap=(
+            "SELECT log.*, incident.cluster, incident.consumer_group, incident.topic, incident.broker_name "
+            "FROM {rows} AS log LEFT JOIN (SELECT DISTINCT ON (incident_id) incident_id, cluster, consumer_group, "
+            "topic, broker_name FROM alerts ORDER BY incident_id, changed_at DESC) AS incident USING (incident_id)"
+        ),
+        beside=(ALERTS,),
+        show=_table(
+            {
+                **time_columns("delivered_at"),
+                "incident": lambda row: f"{row['incident_id']} {row['kind'] or ''} {row['status'] or ''}".strip(),
+                "of": lambda row: " ".join(filter(None, (row["cluster"], row["consumer_group"], row["topic"]))),
+                "receiver": lambda row: "nobody" if row["receiver"] == "*" else row["receiver"],
+                "outcome": lambda row: styled_state(row["outcome"] or ""),
+                "attempt": lambda row: (
+                    f"{row['attempt']}: {row['code'] or 'no code'} in {row['latency_ms']} ms" if row["attempt"] else ""
+                ),
+                "reason": lambda row: row["reason"] or "",
+            }
+        ),
+        nothing="No delivery matches.",
+    )
+)

@@ -1,1 +1,0 @@
-"""What fills Kafka: the embedded broker, the collector, the modelled cluster."""

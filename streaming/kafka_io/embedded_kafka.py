@@ -1,0 +1,164 @@
+"""The embedded Kafka: one KRaft process on the loopback, from our own jars, with a data folder of its own.
+
+For the demo, the tests and a first look; production names its own brokers in `kafka.bootstrap_servers`.
+"""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from streaming.spark.jars import class_path, java
+from streaming.system.known_error import BalancewatchError
+from streaming.system.private_folder import make_private
+
+CLUSTER_ID = "YmFsYW5jZXdhdGNoLWthZg"
+READY_SECONDS = 60.0
+STOP_SECONDS = 20.0
+
+_LOG4J = """\
+rootLogger.level = WARN
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
+"""
+
+
+class EmbeddedKafkaError(BalancewatchError):
+    """The embedded Kafka does not run. The message names its log."""
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class EmbeddedKafka:
+    """A started Kafka process. `bootstrap_servers` names it; `stop()` ends it."""
+
+    def __init__(self, jars: Path, data_dir: Path, port: int | None = None) -> None:
+        """Format `data_dir` if it is new and start Kafka on `port` (a free one without it).
+
+        Returns when the broker answers. Raises EmbeddedKafkaError when the port is taken, the process ends,
+        or READY_SECONDS pass; no process is left behind then.
+        """
+        self.data_dir = data_dir.expanduser().resolve()
+        self.port = port or free_port()
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.log = self.data_dir / "kafka.log"
+        if _answers(self.port):
+            raise EmbeddedKafkaError(f"port {self.port} is in use; give another with --port")
+        make_private(self.data_dir)
+        command = [java(), "-cp", class_path("kafka", jars), *self._jvm_options()]
+        properties = self._write_properties()
+        self._format(command, properties)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  # our own command line
+                [*command, "kafka.Kafka", str(properties)], stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End the process: SIGTERM, and SIGKILL after STOP_SECONDS. Safe to call twice."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _jvm_options(self) -> list[str]:
+        log4j = self.data_dir / "log4j2.properties"
+        log4j.write_text(_LOG4J)
+        return [
+            "-Xmx320m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # starts in half the time; the broker is never what a drain waits for
+            f"-Dlog4j2.configurationFile={log4j}",
+        ]
+
+    def _write_properties(self) -> Path:
+        controller = free_port()
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.data_dir / "log",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "message.max.bytes": 16
+            << 20,  # what is over our own limit shall reach quarantine, not fail at the producer
+        }
+        path = self.data_dir / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        return path
+
+    def _format(self, command: list[str], properties: Path) -> None:
+        if (self.data_dir / "log" / "meta.properties").is_file():
+            return
+        formatted = subprocess.run(  # noqa: S603  # our own command line
+            [*command, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)],
+            capture_output=True,
+            text=True,
+            timeout=READY_SECONDS,
+            check=False,
+        )
+        if formatted.returncode:
+            raise EmbeddedKafkaError(f"Kafka cannot use {self.data_dir}: {formatted.stderr.strip()[-300:]}")
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not _answers(self.port):
+            if not self.is_alive():
+                raise EmbeddedKafkaError(f"Kafka ended with code {self._process.returncode}; see {self.log}")
+            if time.monotonic() > deadline:
+                raise EmbeddedKafkaError(f"Kafka did not answer within {READY_SECONDS:.0f} s; see {self.log}")
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def scratch_kafka(jars: Path) -> Iterator[EmbeddedKafka]:
+    """An embedded Kafka on a free port whose data is deleted when it ends."""
+    data_dir = Path(tempfile.mkdtemp(prefix=f"balancewatch-kafka-{uuid.uuid4().hex[:6]}-"))
+    try:
+        kafka = EmbeddedKafka(jars, data_dir)
+        try:
+            yield kafka
+        finally:
+            kafka.stop()
+    finally:
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,89 @@
+"""Events into Kafka by kafka-python: keyed, in order a key, never more than a bounded number unconfirmed."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from conf.settings import Kafka
+from schemas.events import key_of
+from streaming.kafka_io.topics import client_options
+from streaming.system.known_error import BalancewatchError
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PublishError(BalancewatchError):
+    """Kafka did not take an event. Nothing after the last successful `flush` is certain to be there."""
+
+
+class Publisher:
+    """Publishes events. kafka-python buffers without bound, so every `max_unconfirmed` events we wait."""
+
+    def __init__(self, kafka: Kafka, *, max_unconfirmed: int = 10_000, delivery_seconds: float = 30.0) -> None:
+        """Raises PublishError when no broker answers."""
+        self._max_unconfirmed = max_unconfirmed
+        self._unconfirmed = 0
+        self._failure: BaseException | None = None
+        self._delivery_seconds = delivery_seconds
+        try:
+            self._producer = KafkaProducer(
+                bootstrap_servers=kafka.bootstrap_servers.split(","),
+                linger_ms=2,
+                batch_size=256 << 10,
+                max_request_size=16 << 20,
+                delivery_timeout_ms=int(delivery_seconds * 1000),
+                request_timeout_ms=int(delivery_seconds * 500),
+                **client_options(kafka.options),
+            )
+        except KafkaError as error:
+            raise PublishError(
+                f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: {type(error).__name__}"
+            ) from None
+
+    def publish(self, topic: str, event: Mapping[str, Any]) -> Any:
+        """Hand over one event of `topic`. Raises PublishError once Kafka has refused an earlier one.
+
+        The answer is a future of the record's metadata, done after `flush`.
+        """
+        return self.publish_raw(topic, key_of(topic, event), _encode(event))
+
+    def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
+        """Hand over bytes as they are."""
+        try:
+            future = self._producer.send(topic, key=key, value=value)
+        except KafkaError as error:
+            raise PublishError(f"{topic}: {type(error).__name__}: {error}") from None
+        future.add_errback(self._keep_failure)
+        self._unconfirmed += 1
+        if self._unconfirmed >= self._max_unconfirmed:
+            self.flush()
+        return future
+
+    def flush(self) -> None:
+        """Return when every event handed over is in Kafka. Raises PublishError when one is not."""
+        try:
+            self._producer.flush(timeout=self._delivery_seconds + 5)
+        except KafkaError as error:
+            self._failure = self._failure or error
+        self._unconfirmed = 0
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise PublishError(f"Kafka did not take an event: {type(failure).__name__}: {failure}")
+
+    def close(self) -> None:
+        """Let go of the connection; what is not flushed may be lost."""
+        with contextlib.suppress(KafkaError):  # a Kafka that is down cannot say goodbye
+            self._producer.close(timeout=2)
+
+    def __enter__(self) -> "Publisher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _keep_failure(self, error: BaseException) -> None:
+        self._failure = self._failure or error

@@ -1,0 +1,103 @@
+"""The five topics: made once, wide enough that a too large message reaches quarantine.
+
+Their messages carry the time at which Kafka took them (LogAppendTime), whatever the clock of who sent them says: it is
+the one clock that all events have in common. Routes are kept as long as the other events, not compacted: who looks at
+the past (Rewind) needs the routes of then, and they are said anew every 30 s.
+"""
+
+import re
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from conf.settings import Kafka
+from schemas.events import EVENTS
+from streaming.system.known_error import BalancewatchError
+
+_PYTHON_NAMES = {
+    "ssl.ca.location": "ssl_cafile",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+
+
+class KafkaUnreachableError(BalancewatchError):
+    """No broker of `kafka.bootstrap_servers` answers."""
+
+
+def client_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's keyword arguments for Kafka options given by their Java names.
+
+    `security.protocol` becomes `security_protocol`; a JAAS line gives user name and password; a PEM trust store
+    becomes `ssl_cafile`. Options only Java knows are left out.
+    """
+    known = KafkaProducer.DEFAULT_CONFIG
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        name = _PYTHON_NAMES.get(key, key.replace(".", "_"))
+        if name in known and isinstance(value, str):
+            found[name] = value
+    if jaas := options.get("sasl.jaas.config"):
+        found |= _credentials(jaas)
+    if options.get("ssl.truststore.type", "").upper() == "PEM" and (path := options.get("ssl.truststore.location")):
+        found["ssl_cafile"] = path
+    if pem := options.get("ssl.truststore.certificates"):
+        found["ssl_context"] = ssl.create_default_context(cadata=pem)
+    return found
+
+
+def _credentials(jaas: str) -> dict[str, str]:
+    return {f"sasl_plain_{key}": value for key, value in re.findall(r'\b(username|password)="([^"]*)"', jaas)}
+
+
+def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
+    """Make the topics that are missing and return their names. Raises KafkaUnreachableError after `wait_seconds`."""
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            return _create_missing(kafka)
+        except KafkaError as error:
+            if time.monotonic() > deadline:
+                raise KafkaUnreachableError(
+                    f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
+                ) from None
+            time.sleep(0.3)
+
+
+def _create_missing(kafka: Kafka) -> list[str]:
+    admin = KafkaAdminClient(
+        bootstrap_servers=kafka.bootstrap_servers.split(","),
+        request_timeout_ms=10_000,
+        **client_options(kafka.options),
+    )
+    try:
+        missing = sorted(set(EVENTS) - set(admin.list_topics()))
+        made = []
+        for name in missing:
+            try:
+                admin.create_topics([_new_topic(kafka, name)])
+                made.append(name)
+            except TopicAlreadyExistsError:
+                pass  # another process was quicker
+        return made
+    finally:
+        admin.close()
+
+
+def _new_topic(kafka: Kafka, name: str) -> NewTopic:
+    retention_ms = kafka.retention_hours * 3_600_000
+    return NewTopic(
+        name,
+        num_partitions=kafka.partitions.get(name, 1),
+        replication_factor=kafka.replication_factor,
+        topic_configs={
+            "max.message.bytes": str(16 << 20),
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": str(retention_ms),
+        },
+    )

@@ -1,0 +1,87 @@
+"""What the JVM and its Python workers print, as lines of our own log: they inherit a pipe in the place of stderr.
+
+conf/log4j2.properties writes an event as one JSON object a line. Whatever else comes, a crash report or a worker's
+traceback, is one event for what was written at once; known chatter is left out.
+"""
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, BinaryIO
+
+import structlog
+
+CHUNK_BYTES = 1 << 16
+LONGEST_BYTES = 1 << 20
+"""Of a line without an end."""
+
+_CHATTER = re.compile(
+    r"\s*$|(?:Starting )?Streaming TransformWithState|WARNING: Using incubator modules"
+    r"|Setting default log level to|To adjust logging level use|Using Spark's default log4j profile"
+)
+_LEVELS = {"fatal": "critical", "error": "error", "warn": "warning", "info": "info", "debug": "debug", "trace": "debug"}
+
+log = structlog.get_logger()
+
+
+class JvmLines:
+    """One pipe and the thread that reads it, until the last process that holds it is gone.
+
+    Once `ending` is set, what they say of their end is for the log of level debug.
+    """
+
+    def __init__(self, ending: threading.Event | None = None) -> None:
+        self._ending = ending or threading.Event()
+        self._read_end, self._write_end = os.pipe()
+        threading.Thread(target=self._follow, name="jvm-lines", daemon=True).start()
+
+    def open(self, mode: str) -> BinaryIO:
+        """The end to write to, once: for the process that is started before it is closed."""
+        file: Any = os.fdopen(self._write_end, mode)
+        return file  # type: ignore[no-any-return]  # fdopen's type depends on the mode
+
+    def _follow(self) -> None:
+        rest = b""
+        while chunk := os.read(self._read_end, CHUNK_BYTES):
+            whole, _, rest = (rest + chunk).rpartition(b"\n")
+            if len(rest) > LONGEST_BYTES:
+                whole, rest = whole + rest, b""
+            with suppress(Exception):  # the pipe must be emptied, or the JVM stands still
+                say_lines(whole, is_ending=self._ending.is_set())
+        with suppress(Exception):
+            say_lines(rest, is_ending=self._ending.is_set())  # the last words of one that died have no end of line
+        os.close(self._read_end)
+
+
+def say_lines(text: bytes, *, is_ending: bool = False) -> None:
+    """Log what a process has written."""
+    for event in read_events([line.decode("utf-8", "replace") for line in text.splitlines()]):
+        level = _LEVELS.get(str(event.pop("level", "")), "warning")
+        getattr(log, "debug" if is_ending else level)(event.pop("event"), **event)
+
+
+def read_events(lines: list[str]) -> Iterator[dict[str, Any]]:
+    """log4j's events with their level, and neighbouring lines of anything else as one."""
+    reported = [line for line in lines if not _CHATTER.match(line)]
+    for is_plain, group in groupby(reported, lambda line: _event_in(line) is None):
+        if is_plain:
+            yield {"event": "said by the JVM or a worker of its own", "lines": "\n".join(group)}
+        else:
+            yield from (event for line in group if (event := _event_in(line)) is not None)
+
+
+def _event_in(line: str) -> dict[str, Any] | None:
+    if not line.startswith('{"'):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not {"level", "logger", "event"} <= found.keys():
+        return None
+    event = {"level": found["level"], "event": found["event"], "logger": found["logger"]}
+    return event | ({"java_trace": found["exception"]} if found.get("exception") else {})

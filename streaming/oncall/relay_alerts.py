@@ -1,0 +1,194 @@
+"""What the relay tells of itself: when each of its alerts holds, and what it says. The watchdog is only sent.
+
+The others are written to the alerts table like any other, and so survive a restart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.oncall.notice import Notice
+from streaming.oncall.now import Now
+from streaming.oncall.outbox import Outbox
+from streaming.oncall.transition import Transition
+from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts
+from udfs.alerts.alert import alert_id
+from udfs.alerts.firing_limit import ALERTS_LIMITED, describe_more
+from udfs.alerts.life import RESOLVED
+from udfs.alerts.routing import WATCHDOG
+from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS
+
+_TROUBLES = {
+    "bad_key": (
+        "refuses our key; alerts for it wait",
+        "Mend the key in its environment variable and start the relay again; whatever waits is delivered then",
+    ),
+    "unreachable": (
+        "cannot be delivered to; alerts for it wait",
+        "Look at the receiver and at the way to it; whatever waits is delivered then",
+    ),
+    "refuses": (
+        "refuses what it is sent; those alerts are given up",
+        "Look at its address, and in alert_deliveries at what it answered; what it refused is not sent again",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Limited:
+    """How many alerts of one cluster and kind the limit holds back now, and the worst severity among them."""
+
+    cluster: str
+    kind: str
+    number: int
+    limit: int
+    severity: str
+
+
+class RelayAlerts:
+    """Those that are open. `note` is told each of their rows, whoever wrote it. Waits are by the pace.
+
+    A canary that has not arrived for `lost_after_ms` is lost; 0 expects none, and with None nobody looks here.
+    """
+
+    def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
+        self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
+        self._alerts = SelfAlerts()
+        self._unwanted_since_ms: dict[str, int] = {}
+        self._updated_at_ms: dict[str, int] = {}
+        self._canary_at_ms: int | None = None
+        self._has_canary = False
+
+    def note_canary(self, pace_ms: int) -> None:
+        """It arrived."""
+        self._canary_at_ms, self._has_canary = pace_ms, True
+
+    def note(self, transition: Transition) -> None:
+        notice = transition.notice
+        if notice.kind in RELAY_KINDS:
+            if transition.state == RESOLVED:
+                self._updated_at_ms.pop(notice.alert_id, None)
+            self._alerts.note(_alert_of(notice), transition.state, notice.started_at_ms, transition.at_ms)
+
+    def rows(self, limited: list[Limited], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
+        """The rows that make them what they should be; the figure of an open one changes once a resend at most."""
+        alerts = [*map(alerts_limited, limited)]
+        alerts += [alert for name, box in outboxes.items() if (alert := self._trouble(name, box, now.pace_ms))]
+        if self._is_canary_lost(now.pace_ms):
+            alerts.append(canary_lost())
+        wanted = {alert.alert_id: alert for alert in alerts}
+        over = [known for known in self._alerts if self._is_over(known, wanted, now.pace_ms)]
+        rows = [self._alerts.resolve(known, now.wall_ms) for known in over]
+        for key, alert in wanted.items():
+            known = self._alerts.get(key)
+            if known is None:
+                self._updated_at_ms[key] = now.pace_ms
+                rows.append(self._alerts.open(alert, now.wall_ms))
+            elif _says_other(known.alert, alert) and self._may_update(key, known, now):
+                self._updated_at_ms[key] = now.pace_ms
+                rows.append(self._alerts.update(known, alert, now.wall_ms))
+        return rows
+
+    def _may_update(self, key: str, known: OpenAlert, now: Now) -> bool:
+        since_ms = self._updated_at_ms.setdefault(key, now.pace_of(known.changed_ms))
+        return now.pace_ms >= since_ms + self._resend_ms
+
+    def _is_over(self, known: OpenAlert, wanted: Mapping[str, SelfAlert], now_ms: int) -> bool:
+        key = known.alert.alert_id
+        if key in wanted:
+            self._unwanted_since_ms.pop(key, None)
+            return False
+        since_ms = self._unwanted_since_ms.setdefault(key, now_ms)
+        if known.alert.kind == ALERTS_LIMITED and now_ms < since_ms + LIMITS.limited_linger_ms:
+            return False
+        self._unwanted_since_ms.pop(key)
+        return known.alert.kind != CANARY_LOST or self._lost_after_ms is not None
+
+    def _trouble(self, name: str, box: Outbox, now_ms: int) -> SelfAlert | None:
+        """What was open before a restart stays so until the receiver takes something again."""
+        trouble = box.trouble(now_ms)
+        if trouble is not None:
+            return delivery_failed(name, trouble, sum(1 for _ in box.owed()))
+        if box.has_delivered:
+            return None
+        known = self._alerts.find(receiver=name)
+        cause = "" if known is None else known.alert.cause
+        return delivery_failed(name, cause, 0) if cause in _TROUBLES else None
+
+    def _is_canary_lost(self, now_ms: int) -> bool:
+        """What was lost before a restart stays so until one arrives."""
+        if not self._lost_after_ms:
+            return False
+        if self._canary_at_ms is None:
+            self._canary_at_ms = now_ms
+        was_lost = any(known.alert.kind == CANARY_LOST for known in self._alerts)
+        return now_ms >= self._canary_at_ms + self._lost_after_ms or (was_lost and not self._has_canary)
+
+
+def _says_other(known: SelfAlert, alert: SelfAlert) -> bool:
+    return (known.summary, known.severity) != (alert.summary, alert.severity)
+
+
+def _alert_of(notice: Notice) -> SelfAlert:
+    cause, text = notice.cause or notice.kind, (notice.summary, notice.advice)
+    return SelfAlert(notice.kind, notice.severity, cause, notice.labels, *text, notice.evidence)
+
+
+def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
+    """For all other receivers. `trouble` is bad_key, unreachable or refuses."""
+    what, advice = _TROUBLES[trouble]
+    return SelfAlert(
+        DELIVERY_FAILED,
+        "critical",
+        trouble,
+        {"cluster": OWN_CLUSTER, "receiver": receiver},
+        f"Receiver {receiver} {what}.",
+        f"{advice}.",
+        {"owed": owed},
+    )
+
+
+def alerts_limited(held: Limited) -> SelfAlert:
+    """For whoever would have got those held back; as severe as the worst of them."""
+    text = describe_more(held.kind, held.cluster, held.number, held.limit)
+    labels = {"cluster": held.cluster, "limited_kind": held.kind}
+    evidence = {"limited": held.number, "limit": held.limit}
+    return SelfAlert(ALERTS_LIMITED, held.severity, "limit", labels, *text, evidence)
+
+
+def canary_lost() -> SelfAlert:
+    """The modelled twins do not arrive: what is real may not either."""
+    return SelfAlert(
+        CANARY_LOST,
+        "critical",
+        CANARY_LOST,
+        {"cluster": OWN_CLUSTER},
+        "The canary does not arrive: alerts of real trouble may be late, or lost on the way from Kafka to here.",
+        "Look at `balancewatch run` (log, progress) and at Kafka; `balancewatch canary` shows the last that came.",
+    )
+
+
+def watchdog(started_at_ms: int, now_ms: int, attests: str) -> Notice:
+    """Fires always: a receiver that no longer gets it knows that something on the way is dead."""
+    labels = {"cluster": OWN_CLUSTER}
+    identity = alert_id(WATCHDOG, labels)
+    return Notice(
+        alert_id=identity,
+        incident_id=f"{identity}-{started_at_ms}",
+        kind=WATCHDOG,
+        severity="info",
+        status="firing",
+        cause=WATCHDOG,
+        reason=None,
+        labels=labels,
+        cluster=OWN_CLUSTER,
+        consumer_group=None,
+        topic=None,
+        broker_name=None,
+        client_id=None,
+        queues=(),
+        summary=f"This alert fires always: {attests}.",
+        advice="Let a dead-man's switch page when it stops coming.",
+        started_at_ms=started_at_ms,
+        changed_at_ms=now_ms,
+    )

@@ -1,0 +1,54 @@
+"""Which version of the state a checkpoint holds, noted beside it: a release that cannot read it says so at its start.
+
+A checkpoint without a note is one of an earlier release, or one that no batch has been through: its state tells by
+itself, in the first batch (StateError).
+"""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+
+from conf.section import SettingsError
+from streaming.queries.shard_values import ShardIndex
+from streaming.queries.written_batch import WrittenBatch
+
+NOTE = "balancewatch.json"
+
+log = structlog.get_logger()
+
+
+class StateNote:
+    """The note of one query's checkpoint; a BatchListener, which writes it once a batch of this release is through."""
+
+    def __init__(self, query: str, checkpoint: Path) -> None:
+        self._query, self._file = query, checkpoint / NOTE
+        self._is_noted = False
+
+    def refuse_other(self) -> None:
+        """Raises SettingsError where another release's state is there, which this one cannot read."""
+        try:
+            words = json.loads(self._file.read_text())
+            held, release = int(words["state_version"]), str(words["release"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if held != ShardIndex().version:
+            raise SettingsError(
+                f"the checkpoint {self._file.parent} holds state of version {held}, written by balancewatch "
+                f"{release}; this release, {version('balancewatch')}, reads {ShardIndex().version}. Nothing was "
+                "touched: install that release again, or rewind (checkpoints/README.md)"
+            )
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        if self._is_noted or batch.query != self._query or not self._file.parent.is_dir():
+            return
+        scratch = self._file.with_suffix(".new")
+        words = {"state_version": ShardIndex().version, "release": version("balancewatch")}
+        try:
+            scratch.write_text(json.dumps(words))
+            scratch.replace(self._file)
+        except OSError as error:  # the next batch tries again
+            log.warning("the state's version is not noted", checkpoint=str(self._file.parent), reason=error.strerror)
+        else:
+            self._is_noted = True

@@ -1,0 +1,1 @@
+"""`balancewatch replay`: a recorded log under changed rules, and the pages that differ."""

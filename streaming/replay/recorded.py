@@ -1,0 +1,172 @@
+"""Recorded events in the order they came: from Kafka by time, or from a file of JSON lines; a slice at a time.
+
+The partitions of Kafka are merged by their records' timestamps, so a clock event never overtakes what was there before
+it. A slice ends only between two timestamps.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from conf.settings import Kafka
+from schemas.events import EVENTS
+from streaming.kafka_io.consumer import open_consumer, read_spans
+from streaming.kafka_io.topics import KafkaUnreachableError
+from streaming.replay.stream import Enveloper, Event, Message
+from streaming.system.known_error import BalancewatchError
+
+AT_MOST = 10_000
+"""Messages of a slice, where its last moment does not have more."""
+
+PATIENCE_SECONDS = 30.0
+
+LONGEST_LINE = 16 << 20
+
+
+class RecordedError(BalancewatchError):
+    """The events cannot be read. The message says where they stop."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The next messages, and how much of all of them has been read, 0 to 1."""
+
+    messages: list[Message]
+    share: float
+
+
+def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
+    """The messages of the five topics whose records' timestamps are in [from, to), as Kafka holds them now.
+
+    Raises KafkaUnreachableError, or RecordedError when Kafka falls silent meanwhile.
+    """
+    with ExitStack() as open_until_the_end:
+        try:
+            partitions = _open_partitions(kafka, from_ms, to_ms, open_until_the_end)
+        except KafkaError as error:
+            raise KafkaUnreachableError(
+                f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
+            ) from None
+        total = max(1, sum(one.end - one.begin for one in partitions))
+        try:
+            yield from _slices(merge(*partitions, key=_timestamp), total)
+        except KafkaError as error:
+            raise RecordedError(f"Kafka did not give its events: {type(error).__name__}: {error}") from None
+
+
+def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end: ExitStack) -> list["_Partition"]:
+    def open_one() -> KafkaConsumer:
+        return open_until_the_end.enter_context(closing(open_consumer(kafka)))
+
+    asking = open_one()
+    spans = read_spans(asking, EVENTS)
+    if not spans:
+        raise RecordedError("Kafka has none of the topics rocketmq.*; has anything been published?")
+    places = [TopicPartition(*place) for place in spans]
+    begins = asking.offsets_for_times(dict.fromkeys(places, from_ms))
+    partitions = []
+    for place in places:
+        found, end = begins.get(place), spans[place.topic, place.partition].end
+        if found and found.offset < end:
+            partitions.append(_Partition(open_one(), place, found.offset, end, to_ms))
+    return partitions
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """One partition by a consumer of its own, so that none is fetched faster than it is merged. Gives its messages with
+    timestamps that never go back."""
+
+    consumer: KafkaConsumer
+    place: TopicPartition
+    begin: int
+    end: int
+    to_ms: int
+
+    def __iter__(self) -> Iterator[tuple[int, Message]]:
+        self.consumer.assign([self.place])
+        self.consumer.seek(self.place, self.begin)
+        newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while self.consumer.position(self.place) < self.end:
+            for record in self.consumer.poll(timeout_ms=500).get(self.place, ()):
+                if record.offset >= self.end or record.timestamp >= self.to_ms:
+                    return
+                newest_ms = max(newest_ms, record.timestamp)
+                yield newest_ms, _message(record)
+                deadline = time.monotonic() + PATIENCE_SECONDS
+            if time.monotonic() > deadline:
+                raise RecordedError(
+                    f"Kafka has given nothing of {self.place.topic}, partition {self.place.partition}, for "
+                    f"{PATIENCE_SECONDS:g} s; it holds more, up to offset {self.end}"
+                )
+
+
+def _timestamp(of: tuple[int, Message]) -> int:
+    return of[0]
+
+
+def _message(record: Any) -> Message:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "ingest_time_ms": record.timestamp,
+        "value": record.value,
+    }
+
+
+def _slices(messages: Iterable[tuple[int, Message]], total: int) -> Iterator[Slice]:
+    part: list[Message] = []
+    last_ms = read = 0
+    for time_ms, message in messages:
+        if len(part) >= AT_MOST and time_ms > last_ms:
+            yield Slice(part, read / total)
+            part = []
+        part.append(message)
+        last_ms, read = time_ms, read + 1
+    yield Slice(part, 1.0)
+
+
+def read_events(path: Path) -> Iterator[Slice]:
+    """The events of a file, one `{"topic": ..., "event": {...}}` a line, in the order of their times.
+
+    Raises RecordedError with the number of the first line that is none.
+    """
+    try:
+        size = max(1, path.stat().st_size)
+        with path.open("rb") as file:
+            enveloper, last_ms, read = Enveloper(), 0, 0
+            events: list[Event] = []
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                read += len(line)
+                topic, event = _event_of(path, number, line)
+                if len(events) >= AT_MOST and event["event_time_ms"] > last_ms:
+                    yield Slice(enveloper.messages(events), read / size)
+                    events = []
+                events.append((topic, event))
+                last_ms = event["event_time_ms"]
+            yield Slice(enveloper.messages(events), 1.0)
+    except OSError as error:
+        raise RecordedError(f"--events {path}: {error.strerror}") from None
+
+
+def _event_of(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        record = json.loads(line)
+        topic, event = record["topic"], record["event"]
+        if topic in EVENTS and isinstance(event["event_time_ms"], int):
+            return topic, event
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RecordedError(
+        f'--events {path}: line {number} is not {{"topic": "rocketmq.pulls", "event": {{"event_time_ms": ...}}}} with '
+        f"one of the topics {', '.join(EVENTS)}"
+    )

@@ -1,0 +1,69 @@
+"""Recorded events worked through by the query's own code under other rules: the pages they would have sent."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from streaming.replay.pages import Page, Pages
+from streaming.replay.recorded import Slice
+from streaming.replay.stream import Stream
+from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
+
+WARM_UP_MS = 900_000
+"""Events before the span asked for that are worked through too. Heartbeats and routes come every 30 s, and the longest
+hold but one, a client's pull-expired and what settles after it, is over in 4 minutes."""
+
+MOST_TRANSITIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The span [from, to) in epoch ms, and whose alerts are listed; None asks for all."""
+
+    from_ms: int
+    to_ms: int
+    cluster: str | None = None
+    consumer_group: str | None = None
+
+    @property
+    def warm_up_ms(self) -> int:
+        """Where reading starts."""
+        return self.from_ms - WARM_UP_MS
+
+    def is_for(self, row: dict[str, Any]) -> bool:
+        if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
+            return False
+        return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
+
+
+@dataclass
+class Replayed:
+    """What came of it. `transitions` are the alert rows of the span, `messages` counts the events, warm-up included."""
+
+    pages: list[Page] = field(default_factory=list)
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    messages: int = 0
+    first_ms: int | None = None
+
+    def is_cut_short(self, asked: Asked) -> bool:
+        """Whether the record begins after the span does."""
+        return self.first_ms is not None and self.first_ms > asked.from_ms
+
+
+def replay(
+    slices: Iterable[Slice], rulebook: Rulebook, asked: Asked, on_progress: Callable[[float], None] = lambda _: None
+) -> Replayed:
+    """Work through the slices. Memory is that of a slice, of the state, and of the span's transitions."""
+    stream, pages, replayed = Stream(rulebook), Pages(), Replayed()
+    for part in slices:
+        if part.messages and replayed.first_ms is None:
+            replayed.first_ms = part.messages[0]["ingest_time_ms"]
+        replayed.messages += len(part.messages)
+        alerts = stream.work_through(part.messages).get("alerts", [])
+        for row in sorted(filter(asked.is_for, alerts), key=lambda row: row["changed_at"]):
+            pages.add(row)
+            if asked.from_ms <= row["changed_at"] < asked.to_ms and len(replayed.transitions) < MOST_TRANSITIONS:
+                replayed.transitions.append(row)
+        on_progress(part.share)
+    replayed.pages = pages.paged()
+    return replayed

@@ -1,0 +1,1 @@
+"""What goes wrong with the service itself: lost offsets, and why a query failed."""

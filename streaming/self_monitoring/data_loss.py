@@ -1,0 +1,211 @@
+"""What a query wants next and Kafka no longer has: the start is refused in a sentence, or goes on and tells it once.
+
+Kafka loses messages that were not read when `run` is away for longer than its retention, or when a topic is deleted
+and made again. With `queries.fail_on_data_loss` the query does not start. Without it the query goes on with what is
+left, and one alert `data_loss` of the cluster `balancewatch` is written; it resolves after an hour in which the query
+has gone on and lost nothing more, in this run or a later one.
+
+Not seen: a topic that was made again and holds at least as many messages as had been read of the old one.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from conf.settings import Settings
+from schemas.tables import ALERTS
+from streaming.kafka_io.consumer import Span, open_consumer, read_spans
+from streaming.kafka_io.topics import KafkaUnreachableError
+from streaming.queries.checkpoint_offsets import Position, put_back, read_position
+from streaming.queries.written_batch import WrittenBatch
+from streaming.self_monitoring.self_alerts import SelfAlert, read_open
+from streaming.system.known_error import BalancewatchError
+from streaming.text.times import wall_ms
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.writer import Writer
+from udfs.alerts.life import Reason
+from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
+
+
+class DataLossError(BalancewatchError):
+    """Kafka no longer has what a query wants next. The message says what, how much, and the setting to go on."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One partition. `gone` counts its lost messages; None when it was made again, for nobody knows then."""
+
+    topic: str
+    partition: int
+    wanted: int
+    span: Span
+
+    @property
+    def gone(self) -> int | None:
+        return None if self.is_remade else self.span.beginning - self.wanted
+
+    @property
+    def is_remade(self) -> bool:
+        return self.wanted > self.span.end
+
+    def __str__(self) -> str:
+        place = f"{self.topic}-{self.partition}"
+        if self.is_remade:
+            return (
+                f"{place} from offset {self.wanted}, but it ends at {self.span.end}: it was deleted and made again, "
+                "and an unknown number of messages is gone with the old one"
+            )
+        messages = f"{self.gone:,} message{'' if self.gone == 1 else 's'}"
+        return f"{place} from offset {self.wanted}, but it begins at {self.span.beginning}: {messages} gone"
+
+
+def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> list[Loss]:
+    """What of the position Kafka no longer has. A partition that is not there at all is an empty one."""
+    losses = []
+    for (topic, partition), wanted in sorted(position.wanted.items()):
+        span = spans.get((topic, partition), Span(0, 0))
+        planned = position.planned.get((topic, partition), wanted)
+        if wanted < span.beginning:
+            losses.append(Loss(topic, partition, wanted, span))
+        elif planned > span.end:
+            losses.append(Loss(topic, partition, planned, span))
+    return losses
+
+
+def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
+    """The query's position and what Kafka lacks of it. Raises KafkaUnreachableError."""
+    try:
+        position = read_position(checkpoint_of(name, settings))
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None, []  # Spark reads it next, and says what is wrong with it
+    if position is None:
+        return None, []
+    try:
+        consumer = open_consumer(settings.kafka)
+        try:
+            spans = read_spans(consumer, {topic for topic, _ in position.wanted})
+        finally:
+            consumer.close()
+    except KafkaError as error:
+        servers = settings.kafka.bootstrap_servers
+        raise KafkaUnreachableError(
+            f"kafka.bootstrap_servers = {servers!r}: no broker answers for its offsets ({type(error).__name__})"
+        ) from None
+    return position, find_losses(position, spans)
+
+
+def checkpoint_of(name: str, settings: Settings) -> Path:
+    return (settings.paths.checkpoints.expanduser() / name).resolve()
+
+
+def sentence(name: str, losses: Sequence[Loss]) -> str:
+    """What is lost, and the setting that lets the query go on."""
+    lost = "; ".join(str(loss) for loss in losses)
+    return f"the query {name} wants {lost}; set queries.fail_on_data_loss = false to go on with what is left"
+
+
+def refuse_losses(names: Sequence[str], settings: Settings) -> None:
+    """Raises DataLossError where `fail_on_data_loss` is set and Kafka lacks what one of the queries wants."""
+    if not settings.queries.fail_on_data_loss:
+        return
+    for name in names:
+        _, losses = losses_of(name, settings)
+        if losses:
+            raise DataLossError(sentence(name, losses))
+
+
+class DataLoss:
+    """The losses that one `run` goes on without: told before each query starts, resolved when they are over.
+
+    A BatchListener: each batch shows that its query goes on.
+    """
+
+    def __init__(
+        self, settings: Settings, writer: Writer, hear: Callable[[list[dict[str, Any]]], None] | None = None
+    ) -> None:
+        """`hear` is told of each row for the alerts table, once it is there."""
+        self._settings, self._writer, self._hear = settings, writer, hear
+        self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _has_position)
+
+    def look(self, name: str, now_ms: int) -> list[Loss]:
+        """Before a query starts: what it has lost.
+
+        The alert is in Delta when this returns, once however often the start is tried, and partitions that were made
+        again will be read from their beginning.
+        """
+        if self._settings.queries.fail_on_data_loss:
+            return []  # refused before anything was started
+        position, losses = losses_of(name, self._settings)
+        if position is None or not losses:
+            return []
+        alert, known = _alert(name, position, losses), self._alerts.find(query=name)
+        if known is None:
+            row = self._alerts.open(alert, now_ms)
+        else:
+            row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
+        self._append(row, "found")
+        remade = {(loss.topic, loss.partition): loss.span.beginning for loss in losses if loss.is_remade}
+        if remade:
+            put_back(checkpoint_of(name, self._settings), remade)
+        return losses
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        self.progress(batch.query, wall_ms())
+
+    def progress(self, name: str, now_ms: int) -> None:
+        """After each batch of a query."""
+        known = self._alerts.find(query=name)
+        if known is not None and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
+            why = f"Over: the query {name} has gone on for an hour."
+            self._append(self._alerts.resolve(known, now_ms, why), "over")
+
+    def _append(self, row: dict[str, Any], step: str) -> None:
+        """Once a position of the query: a batch may lose what it planned, and once more what comes after it."""
+        at = json.loads(row["evidence"])
+        rows = arrow_table([row], ALERTS, at["batch_id"])
+        app_id = f"balancewatch-data-loss-{step}-{at['checkpoint_id']}"
+        self._writer.append(ALERTS, rows, app_id, 2 * at["batch_id"] + at["is_committed"])
+        self._alerts.note_row(row)
+        if self._hear is not None:
+            self._hear([row])
+
+
+def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
+    lost = "; ".join(str(loss) for loss in losses)
+    return SelfAlert(
+        DATA_LOSS,
+        "error",
+        DATA_LOSS,
+        {"cluster": OWN_CLUSTER, "query": name},
+        f"The query {name} has gone on without messages that Kafka no longer has: it wanted {lost}.",
+        "Restart `balancewatch run` sooner, or raise kafka.retention_hours; alerts of the gap may be missing or late.",
+        {
+            "ranges": [
+                {
+                    "topic": loss.topic,
+                    "partition": loss.partition,
+                    "wanted": loss.wanted,
+                    "beginning": loss.span.beginning,
+                    "end": loss.span.end,
+                    "gone": loss.gone,
+                }
+                for loss in losses
+            ],
+            "checkpoint_id": position.checkpoint_id,
+            "batch_id": position.batch_id,
+            "is_committed": position.is_committed,
+        },
+    )
+
+
+def _has_position(alert: SelfAlert) -> None:
+    """Its evidence has the position that it is written by, and its labels name the query."""
+    at = alert.evidence
+    if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
+        raise ValueError("evidence has no position of a query")
+    if not isinstance(alert.labels["query"], str):
+        raise ValueError("labels name no query")

@@ -1,0 +1,78 @@
+"""Why a query failed, in one sentence: messages that are gone, a full disk, a Kafka that is away, or its own words."""
+
+import re
+import shutil
+from pathlib import Path
+
+from conf.location import is_store
+from conf.settings import Settings
+from streaming.kafka_io.topics import KafkaUnreachableError
+from streaming.self_monitoring.data_loss import losses_of, sentence
+from streaming.warehouse.reaching import why_not
+
+_LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange", re.IGNORECASE)
+_FULL = re.compile(r"no space left on device|os error 28|errno 28|disk quota exceeded", re.IGNORECASE)
+_AWAY = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?:TimeoutException|DisconnectException)|Failed to fetch offset"
+)
+_STORE = re.compile(r"Generic S3 error|obstore\.exceptions\.")
+_LATE = "Python worker failed to connect back"
+_CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
+
+ROOM_BYTES = 16 << 20
+"""A file system with less room than this is taken as the full one."""
+
+
+def reason(name: str, error: BaseException, settings: Settings) -> str:
+    """Why the query `name` ended. `error` is what Spark, py4j or deltalake raised, with the traces in its text."""
+    text = str(error)
+    if _FULL.search(text):
+        return f"the query {name} failed: {full_disk(settings)}"
+    if _LOST.search(text):
+        try:
+            _, losses = losses_of(name, settings)
+        except KafkaUnreachableError:
+            losses = []
+        if losses:
+            return f"{sentence(name, losses)} (it was overtaken while it ran)"
+    if is_store(settings.paths.warehouse) and _STORE.search(text):
+        return f"the query {name} failed: {why_not(settings.paths.warehouse, text)}"
+    if _AWAY.search(text):
+        servers = settings.kafka.bootstrap_servers
+        return f"the query {name} failed: kafka.bootstrap_servers = {servers!r} did not answer for too long"
+    return f"the query {name} failed: {_cause(text) or type(error).__name__}"
+
+
+def full_disk(settings: Settings) -> str:
+    """Which of our folders has no room left."""
+    folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
+    near = {key: Path(place) for key, place in folders.items() if not is_store(place)}
+    full = [f"{key} = {path}" for key, path in near.items() if _room(path) < ROOM_BYTES]
+    named = " and ".join(full) or "a disk (spark.local.dir, or the temporary folder)"
+    return f"no space left on the device of {named}; make room and start again, nothing is lost"
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether it came of a disk without room."""
+    return _FULL.search(str(error)) is not None
+
+
+def is_busy_machine(error: BaseException) -> bool:
+    """Whether Spark gave up on a Python worker that took longer than its 10 s to start, which no setting changes."""
+    return _LATE in str(error)
+
+
+def _room(path: Path) -> int:
+    """Free bytes of the file system that holds `path`, or what there is of it."""
+    path = path.expanduser().resolve()
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def _cause(text: str) -> str:
+    """The deepest cause of a Python traceback or a Java trace, else what is said first. Spark's plan is left out."""
+    lines = [line.strip() for line in text.partition("=== Streaming Query ===")[0].splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    said = causes[-1] if causes else lines[0] if lines else ""
+    return said.removeprefix("Caused by: ").removeprefix(": ")[:500]

@@ -1,0 +1,124 @@
+"""The alerts that balancewatch writes about itself: each step of one is built here, and what is open is known here.
+
+Whoever has such an alert decides when it holds and what it says, and writes the row where its other rows go.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow.compute as pc
+
+from conf.location import Location
+from schemas.tables import ALERTS
+from streaming.queries.shard_rows import Row, alert_row
+from streaming.text.times import to_ms
+from streaming.warehouse.readable_rows import Row as StoredRow
+from streaming.warehouse.readable_rows import read_table, whole
+from streaming.warehouse.warehouse_error import NotWrittenError
+from udfs.alerts.alert import Finding, Text, Transition, alert_id, opened
+from udfs.alerts.life import FIRING, RESOLVED, Reason
+
+
+@dataclass(frozen=True)
+class SelfAlert:
+    """What is wrong, without when. The labels are its identity; they name its cluster, and the topic it is about."""
+
+    kind: str
+    severity: str
+    cause: str
+    labels: dict[str, str]
+    summary: str
+    advice: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def alert_id(self) -> str:
+        return alert_id(self.kind, self.labels)
+
+
+@dataclass(frozen=True)
+class OpenAlert:
+    """One that has not resolved, as its newest row has it; epoch ms."""
+
+    alert: SelfAlert
+    started_ms: int
+    changed_ms: int
+
+
+class SelfAlerts:
+    """Those that are open, by alert_id. Times are epoch ms.
+
+    `open`, `update` and `resolve` give the row to be written, `note` takes each that counts as written, whoever wrote
+    it: a step that could not be written has not happened. Rows of an incident are in the order of their times, however
+    the clock was set.
+    """
+
+    def __init__(self, known: Iterable[OpenAlert] = ()) -> None:
+        self._open = {one.alert.alert_id: one for one in known}
+
+    def __iter__(self) -> Iterator[OpenAlert]:
+        return iter([*self._open.values()])
+
+    def get(self, identity: str) -> OpenAlert | None:
+        return self._open.get(identity)
+
+    def find(self, **labels: str) -> OpenAlert | None:
+        """The first that has these among its labels."""
+        return next((known for known in self if labels.items() <= known.alert.labels.items()), None)
+
+    def open(self, alert: SelfAlert, now_ms: int) -> Row:
+        return _row(alert, FIRING, Reason.HOLD_OVER, now_ms, now_ms)
+
+    def update(self, known: OpenAlert, alert: SelfAlert, now_ms: int, reason: Reason = Reason.FIGURES_CHANGED) -> Row:
+        """The same incident says something else."""
+        return _row(alert, FIRING, reason, known.started_ms, max(now_ms, known.changed_ms + 1))
+
+    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Over.") -> Row:
+        summary = f"{why} It was: {known.alert.summary}"
+        over = replace(known.alert, summary=summary, advice="Nothing to do.")
+        return _row(over, RESOLVED, Reason.RECOVERED, known.started_ms, max(now_ms, known.changed_ms + 1))
+
+    def note(self, alert: SelfAlert, state: str, started_ms: int, changed_ms: int) -> None:
+        if state == RESOLVED:
+            self._open.pop(alert.alert_id, None)
+        else:
+            self._open[alert.alert_id] = OpenAlert(alert, started_ms, changed_ms)
+
+    def note_row(self, row: Row) -> None:
+        self.note(_alert_of(row), row["state"], row["started_at"], row["changed_at"])
+
+
+def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], object]) -> SelfAlerts:
+    """Those of the kind that an earlier process left open. A row that `check` raises at is left out."""
+
+    def read(stored: StoredRow) -> Row:
+        row = {name: to_ms(value) if isinstance(value, datetime) else value for name, value in stored.items()}
+        alert = _alert_of(whole(ALERTS)(row))
+        check(alert)
+        if not isinstance(alert.labels["cluster"], str):
+            raise ValueError("labels name no cluster")
+        return row
+
+    try:
+        newest = read_table(warehouse, ALERTS, pc.field("kind") == kind, newest=True, read=read)
+    except NotWrittenError:
+        return SelfAlerts()
+    return SelfAlerts(
+        OpenAlert(_alert_of(row), row["started_at"], row["changed_at"]) for row in newest if row["state"] != RESOLVED
+    )
+
+
+def _row(alert: SelfAlert, state: str, reason: Reason, started_ms: int, now_ms: int) -> Row:
+    text, topic = Text(alert.summary, alert.advice), alert.labels.get("topic")
+    finding = Finding(alert.kind, alert.cause, alert.severity, started_ms, text, alert.labels, topic)
+    incident = replace(opened(finding, state, started_ms), evidence=alert.evidence, fired_at_ms=started_ms)
+    return alert_row(Transition(incident, state, reason, now_ms))
+
+
+def _alert_of(row: StoredRow) -> SelfAlert:
+    labels, evidence = json.loads(row["labels"]), json.loads(row["evidence"])
+    cause = row["cause"] or row["kind"]
+    return SelfAlert(row["kind"], row["severity"], cause, labels, row["summary"], row["advice"], evidence)

@@ -1,0 +1,56 @@
+"""`balancewatch forget`: what is gone for good, by a person's decision."""
+
+from typing import Annotated
+
+import typer
+
+from streaming.kafka_io.publisher import PublishError
+from streaming.service.forgetting import Decision, UnknownNameError, publish, read_effects, say_effects
+from streaming.terminal.command import fail, load, needs_kafka
+from streaming.terminal.setting_options import BootstrapServers, Warehouse
+from streaming.text.output import say
+from streaming.warehouse.warehouse_error import WarehouseError
+
+MOST_CHARACTERS = 255
+
+
+def forget(
+    cluster: Annotated[str, typer.Option(help="The RocketMQ cluster; with nothing else, all of it is forgotten.")],
+    owner: Annotated[str, typer.Option(help="Who decides it.")],
+    reason: Annotated[str, typer.Option(help="Why.")],
+    broker: Annotated[str | None, typer.Option(help="Only this broker of it.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only this consumer group of it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would end, and end nothing.")] = False,
+    bootstrap_servers: BootstrapServers = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """End what is open of a cluster, a broker or a consumer group that is gone for good: decommissioned or renamed.
+
+    It begins anew should it give data again.
+
+    Example: balancewatch forget --cluster old --owner ada --reason "moved to new" --dry-run
+
+    Example: balancewatch forget --cluster main --broker broker-c --owner ada --reason "decommissioned"
+    """
+
+    if broker is not None and group is not None:
+        fail("--broker and --group: give one of them", code=2)
+    given = {"--cluster": cluster, "--owner": owner, "--reason": reason, "--broker": broker, "--group": group}
+    for flag, text in given.items():
+        if text is not None and (not text.strip() or len(text) > MOST_CHARACTERS):
+            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
+    if not dry_run:
+        needs_kafka(settings)
+    kind, name = ("broker", broker) if broker else ("group", group) if group else ("cluster", cluster)
+    decision = Decision(cluster, kind, name or cluster, owner.strip(), reason.strip())
+    try:
+        effects = read_effects(settings.paths.warehouse, decision)
+        if not dry_run:
+            publish(settings.kafka, decision, effects)
+    except UnknownNameError as error:
+        fail(str(error), code=2)
+    except (WarehouseError, PublishError) as error:
+        fail(str(error))
+    for line in say_effects(decision, effects, is_done=not dry_run):
+        say(line)

@@ -1,0 +1,129 @@
+"""A decision that something is gone for good: what it would end, and the event that tells the query."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from conf.location import Location
+from conf.settings import Kafka
+from schemas.events import CLOCKS
+from streaming.kafka_io.publisher import Publisher
+from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, GROUP
+from streaming.store.freshness import LIVE_TABLES
+from streaming.store.store import History
+from streaming.text.suggestions import suggest
+from streaming.text.times import time_text, to_ms, wall_ms
+from udfs.alerts.prose import count
+
+MOST_BROKERS = 1_000
+"""That one event names, of a cluster."""
+
+log = structlog.get_logger()
+
+
+class UnknownNameError(ValueError):
+    """The tables know no such cluster, broker or group. The message names what comes near."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`kind` is cluster, broker or group."""
+
+    cluster: str
+    kind: str
+    name: str
+    owner: str
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """As a person calls it."""
+        whole = f"cluster {self.cluster}"
+        return (
+            whole if self.kind == CLUSTER else f"{'group' if self.kind == GROUP else 'broker'} {self.name} of {whole}"
+        )
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What is open of it, oldest first, and the names that the tables know of it."""
+
+    incidents: list[dict[str, Any]]
+    brokers: list[str]
+    groups: list[str]
+
+
+def read_effects(warehouse: Location, decision: Decision) -> Effects:
+    """What the decision ends, as the tables have it. Raises UnknownNameError or WarehouseError."""
+    history = History(warehouse, LIVE_TABLES)
+    clusters = _names(history, "cluster", None)
+    if decision.cluster not in clusters:
+        raise UnknownNameError(f"--cluster {decision.cluster!r} is not known{suggest(decision.cluster, clusters)}")
+    brokers = _names(history, "broker_name", decision.cluster)
+    groups = _names(history, "consumer_group", decision.cluster)
+    known = {BROKER: brokers, GROUP: groups}.get(decision.kind)
+    if known is not None and decision.name not in known:
+        flag = f"--{decision.kind} {decision.name!r}"
+        raise UnknownNameError(f"{flag} is not known in cluster {decision.cluster}{suggest(decision.name, known)}")
+    column = {BROKER: "broker_name", GROUP: "consumer_group"}.get(decision.kind, "cluster")
+    incidents = history.rows(
+        f"SELECT kind, state, severity, started_at, summary FROM alerts_now WHERE cluster = ? AND {column} = ? "  # noqa: S608  # one of our columns
+        "AND state <> 'RESOLVED' ORDER BY started_at, kind",
+        [decision.cluster, decision.name],
+    )
+    return Effects(incidents, sorted(brokers), sorted(groups))
+
+
+def _names(history: History, column: str, cluster: str | None) -> set[str]:
+    """Every value of a column in the tables that have it, of one cluster."""
+    tables = [table.name for table in LIVE_TABLES if any(one.name == column for one in table.columns)]
+    where = "WHERE cluster = ?" if cluster is not None else ""
+    union = " UNION ".join(f"SELECT {column} AS name FROM {table} {where}" for table in tables)  # noqa: S608  # our names
+    rows = history.rows(union, [cluster] * len(tables) if cluster is not None else [])
+    found = {row["name"] for row in rows if row["name"]}
+    return {part for name in found for part in name.split(",")} | found if column == "broker_name" else found
+
+
+def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[str, Any]:
+    """The clock event that tells it. It moves no time; of a cluster it names the brokers whose rows end with it."""
+    named = brokers[:MOST_BROKERS] if decision.kind == CLUSTER else [decision.name] if decision.kind == BROKER else []
+    entry = {"kind": decision.kind, "name": decision.name, "owner": decision.owner, "reason": decision.reason}
+    return {
+        "cluster": decision.cluster,
+        "source": FORGET,
+        "brokers_asked": named,
+        "brokers_answered": [],
+        "forgotten": [entry],
+        "event_time_ms": now_ms,
+    }
+
+
+def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
+    """Tell the query. Raises PublishError when Kafka does not take it."""
+    with Publisher(kafka) as publisher:
+        publisher.publish(CLOCKS, forget_event(decision, effects.brokers, wall_ms()))
+        publisher.flush()
+    log.info(
+        "forgotten",
+        kind=decision.kind,
+        name=decision.name,
+        cluster=decision.cluster,
+        owner=decision.owner,
+        reason=decision.reason,
+        incidents=len(effects.incidents),
+    )
+
+
+def say_effects(decision: Decision, effects: Effects, *, is_done: bool) -> Iterator[str]:
+    """What ends, a line each; `is_done` once Kafka has the event."""
+    open_now = count(len(effects.incidents), "open incident")
+    if decision.kind == CLUSTER:
+        open_now += f", {count(len(effects.groups), 'group')} and {count(len(effects.brokers), 'broker')}"
+    if is_done:
+        yield f"{decision.what} is forgotten by {decision.owner}: {decision.reason}. `run` ends {open_now} of it."
+    else:
+        yield f"{decision.what} would be forgotten, and with it {open_now}; nothing is done."
+    for row in effects.incidents:
+        yield f"  {row['kind']} {row['state']}, since {time_text(to_ms(row['started_at']))}: {row['summary']}"

@@ -1,0 +1,94 @@
+"""`balancewatch run`: the service, its metrics, and what tells people, in one process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from conf.settings import Settings, SettingsError
+from schemas.tables import TABLES
+from streaming.logs.jvm_lines import JvmLines
+from streaming.metrics.instruments import run_instruments
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service.service import Service
+from streaming.system.stopping import stop_on_signals
+from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
+from streaming.terminal.setting_options import BootstrapServers, Checkpoints, Warehouse
+from streaming.warehouse.occupancy import Wish, occupying_all, work_folders
+
+log = structlog.get_logger()
+
+
+class BatchLog:
+    """A BatchListener that logs how many rows each table has of a batch."""
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        written = {table: len(rows) for table, rows in sorted(batch.rows.items()) if rows and table in TABLES}
+        if written:
+            log.info("batch", query=batch.query, batch_id=batch.batch_id, **written)
+
+
+def run(
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Work through all that is in Kafka, then stop.")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    bootstrap_servers: BootstrapServers = None,
+    warehouse: Warehouse = None,
+    checkpoints: Checkpoints = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
+    ] = None,
+) -> None:
+    """Run the streaming query, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
+
+    Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
+
+    Example: balancewatch run --available-now
+    """
+    stop = stop_on_signals()
+
+    settings = load(
+        kafka={"bootstrap_servers": bootstrap_servers},
+        paths={"warehouse": warehouse, "checkpoints": checkpoints},
+        rules={"file": None if rules is None else str(rules)},
+    )
+    needs_kafka(settings)
+
+    def work() -> None:
+        with (
+            only_run(settings),
+            run_instruments(settings, is_lasting=not available_now) as instruments,
+            Service(
+                settings,
+                available_now=available_now,
+                listeners=(BatchLog(),),
+                jvm_log=JvmLines(stop),
+                notifies=settings.oncall.enabled,
+                with_canary=True,
+                instruments=instruments,
+                stop=stop,
+            ) as service,
+        ):
+            service.wait(stop, seconds)
+
+    try:
+        run_or_exit(work, ending=stop)
+    except SettingsError as error:
+        fail(str(error), code=2)
+
+
+@contextmanager
+def only_run(settings: Settings) -> Iterator[None]:
+    """Nobody else runs on these tables or checkpoints, nor, where it tells people, tells them of these tables.
+
+    Raises OccupiedError.
+    """
+
+    folders = work_folders(settings)
+    relay = [Wish("relay", "run", folders)] if settings.oncall.enabled else []
+    with occupying_all([Wish("run", "run", folders), *relay]):
+        yield

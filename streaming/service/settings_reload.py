@@ -1,0 +1,120 @@
+"""Whether the files of the settings have changed, and with them rules or whom to tell; what is wrong is said once.
+
+A file that is being written is left alone until it was the same at two looks. `look` never raises.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from conf.rules import Scope
+from conf.settings import Settings, SettingsError
+
+LOOK_SECONDS = 2.0
+
+MOST_BYTES = 4 << 20
+"""Of a file that is compared; what lies behind is not looked at."""
+
+_SCOPE = set(Scope.model_fields)
+
+_WHOM = ("max_firing_per_kind", "receivers", "routes")
+"""The keys of `[oncall]` that are taken while it runs."""
+
+log = structlog.get_logger()
+
+
+class RuleChange(NamedTuple):
+    """One key of the rules: `rules.settle_ms`, `rules.kinds.starved_queue.severity`, `rules.overrides[2].settle_ms`."""
+
+    key: str
+    before: Any
+    after: Any
+
+
+class SettingsReload:
+    """Watches the files that `settings` came from."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._seen: dict[Path, str | None] = {}  # the files may have changed since they were read: looked at once more
+        self._next = _digests(settings.files())
+        self._looked = time.monotonic()
+
+    def look(self) -> Settings | None:
+        """Settings that differ from the last ones in their rules or in whom to tell; None while there are none."""
+        digests = _digests(self._settings.files())
+        is_settled, self._next = digests == self._next, digests
+        if not is_settled or digests == self._seen:
+            return None
+        self._seen = digests
+        try:
+            settings = self._settings.load_again()
+        except SettingsError as error:
+            log.error("rules not taken, the old ones stay", reason=str(error))
+            return None
+        before, taken = self._settings, _take(self._settings, settings)
+        waiting = [name for name in type(settings).model_fields if getattr(settings, name) != getattr(taken, name)]
+        if waiting:
+            log.warning("settings changed that need a restart", sections=sorted(waiting))
+        changes = list_changes(before, taken)
+        for change in changes:
+            log.info("rule changed", key=change.key, before=change.before, after=change.after)
+        whom = [f"oncall.{name}" for name in _WHOM if getattr(before.oncall, name) != getattr(taken.oncall, name)]
+        if whom:
+            log.info("whom to tell changed", keys=whom)  # no values: they may hold secrets
+        self._settings = taken
+        return taken if changes or whom else None
+
+    def look_now_and_then(self) -> Settings | None:
+        """As `look`, once in LOOK_SECONDS; None in between."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return None
+        self._looked = time.monotonic()
+        return self.look()
+
+
+def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
+    """The rules' keys whose values differ, in order; None stands for a key that one of them has not."""
+    old, new = dict(_flat(before)), dict(_flat(after))
+    return [
+        RuleChange(key, old.get(key), new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _take(before: Settings, after: Settings) -> Settings:
+    """All of `rules`, the file's name too, which is watched from now on."""
+    oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _WHOM})
+    return before.model_copy(update={"rules": after.rules, "oncall": oncall})
+
+
+def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:
+    yield from _leaves("rules", settings.rules.thresholds())
+    for number, (scope, changes) in enumerate(settings.rules.scopes()):
+        yield from _leaves(f"rules.overrides[{number}]", {**scope.model_dump(include=_SCOPE), **changes})
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _leaves(f"{key}.{name}", one)
+    else:
+        yield key, value
+
+
+def _digests(files: list[Path]) -> dict[Path, str | None]:
+    return {path: _digest(path) for path in files}
+
+
+def _digest(path: Path) -> str | None:
+    """None for a file that is not there, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.sha256(file.read(MOST_BYTES)).hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,254 @@
+"""One client process: RocketMQ's MQClientInstance, with its channels, its routes and its clocks.
+
+All of a process's consumers and producers share it, and so one ClientId, one channel a node and one heartbeat.
+"""
+
+from functools import partial
+from typing import Any
+
+from streaming.simulator import parts
+from streaming.simulator.cluster import Cluster
+from streaming.simulator.connections import Connections
+from streaming.simulator.name_server import TopicRoute
+from streaming.simulator.node import Channel, Node
+from streaming.simulator.world import Event, Process, World
+from udfs.rocketmq.version import parse_client_version
+
+HEARTBEAT_MS = 30_000
+"""ClientConfig.heartbeatBrokerInterval."""
+FIRST_HEARTBEAT_MS = 1_000
+"""MQClientInstance.startScheduledTask: the first heartbeat by the clock; consumers send one at their start, too."""
+ROUTE_POLL_MS = 30_000
+"""ClientConfig.pollNameServerInterval: for so long a client may work with an old route."""
+FIRST_ROUTE_POLL_MS = 10
+BEATS_ON_CONNECT_SINCE = (5, 2, 0)
+"""MQClientInstance.onChannelActive."""
+
+
+class Client:
+    """A process that talks to every broker of its topics. `is_leaving`: it ended so that brokers hear of it."""
+
+    def __init__(self, cluster: Cluster, of: parts.Consumer | parts.Producer) -> None:
+        self.cluster = cluster
+        self.world: World = cluster.world
+        self.client_id = of.client_id
+        self.client_version = parse_client_version(of.client_version)
+        self.host = of.host
+        self.is_running = True
+        self.is_frozen = False
+        self.is_leaving = False
+        self.keeps_route = False
+        self.thawed: Any = self.world.env.event()
+        self.connections = Connections(self, self.world, of.host, self._on_open)
+        self.consumers: list[Any] = []  # of Consumer, which knows its client
+        self.producer_groups: list[str] = []
+        self.routes: dict[str, TopicRoute] = {}
+        self.topics: set[str] = set()
+        self.broker_ids: dict[str, tuple[int, ...]] = {}
+        self._of = of
+        self._use_heartbeat_v2 = isinstance(of, parts.Consumer) and of.use_heartbeat_v2
+        self._knows_subscriptions: set[Node] = set()
+
+    @property
+    def is_live(self) -> bool:
+        """It runs, and is not stopped by a signal."""
+        return self.is_running and not self.is_frozen
+
+    def start(self) -> None:
+        """MQClientInstance.start: routes of what is subscribed, a heartbeat if there are consumers, then the clocks."""
+        for topic in sorted(self.topics):
+            self.update_route(topic)
+        env = self.world.env
+        if self.consumers:
+            env.process(self._beat())
+        env.process(self._heartbeats())
+        env.process(self._route_polls())
+
+    def freeze(self) -> None:
+        """SIGSTOP: it says nothing; the brokers list it until they expire its channels."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT: everything that fell due meanwhile is done now."""
+        if self.is_frozen:
+            self.is_frozen = False
+            thawed, self.thawed = self.thawed, self.world.env.event()
+            thawed.succeed()
+
+    def kill(self) -> None:
+        """The host is lost: no channel is closed."""
+        self.is_running = False
+
+    def crash(self) -> None:
+        """The process dies, and its system closes the channels."""
+        self.is_running, self.is_leaving = False, True
+        for node, channel in self.connections.open():
+            node.close(channel)
+
+    def stop(self) -> None:
+        """Shut down cleanly: commit, give locks back, UNREGISTER_CLIENT at one broker after the other."""
+        for consumer in self.consumers:
+            consumer.shut_down()
+        self.is_running, self.is_leaving = False, True
+        self.world.env.process(self._unregister())
+
+    def reconnect(self) -> None:
+        """Go on over new channels; the brokers are not told that the old ones are dead."""
+        self.connections.replace()
+        self.world.env.process(self._beat())
+
+    def cut_network(self, broker_names: set[str]) -> None:
+        """Nothing passes between it and these brokers: what they held for it is never answered."""
+        self.connections.cut |= broker_names
+        for consumer in self.consumers:
+            consumer.wake(broker_names)
+
+    def mend_network(self, broker_names: set[str]) -> None:
+        """The network is back; a process that ended meanwhile is not."""
+        if self.is_running:
+            self.connections.mend(broker_names)
+
+    def on_members_changed(self, consumer_group: str) -> None:
+        """NOTIFY_CONSUMER_IDS_CHANGED came."""
+        for consumer in self.consumers:
+            if consumer.consumer_group == consumer_group:
+                consumer.notify()
+
+    def reaches(self, node: Node) -> bool:
+        """Whether a request to the node is answered."""
+        return self.connections.reaches(node)
+
+    def update_route(self, topic: str) -> TopicRoute | None:
+        """Ask the NameServer. What it does not know any more is kept."""
+        self.topics.add(topic)
+        route = self.cluster.name_server.route(topic)
+        if route is not None and route is not self.routes.get(topic):
+            self.use_route(route)
+        return self.routes.get(topic)
+
+    def use_route(self, route: TopicRoute) -> None:
+        """Work with this route from now on; brokers that no route names any more are forgotten."""
+        self.routes[route.topic] = route
+        broker_ids = {name: ids for known in self.routes.values() for name, ids in known.broker_ids.items()}
+        if broker_ids != self.broker_ids:
+            self.broker_ids = broker_ids
+            for consumer in self.consumers:
+                self.cluster.on_change(consumer.consumer_group)
+
+    def master(self, broker_name: str) -> Node | None:
+        """findBrokerAddressInPublish: the broker's master, if the client's routes list one."""
+        if 0 in self.broker_ids.get(broker_name, ()):
+            return self.cluster.brokers[broker_name].master
+        return None
+
+    def find_node(self, broker_name: str) -> Node | None:
+        """findBrokerAddressInSubscribe: the master, or without one in the routes a slave; None: nobody answers."""
+        broker_ids = self.broker_ids.get(broker_name)
+        node = self.cluster.node(broker_name, broker_ids) if broker_ids else None
+        return node if node is not None and self.connections.reaches(node) else None
+
+    def find_consumer_ids(self, topic: str, consumer_group: str) -> list[str] | None:
+        """MQClientInstance.findConsumerIdList: the group as one random broker of the topic's route lists it.
+
+        None when that broker does not answer, or knows no such group.
+        """
+        route = self.routes.get(topic)
+        if route is None or not route.broker_ids:
+            return None
+        broker_name = self.world.random.choice(list(route.broker_ids))
+        node = self.cluster.node(broker_name, route.broker_ids[broker_name])
+        if not self.connections.reaches(node):
+            return None
+        return node.consumers.get_consumer_list_by_group(consumer_group)
+
+    def sleep(self, delay_ms: int) -> Process:
+        """Time passes, and for a frozen client more of it."""
+        yield self.world.env.timeout(delay_ms)
+        while self.is_frozen:
+            yield self.thawed
+
+    def beat_soon(self) -> None:
+        """Send a heartbeat out of turn, with every subscription in full: one of them changed."""
+        self._knows_subscriptions.clear()
+        self.world.env.process(self._beat())
+
+    def _unregister(self) -> Process:
+        consumer_groups = [consumer.consumer_group for consumer in self.consumers]
+        for node, channel in self.connections.open():
+            node.unregister(channel, consumer_groups)
+            yield self.world.env.timeout(self.world.network_ms())
+
+    def _heartbeats(self) -> Process:
+        due_ms = self.world.now_ms + FIRST_HEARTBEAT_MS
+        while True:
+            yield from self.sleep(due_ms - self.world.now_ms)
+            if not self.is_running:
+                return
+            yield from self._beat()
+            due_ms = max(due_ms + HEARTBEAT_MS, self.world.now_ms)
+
+    def _beat(self) -> Process:
+        """One HEART_BEAT to every node in turn; producers speak to masters only."""
+        for broker_name, broker_ids in list(self.broker_ids.items()):
+            for broker_id in broker_ids:
+                if broker_id and not self.consumers:
+                    continue
+                yield from self.sleep(self.world.network_ms())
+                if not self.is_running:
+                    return
+                node = self.cluster.brokers[broker_name].nodes[broker_id]
+                if self.connections.reaches(node):
+                    self._beat_at(node)
+
+    def _beat_at(self, node: Node) -> None:
+        channel = self.connections[node]
+        without_sub = node in self._knows_subscriptions
+        tables = [consumer.subscriptions for consumer in self.consumers]
+        datas = [table.consumer_data_without_sub if without_sub else table.consumer_data for table in tables]
+        event = self.beat_event(node.broker.broker_name, channel, datas)
+        if without_sub:
+            event["without_sub"] = True
+        is_changed = node.heart_beat(channel, [table.beat for table in tables], event, without_sub=without_sub)
+        if self._use_heartbeat_v2:
+            if without_sub and is_changed:
+                self._knows_subscriptions.discard(node)
+            else:
+                self._knows_subscriptions.add(node)
+
+    def beat_event(self, broker_name: str, channel: Channel, consumers: list[dict[str, Any]]) -> Event:
+        """A heartbeat of now over this channel, as its broker tells it."""
+        return {
+            "cluster": self.world.cluster,
+            "broker_name": broker_name,
+            "client_id": self.client_id,
+            "client_addr": channel.client_addr,
+            "language": self._of.language,
+            "client_version": self._of.client_version,
+            "producer_groups": self.producer_groups or ["CLIENT_INNER_PRODUCER"],
+            "consumers": consumers,
+            "event_time_ms": self.world.now_ms,
+        }
+
+    def _on_open(self, node: Node, channel: Channel) -> None:
+        """A new channel: its broker knows no subscription yet, and newer clients send a heartbeat at once."""
+        self._knows_subscriptions.discard(node)
+        if self.client_version >= BEATS_ON_CONNECT_SINCE and self.consumers:
+            self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
+
+    def _on_connected(self, node: Node, channel: Channel) -> None:
+        is_new = channel not in node.reported and self.connections.has(node, channel)
+        if is_new and self.is_live and self.connections.reaches(node):
+            self._beat_at(node)
+            for consumer in self.consumers:
+                consumer.notify()
+
+    def _route_polls(self) -> Process:
+        delay_ms = FIRST_ROUTE_POLL_MS
+        while True:
+            yield from self.sleep(delay_ms)
+            if not self.is_running:
+                return
+            delay_ms = ROUTE_POLL_MS
+            if not self.keeps_route:
+                for topic in sorted(self.topics):
+                    self.update_route(topic)

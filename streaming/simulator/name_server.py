@@ -1,0 +1,161 @@
+"""The NameServer: who is registered, and each topic's route made of that, said on change and every 30 s."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from schemas.events import ROUTES
+from streaming.simulator.parts import Topic
+from streaming.simulator.world import Event, Process, World
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.route import QueueData, Route
+from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
+
+REGISTER_MS = 30_000
+"""BrokerConfig.registerNameServerPeriod."""
+BROKER_EXPIRED_MS = 120_000
+"""RouteInfoManager.BROKER_CHANNEL_EXPIRED_TIME."""
+SCAN_MS = 10_000
+"""scanNotActiveBroker runs this often."""
+SAY_MS = 30_000
+"""A route is said again this often, changed or not."""
+DEFAULT_TOPIC_QUEUE_NUMS = 4
+"""DefaultMQProducer.defaultTopicQueueNums: what a topic made by TBW102's route gets on each broker."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TopicRoute:
+    """TopicRouteData as clients hold it. Another object is another route."""
+
+    topic: str
+    queue_datas: tuple[QueueData, ...]
+    broker_ids: dict[str, tuple[int, ...]]
+    mq_all: list[MessageQueue]
+    publish_info: TopicPublishInfo
+
+
+class NameServer:
+    """`table` is each broker's own configuration of its topics; routes are what registered brokers make of it."""
+
+    def __init__(
+        self, world: World, broker_names: tuple[str, ...], topics: tuple[Topic, ...], on_change: Callable[[], None]
+    ) -> None:
+        self.routes: dict[str, TopicRoute] = {}
+        self.table: dict[str, dict[str, QueueData]] = {}
+        self._world = world
+        self._on_change = on_change
+        self._is_started = False
+        self._broker_names = broker_names
+        self._order_topics = {topic.topic for topic in topics if topic.order_topic}
+        self._creatable = {topic.topic for topic in topics if topic.auto_create}
+        self._heard_ms: dict[tuple[str, int], int] = {}
+        for topic in topics:
+            names = topic.broker_names or broker_names
+            self.table[topic.topic] = {} if topic.auto_create else {name: _data(name, topic) for name in names}
+
+    def start(self) -> None:
+        """Answer from now on: who registered before is there."""
+        self._is_started = True
+        self.update()
+        self._world.env.process(self._scanning())
+        self._world.env.process(self._saying())
+
+    def register(self, broker_name: str, broker_id: int) -> None:
+        """REGISTER_BROKER."""
+        is_new = (broker_name, broker_id) not in self._heard_ms
+        self._heard_ms[broker_name, broker_id] = self._world.now_ms
+        if is_new:
+            self.update()
+
+    def unregister(self, broker_name: str, broker_id: int) -> None:
+        """UNREGISTER_BROKER, or the broker's channel was closed."""
+        if self._heard_ms.pop((broker_name, broker_id), None) is not None:
+            self.update()
+
+    def broker_ids(self, broker_name: str) -> tuple[int, ...]:
+        """The broker's registered nodes, the master first."""
+        return tuple(sorted(broker_id for name, broker_id in self._heard_ms if name == broker_name))
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """GET_ROUTEINFO_BY_TOPIC; None for TOPIC_NOT_EXIST, which it also answers when all brokers are gone."""
+        return self.routes.get(topic)
+
+    def default_route(self, topic: str) -> TopicRoute | None:
+        """The route of TBW102 for a topic that is not there: where a producer may send, and so create it."""
+        if topic not in self._creatable:
+            return None
+        nums = DEFAULT_TOPIC_QUEUE_NUMS
+        return self._make(topic, [QueueData(name, nums, nums, 7) for name in self._broker_names])
+
+    def configure(self, topic: str, datas: Iterable[QueueData]) -> None:
+        """A topic's queues or perm changed at these brokers, and the brokers registered at once."""
+        for data in datas:
+            self.table[topic][data.broker_name] = data
+        self.update()
+
+    def create(self, topic: str, broker_name: str) -> None:
+        """A message for an unknown topic reached a broker with autoCreateTopicEnable."""
+        if broker_name not in self.table[topic]:
+            nums = DEFAULT_TOPIC_QUEUE_NUMS
+            self.configure(topic, [QueueData(broker_name, nums, nums, 6)])
+
+    def update(self) -> None:
+        """Make the routes anew, and say those that changed."""
+        if not self._is_started:
+            return
+        for topic, table in self.table.items():
+            route = self._make(topic, [data for name, data in table.items() if self.broker_ids(name)])
+            known = self.routes.get(topic)
+            if not route.queue_datas:
+                self.routes.pop(topic, None)  # nothing is said: clients go on with the route they have
+            elif known is None or (known.queue_datas, known.broker_ids) != (route.queue_datas, route.broker_ids):
+                self.routes[topic] = route
+                self._say(route)
+        self._on_change()
+
+    def _make(self, topic: str, datas: list[QueueData]) -> TopicRoute:
+        broker_ids = {data.broker_name: self.broker_ids(data.broker_name) for data in datas}
+        masters = [name for name, ids in broker_ids.items() if 0 in ids]
+        conf = ""
+        if topic in self._order_topics:
+            conf = ";".join(f"{data.broker_name}:{data.write_queue_nums}" for data in self.table[topic].values())
+        queue_datas = tuple(datas)
+        return TopicRoute(
+            topic,
+            queue_datas,
+            {name: ids for name, ids in broker_ids.items() if ids},
+            Route(topic, queue_datas).readable_queues(),
+            to_topic_publish_info(topic, queue_datas, masters, conf),
+        )
+
+    def _scanning(self) -> Process:
+        yield self._world.env.timeout(self._world.random.randrange(SCAN_MS))
+        while True:
+            yield self._world.env.timeout(SCAN_MS)
+            now_ms = self._world.now_ms
+            expired = [place for place, at_ms in self._heard_ms.items() if now_ms - at_ms > BROKER_EXPIRED_MS]
+            for broker_name, broker_id in expired:
+                self.unregister(broker_name, broker_id)
+
+    def _saying(self) -> Process:
+        while True:
+            yield self._world.env.timeout(SAY_MS)
+            for route in self.routes.values():
+                self._say(route)
+
+    def _say(self, route: TopicRoute) -> None:
+        event: Event = {
+            "cluster": self._world.cluster,
+            "topic": route.topic,
+            "queues": [asdict(data) for data in route.queue_datas],
+            "brokers": [{"broker_name": name, "broker_ids": list(ids)} for name, ids in route.broker_ids.items()],
+            "event_time_ms": self._world.now_ms,
+        }
+        if route.topic in self._order_topics:
+            event["order_topic"] = True
+        self._world.say(ROUTES, event)
+
+
+def _data(broker_name: str, topic: Topic) -> QueueData:
+    read = topic.queue_nums if topic.read_queue_nums is None else topic.read_queue_nums
+    write = topic.queue_nums if topic.write_queue_nums is None else topic.write_queue_nums
+    return QueueData(broker_name, read, write, topic.perm)

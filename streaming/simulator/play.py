@@ -1,0 +1,62 @@
+"""A run published to Kafka, in step with the wall clock or as fast as it goes."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from schemas.events import CLOCKS
+from streaming.simulator.observer import Said
+
+_SLEEP_FROM_SECONDS = 0.001
+
+
+class Sink(Protocol):
+    """What of streaming.kafka_io.publisher.Publisher is needed."""
+
+    def publish(self, topic: str, event: dict[str, Any]) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def play(
+    events: Iterable[tuple[str, dict[str, Any]] | Said],
+    publisher: Sink,
+    *,
+    speed: float | None,
+    stop: threading.Event,
+    never_early: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Publish every event and return how many; fewer when `stop` is set. One that is said late is published then.
+
+    `speed` 1 is real time, 20 twenty times as fast, None as fast as it goes. It counts from the first event and the
+    moment of the call: what lies in the past is not hurried. Everything before a clock event is in Kafka before it.
+    With `never_early` no event is published before its own time: a run that starts in the past catches up, then is
+    live. `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError for a speed not above 0.
+    """
+    if speed is not None and not speed > 0:
+        raise ValueError(f"speed = {speed:g} is not above 0")
+    count = 0
+    first_ms: int | None = None
+    started = time.monotonic()
+    for topic, event, *said in events:
+        event_time_ms = said[0] if said else event["event_time_ms"]
+        if first_ms is None:
+            first_ms = event_time_ms
+        if speed is not None:
+            early = started + (event_time_ms - first_ms) / 1000 / speed - time.monotonic()
+            if never_early:
+                early = max(early, event_time_ms / 1000 - time.time())
+            if early > _SLEEP_FROM_SECONDS:
+                stop.wait(early)
+        if stop.is_set():
+            break
+        if topic == CLOCKS:
+            publisher.flush()
+        publisher.publish(topic, event)
+        count += 1
+        if topic == CLOCKS and on_progress is not None:
+            on_progress(count, event_time_ms)
+    publisher.flush()
+    return count

@@ -1,0 +1,171 @@
+"""The JVM's jars: resolved once by the Ivy inside pyspark from conf/ivy.xml, then used offline.
+
+Each jar's SHA-256 stands in conf/jars.sha256 and is compared before a process first uses its set, also where it lay in
+the cache: a class path takes every jar of its folder, so one more is refused as one that differs.
+"""
+
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from conf.settings import Settings, SettingsError
+from streaming.system.known_error import BalancewatchError
+from streaming.text.output import warn
+
+IVY_XML = Path(__file__).parents[2] / "conf" / "ivy.xml"
+PINS = IVY_XML.with_name("jars.sha256")
+PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
+SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8", "grpc-client", "proxy", "server-4.9.7")
+
+_DOWNLOADED = re.compile(r"\[SUCCESSFUL ] .*!(\S+)\.(?:jar|bundle)")
+_SAYS_WHY = re.compile(r"UNRESOLVED|FAILED|unresolved dependency|Exception")
+
+
+class JarsError(BalancewatchError):
+    """The jars cannot be had. The message names what to change."""
+
+
+def resolve_jars(name: str, root: Path) -> Path:
+    """The folder with the jars of one Ivy configuration (SETS), resolved under `root` if it is not there yet.
+
+    The folder's name holds a hash of ivy.xml, so a changed list resolves anew and an unchanged one needs no
+    network. Raises JarsError when Ivy cannot resolve, or what is there is not what conf/jars.sha256 says.
+    """
+    folder = _resolve(name, root)
+    _check_once(name, folder)
+    return folder
+
+
+def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
+    digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
+    folder = root.expanduser() / digest / name
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+        try:
+            _run_ivy(name, scratch)
+            if is_checked and (wrong := find_wrong(name, scratch)):
+                raise JarsError(f"{wrong}; the repository that Ivy asked is not the one that they were pinned from")
+            _settle(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _check_once(name: str, folder: Path) -> None:
+    """A tenth of a second of a core for 70 MB."""
+    if wrong := find_wrong(name, folder):
+        raise JarsError(f"{wrong}; delete {folder}, and they are resolved anew")
+
+
+def find_wrong(name: str, folder: Path) -> str:
+    """How the folder's jars differ from those of conf/jars.sha256; empty when they do not."""
+    pinned, found = _read_pins().get(name, {}), _digests(folder)
+    wrong = sorted(file for file in pinned.keys() | found.keys() if pinned.get(file) != found.get(file))
+    if not wrong:
+        return ""
+    file = wrong[0]
+    what = "is missing" if file not in found else "is none of ours" if file not in pinned else "has another SHA-256"
+    others = f", and {len(wrong) - 1} more of '{name}'" if len(wrong) > 1 else ""
+    return f"{name}/{file} {what}{others}, by conf/jars.sha256"
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    digests = {}
+    for path in folder.glob("*.jar"):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def _read_pins() -> dict[str, dict[str, str]]:
+    """By set and file name, the lines of `sha256sum SET/*.jar`."""
+    pins: dict[str, dict[str, str]] = {}
+    for line in PINS.read_text().splitlines():
+        digest, _, path = line.partition("  ")
+        name, _, file = path.partition("/")
+        pins.setdefault(name, {})[file] = digest
+    return pins
+
+
+def pin(root: Path) -> None:
+    """Write conf/jars.sha256 anew, after conf/ivy.xml was changed: what Ivy resolves now is trusted."""
+    digests = {name: _digests(_resolve(name, root, is_checked=False)) for name in SETS}
+    lines = [f"{of_set[file]}  {name}/{file}\n" for name, of_set in digests.items() for file in sorted(of_set)]
+    PINS.write_text("".join(lines))
+
+
+def _settle(scratch: Path, folder: Path) -> None:
+    try:
+        scratch.rename(folder)
+    except OSError:  # another process settled the same set first; its jars are ours
+        if not folder.is_dir():
+            raise
+
+
+def _run_ivy(name: str, target: Path) -> None:
+    ivy = next(PYSPARK_JARS.glob("ivy-*.jar"))
+    pattern = f"{target}/[artifact]-[revision](-[classifier]).[ext]"
+    command = [java(), "-jar", str(ivy), "-ivy", str(IVY_XML), "-confs", name, "-types", "jar", "bundle"]
+    said: list[str] = []
+    done = 0
+    warn(f"resolving the jars of '{name}' (once; later starts need no network)")
+    with subprocess.Popen(  # noqa: S603  # our own command line
+        [*command, "-retrieve", pattern], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in process.stdout or ():
+            said.append(line.rstrip())
+            if downloaded := _DOWNLOADED.search(line):
+                done += 1
+                warn(f"  {done:3d}  {downloaded[1]}")
+    if process.returncode or not any(target.iterdir()):
+        reason = next((line.strip() for line in said if _SAYS_WHY.search(line)), said[-1])
+        raise JarsError(f"Ivy could not resolve the jars of '{name}': {reason}; is Maven Central reachable?")
+
+
+def java() -> str:
+    """The java launcher. Raises JarsError when there is none."""
+    found = shutil.which("java")
+    if found is None:
+        raise JarsError("no java on the PATH; install a JDK 17")
+    return found
+
+
+def class_path(name: str, root: Path) -> str:
+    """`-cp` of one set."""
+    return f"{resolve_jars(name, root)}/*"
+
+
+def spark_jars(root: Path) -> list[Path]:
+    """The jars pyspark lacks, for `spark.jars`."""
+    present = {_artifact(path) for path in PYSPARK_JARS.glob("*.jar")}
+    return sorted(p for p in resolve_jars("spark", root).glob("*.jar") if _artifact(p) not in present)
+
+
+def _artifact(path: Path) -> str:
+    return re.split(r"-\d", path.name, maxsplit=1)[0]
+
+
+def main() -> None:
+    """`python -m streaming.spark.jars spark kafka`: resolve these sets now. `--pin` writes conf/jars.sha256 anew."""
+    try:
+        root = Settings.load().paths.jars
+        if sys.argv[1:] == ["--pin"]:
+            pin(root)
+            return
+        for name in sys.argv[1:] or SETS:
+            resolve_jars(name, root)
+    except (JarsError, SettingsError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""The Delta tables as DuckDB views, read-only and without a JVM: delta-rs finds the files, DuckDB reads them.
+
+Views: see schemas.views. A table that nobody has written yet is an empty view. What has been committed since is seen
+after `refresh`. Every engine lives in memory, may open files of the warehouse's folder alone, and is asked nothing but
+what `check_question` lets pass.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from conf.location import Location, is_store
+from schemas.tables import TABLES, Table
+from schemas.views import VIEWS
+from streaming.store.limits import MEMORY_LIMIT
+from streaming.store.odd_types import with_text
+from streaming.store.question import MOST_CHARACTERS, check_question
+from streaming.store.reading import Timer, in_words
+from streaming.store.table_files import TableFiles, UnreadableTableError, files_of
+from streaming.store.unreadable import leave_out_unreadable
+from streaming.store.view_text import newest_of, no_pattern, rows_of, span_name, with_spans
+from streaming.text.result import records_of, unique_names
+from streaming.warehouse.copies_folder import local_folder
+from streaming.warehouse.warehouse_error import FilesGoneError, NotWrittenError, WarehouseError
+
+__all__ = ["History", "WarehouseError"]
+
+Params = Sequence[Any] | Mapping[str, Any]
+Seal = Callable[[Sequence[str]], Any]
+Answer = TypeVar("Answer")
+
+OPENERS = 4
+MOST_THREADS = 8
+BATCH_ROWS = 10_000
+
+_ALONE = {"threads": 1, "async_threads": 0}
+"""DuckDB works in the thread that calls it."""
+
+_SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
+    "SET GLOBAL TimeZone = 'UTC'",
+    "SET GLOBAL parquet_metadata_cache = true",  # of thousands of small files each footer is read once
+    "SET GLOBAL enable_external_file_cache = false",  # the system's own serves whoever asks again
+    "SET GLOBAL temp_directory = ''",  # what does not fit the memory limit fails; it fills no disk
+    "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view's, never a variable's of ours
+    "SET GLOBAL autoinstall_known_extensions = false",
+    "SET GLOBAL autoload_known_extensions = false",
+)
+
+
+class History:
+    """One warehouse's tables as views. All methods may be called by several threads; a query sees one set of versions.
+
+    `tables` are those that will be asked; the others stay empty views.
+    """
+
+    def __init__(
+        self,
+        warehouse: Location,
+        tables: Collection[Table] = tuple(TABLES.values()),
+        seal: Seal | None = None,
+        given: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Raises NotWrittenError when none of the tables is there. `given` are their files, where they are known.
+
+        `seal` is called with the paths of all files before DuckDB has any thread; with it DuckDB opens these alone, so
+        that `refresh` is not to be called, and FilesGoneError is raised when one of them is taken away.
+        """
+        self.warehouse: Location = str(warehouse) if is_store(warehouse) else Path(warehouse).expanduser().resolve()
+        """Where the tables are; `_folder`, where their files are on this machine."""
+        self._folder = local_folder(self.warehouse)
+        self._files = files_of(self.warehouse, tables, given)
+        self._lock = threading.RLock()
+        self._is_sealed = seal is not None
+        changed = self._read_logs(again=False)
+        if not self.versions:
+            raise NotWrittenError(warehouse, None if len(tables) == len(TABLES) else next(iter(tables)).name)
+        paths = [path for files in self._files.values() for path in files.paths()]
+        with self._gone_is_said():
+            self._engine = self._open(paths, seal)
+        with in_words(None), self._gone_is_said():
+            self._show_again_if_gone(changed)
+
+    def _open(self, paths: Sequence[str], seal: Seal | None) -> duckdb.DuckDBPyConnection:
+        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, **(_ALONE if seal is not None else {})})
+        if seal is not None:  # of a thread before it nothing would be held
+            seal(paths)
+            with suppress(duckdb.IOException):  # it reads how many processors it may use, or it stays alone
+                engine.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
+                engine.execute(f"SET async_threads = {MOST_THREADS}")
+        for setting in _SETTINGS:
+            engine.execute(setting)
+        setting, allowed = "allowed_directories", [str(self._folder)]
+        if seal is not None and no_pattern(allowed[0]) == allowed[0]:  # a pattern is looked for in folders
+            setting, allowed = "allowed_paths", list(paths)
+        engine.execute(f"SET {setting} = ?", [[*allowed, *map(no_pattern, allowed)]])
+        engine.execute("SET enable_external_access = false")
+        engine.execute("SET lock_configuration = true")
+        engine.execute("; ".join(_views()))
+        return engine
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The Delta version of each table that is there, as it is seen now."""
+        return {name: files.version for name, files in self._files.items() if files.version is not None}
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """How many rows of each table were met that cannot be read; they are in no view."""
+        return {name: files.left_out for name, files in self._files.items() if files.left_out}
+
+    @property
+    def file_counts(self) -> Mapping[str, int]:
+        """How many files each table that is there has."""
+        return {name: len(files.paths()) for name, files in self._files.items() if files.version is not None}
+
+    def refresh(self) -> bool:
+        """See what has been committed since. False when nothing has."""
+        with in_words(None):
+            return self._look(again=False)
+
+    def query(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.Table:
+        """The answer to one SELECT over the views, or an EXPLAIN of one. Times are TIMESTAMP, UTC.
+
+        Raises WarehouseError for what is neither, for what takes longer than `seconds`, or what DuckDB cannot answer,
+        in its words.
+        """
+        timer = Timer(seconds)
+        try:
+            return self._ask(lambda cursor, text: cursor.sql(text, params=params or None).to_arrow_table(), sql, timer)
+        finally:
+            timer.stop()
+
+    def stream(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.RecordBatchReader:
+        """The same a batch at a time, columns of one name told apart; reading may raise WarehouseError too.
+
+        `seconds` are for all of it.
+        """
+        timer = Timer(seconds)
+
+        def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
+            reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
+            first, schema = next(iter(reader), None), unique_names(reader.schema)
+            batches = self._go_on(first, reader, timer)
+            named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
+            return pa.RecordBatchReader.from_batches(schema, named)
+
+        return self._ask(begin, sql, timer)
+
+    def _go_on(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader, timer: Timer) -> Iterator[Any]:
+        """Nothing can be read once more after the first batch has been given away."""
+        try:
+            if first is not None:
+                yield first
+            with in_words(timer.seconds):
+                yield from reader
+        finally:
+            timer.stop()
+
+    def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
+        """The answer as dicts; times are aware datetimes, UTC."""
+        return [row for batch in self.query(sql, params).to_batches() for row in records_of(batch)]
+
+    def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
+        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
+        if table.name not in self._files or (since_ms is None and until_ms is None):
+            return table.name
+        return span_name(table, since_ms, until_ms)
+
+    def newest(self, table: Table, until_ms: int | None = None) -> str:
+        """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
+        if until_ms is None:
+            return f"{table.name}_now"
+        return f"({newest_of(table, self.between(table, None, until_ms))})"
+
+    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
+        """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
+        if len(sql) > MOST_CHARACTERS:
+            raise WarehouseError(f"the SQL has {len(sql)} characters; {MOST_CHARACTERS} are read at the most")
+        with in_words(timer.seconds), self._gone_is_said():
+            try:
+                return ask(timer.guard(self._cursor()), self._with_files(sql))
+            except duckdb.IOException:
+                if self._is_sealed:
+                    raise
+                self._look(again=True)
+                return ask(timer.guard(self._cursor()), self._with_files(sql))
+
+    def _with_files(self, sql: str) -> str:
+        """The SQL as it will run, checked: with the files of now in the place of each span."""
+        if self._is_sealed:
+            check_question(self._cursor(), sql)
+            return sql
+        with self._lock:
+            text = with_spans(sql, self._files)
+            paths = (
+                {no_pattern(path) for files in self._files.values() for path in files.paths()} if text != sql else ()
+            )
+            check_question(self._cursor(), text, paths)
+            return text
+
+    @contextmanager
+    def _gone_is_said(self) -> Iterator[None]:
+        """Where other files cannot be looked for, it is told apart that one of these went away."""
+        try:
+            yield
+        except (duckdb.IOException, duckdb.PermissionException, FileNotFoundError):
+            paths = (path for files in self._files.values() for path in files.paths())
+            if not self._is_sealed or all(map(os.path.exists, paths)):
+                raise
+            raise FilesGoneError("files of the tables went away meanwhile; ask again") from None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            return self._engine.cursor()
+
+    def _look(self, *, again: bool) -> bool:
+        """Read the logs on; with `again` anew, as if none had been read."""
+        with self._lock:
+            changed = self._read_logs(again=again)
+            self._show_again_if_gone(changed)
+            return bool(changed)
+
+    def _show_again_if_gone(self, changed: Sequence[TableFiles]) -> None:
+        try:
+            self._show(changed)
+        except duckdb.IOException:  # a file went away between the log and the view
+            if self._is_sealed:
+                raise
+            self._show(self._read_logs(again=True))
+
+    def _read_logs(self, *, again: bool) -> list[TableFiles]:
+        """The tables of which other files are to be shown."""
+        try:
+            with ThreadPoolExecutor(OPENERS) as openers:
+                changed = openers.map(lambda files: files.look(again=again), self._files.values())
+                return [files for files, has_changed in zip(self._files.values(), changed, strict=True) if has_changed]
+        except UnreadableTableError as error:
+            raise WarehouseError(str(error)) from None
+
+    def _show(self, changed: Sequence[TableFiles]) -> None:
+        """Views change together, or not at all."""
+        for one in changed:
+            leave_out_unreadable(self._engine, one)
+        views = [
+            f"CREATE OR REPLACE VIEW {one.table.name} AS {rows_of(one.table, one.paths(), one.readable)}"
+            for one in changed
+        ]
+        self._engine.execute("BEGIN")
+        try:
+            for view in views:
+                self._engine.execute(view)
+            self._engine.execute("COMMIT")
+        except duckdb.Error:
+            self._engine.execute("ROLLBACK")
+            raise
+
+
+def _views() -> Iterator[str]:
+    for table in TABLES.values():
+        yield f"CREATE VIEW {table.name} AS {rows_of(table, [])}"
+        yield f"CREATE VIEW {table.name}_now AS {newest_of(table, table.name)}"
+        until = f"(SELECT * FROM {table.name} WHERE {table.time} <= moment)"
+        yield f"CREATE MACRO {table.name}_at(moment) AS TABLE {newest_of(table, until)}"
+    for view in VIEWS.values():
+        yield f"CREATE VIEW {view.name} AS {view.sql}"

@@ -1,0 +1,85 @@
+"""How a command begins and ends: settings loaded, what goes wrong said in one sentence, exit codes 0, 1 and 2."""
+
+import threading
+from typing import Any, NoReturn
+
+import structlog
+import typer
+
+from conf.location import is_store
+from conf.settings import Settings, SettingsError
+from streaming.logs.logs import say_failure, set_up_logs
+from streaming.system.known_error import BalancewatchError
+from streaming.system.stopping import is_end_asked
+from streaming.terminal.log_flags import given_log_flags
+from streaming.warehouse.reaching import StoreUnreachableError, reach
+
+
+def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
+    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used, or with 1 where a
+    command that has a flag for the tables cannot reach them.
+
+    Without `has_log` nothing is logged by us but, where JSON is asked for, the reason of a failure.
+    """
+
+    given = {
+        section: {key: value for key, value in keys.items() if value is not None}
+        for section, keys in {"log": given_log_flags(), **flags}.items()
+    }
+    try:
+        settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
+    except SettingsError as error:
+        fail(str(error), code=2)
+    if "paths" in given:
+        _reach(settings)
+    if logs_to_stderr or settings.log.format == "json":
+        set_up_logs(settings.log)
+    return settings
+
+
+def _reach(settings: Settings) -> None:
+    """What works with tables in a store learns at once whether it can. Leaves with 1 and a sentence where not."""
+
+    if not is_store(settings.paths.warehouse):
+        return
+
+    try:
+        reach(settings.paths.warehouse)
+    except StoreUnreachableError as error:
+        fail(str(error))
+
+
+def fail(reason: str, code: int = 1) -> NoReturn:
+    """Leave with one sentence on stderr."""
+
+    say_failure(reason)
+    raise typer.Exit(code)
+
+
+def needs_kafka(settings: Settings) -> None:
+    if not settings.kafka.bootstrap_servers:
+        fail(
+            "kafka.bootstrap_servers is empty; give --bootstrap-servers HOST:PORT or set "
+            "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS (`balancewatch kafka` starts one)",
+            code=2,
+        )
+
+
+def run_or_exit(work: Any, *args: Any, ending: threading.Event | None = None, **kwargs: Any) -> None:
+    """Run; what is known to go wrong (BalancewatchError) ends in one sentence and exit code 1.
+
+    `ending` is set when the command was asked to end: what goes wrong then is a consequence, and the end a clean one.
+    """
+    try:
+        work(*args, **kwargs)
+    except Exception as error:
+        if ending is not None and is_end_asked(ending):
+            structlog.get_logger().info("ended as asked, in the middle of something", reason=_first_line(error))
+        elif isinstance(error, BalancewatchError):
+            fail(str(error))
+        else:
+            raise
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

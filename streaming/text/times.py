@@ -1,0 +1,88 @@
+"""Times and spans: epoch ms, datetimes and ISO 8601, one to the other, and in words for people.
+
+What is printed says UTC; `both_times` has the local time beside it where the two differ.
+"""
+
+from datetime import UTC, datetime
+from time import time_ns
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
+"""Of spans as people write them."""
+
+
+def wall_ms() -> int:
+    """Epoch ms by the machine's clock, which may be set back."""
+    return time_ns() // 1_000_000
+
+
+def to_ms(time: datetime | int) -> int:
+    """Epoch ms, of a time or of what is epoch ms; a time without a zone is local."""
+    return time if isinstance(time, int) else round(time.timestamp() * 1000)
+
+
+def to_time(time_ms: int) -> datetime:
+    """UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def iso(time: datetime | int, timespec: str = "milliseconds") -> str:
+    """2026-11-21T03:12:05.123Z, of a time or of epoch ms; with "seconds" 2026-11-21T03:12:05Z."""
+    time = to_time(time) if isinstance(time, int) else time.astimezone(UTC)
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def time_text(time_ms: int) -> str:
+    """2026-11-21 03:12:05 UTC"""
+    return to_time(time_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def both_times(time_ms: int) -> str:
+    """`tell`, and where the local zone is not UTC then, the local time: 2026-11-21 03:12:05 UTC (04:12:05 CET)."""
+    local = to_time(time_ms).astimezone()
+    if not local.utcoffset():
+        return time_text(time_ms)
+    is_same_day = local.date() == to_time(time_ms).date()
+    return f"{time_text(time_ms)} ({local.strftime('%H:%M:%S %Z' if is_same_day else '%Y-%m-%d %H:%M:%S %Z')})"
+
+
+def clock(ms: int, now_ms: int) -> str:
+    """03:12:05, with "21 Nov " before it on another day, and the year in another year."""
+    then, now = to_time(ms), to_time(now_ms)
+    if then.date() == now.date():
+        return f"{then:%H:%M:%S}"
+    return f"{then:%-d %b %H:%M:%S}" if then.year == now.year else f"{then:%-d %b %Y %H:%M:%S}"
+
+
+def span_text(span_ms: int) -> str:
+    """1 h 20 min; the two largest units, of less than a minute the seconds with their fraction. See `span`."""
+    if span_ms < 60_000:
+        return f"{span_ms / 1000:g} s"
+    minutes, ms = divmod(span_ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (ms // 1000, "s")]
+    return " ".join([f"{number} {unit}" for number, unit in parts if number][:2])
+
+
+def span(ms: int) -> str:
+    """4 s, 12 min, 3 h 20 min, 2 d 4 h: two units at the most. The browser's script says the same."""
+    seconds = max(0, ms) // SECOND
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def ago(ms: int) -> str:
+    """12 s ago; "now" within a second; "in 3 min" for what is to come."""
+    if ms <= -SECOND:
+        return f"in {span(-ms)}"
+    return f"{span(ms)} ago" if ms >= SECOND else "now"

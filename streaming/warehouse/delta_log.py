@@ -1,0 +1,64 @@
+"""What one commit of a Delta table did, as its log says: which rows it added, and whether it took any away.
+
+Compaction writes rows anew that were there before. The log says so (dataChange false); the list of files does not.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from conf.location import Location
+from streaming.text.times import to_ms
+from streaming.warehouse.table_store import read_file
+
+LOG = "_delta_log"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version. `new_files` hold rows that it added, by their path in the table's folder.
+
+    `removes_rows` is true of a delete, an update or an overwrite, whose new files hold what it left of the old rows.
+    """
+
+    version: int
+    at_ms: int
+    new_files: tuple[str, ...]
+    removes_rows: bool
+
+    @property
+    def appended(self) -> tuple[str, ...]:
+        """Files whose rows were not in the table before."""
+        return () if self.removes_rows else self.new_files
+
+
+def in_one_line(error: BaseException) -> str:
+    """What delta-rs, DuckDB or the system said, without hints, tables of rows and the Rust frames it came through."""
+    return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace|\s*Preview of invalid data:", str(error))[0].split())[:300]
+
+
+def log_name(version: int) -> str:
+    """Of a version's commit, from the table's root."""
+    return f"{LOG}/{version:020}.json"
+
+
+def read_commit(table: Location, version: int) -> Commit | None:
+    """None where the log does not have it: it is yet to come, or was cleaned away."""
+    try:
+        content, at = read_file(table, log_name(version))
+    except FileNotFoundError:
+        return None
+    lines = content.splitlines()  # of bytes: a text's lines end at U+2028 too, which a name may hold
+    at_ms = to_ms(at)
+    new_files: list[str] = []
+    removes_rows = False
+    for line in lines:
+        action = json.loads(line)
+        if "add" in action and action["add"]["dataChange"]:
+            new_files.append(unquote(action["add"]["path"]))
+        elif "remove" in action:
+            removes_rows |= bool(action["remove"]["dataChange"])
+        elif "commitInfo" in action:
+            at_ms = action["commitInfo"].get("timestamp", at_ms)
+    return Commit(version, at_ms, tuple(new_files), removes_rows)

@@ -1,0 +1,172 @@
+"""One `run`, one relay and one demo at a time: a lock on a file beside the tables, on one beside the checkpoints, and
+on one in a demo's folder; beside tables in an object store a lease.
+
+Whoever died, however it died, leaves nothing to clear away: the kernel lets go of a lock, and a lease that nobody
+writes anew is taken over (streaming/warehouse/lease.py). A folder that machines share has both, for its locks may not
+reach the other machines.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import structlog
+
+from conf.location import Location, is_store
+from conf.settings import Settings
+from streaming.system.known_error import BalancewatchError
+from streaming.system.private_folder import make_checkpoints, make_private
+from streaming.warehouse.folder_place import FolderPlace
+from streaming.warehouse.lease import Lease, LeaseHeldError
+from streaming.warehouse.lease_place import ObjectPlace, described
+
+log = structlog.get_logger()
+
+Part = Literal["run", "relay", "demo"]
+
+NOTE_SECONDS = 0.2
+"""A holder notes who it is just after it has the lock."""
+
+ADVICE: Mapping[Part, str] = {
+    "run": "end it first, or name other folders",
+    "relay": "one tells people, or they hear everything twice: end it first, or set oncall.enabled = false for `run`",
+    "demo": "end it first, or name another folder",
+}
+
+
+class OccupiedError(BalancewatchError):
+    """Somebody else does this with the same folder. The message says who, where, and what to do."""
+
+
+def work_folders(settings: Settings) -> dict[str, Location]:
+    """Those that one works in alone, made as private as they may be; who reads a bucket its owner says."""
+    warehouse = settings.paths.warehouse
+    return {
+        "paths.warehouse": str(warehouse)
+        if is_store(warehouse)
+        else make_private(Path(warehouse).expanduser().resolve()),
+        "paths.checkpoints": make_checkpoints(settings),
+    }
+
+
+class Wish(NamedTuple):
+    """To be the only `part` that works with these folders, by the setting that names each; `command` is what others
+    read.
+    """
+
+    part: Part
+    command: str
+    folders: Mapping[str, Location]
+
+
+@contextlib.contextmanager
+def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iterator[None]:
+    """One wish; as `occupying_all`."""
+    with occupying_all([Wish(part, command, folders)]):
+        yield
+
+
+@contextlib.contextmanager
+def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
+    """Have all of them, or none: raises OccupiedError for the first that another has.
+
+    They are taken in their order, so that of two who come at once one has all; and watched side by side before, so that
+    who died elsewhere is waited for once, however many locks it had.
+    """
+    places: dict[tuple[Part, str], _Hold] = {}
+    for wish in wishes:
+        for key, folder in wish.folders.items():
+            place = str(folder) if is_store(folder) else str(Path(folder).expanduser().resolve())
+            places.setdefault((wish.part, place), _Hold(wish, key, place))
+    holds = list(places.values())
+    with contextlib.ExitStack() as held:
+        for hold in holds:
+            held.callback(hold.let_go)
+            hold.lock()
+        with ThreadPoolExecutor(max(1, len(holds))) as threads:
+            watched = [threads.submit(hold.watch) for hold in holds]
+        for one in watched:
+            one.result()
+        for hold in holds:
+            hold.take()
+        yield
+    for hold in holds:
+        hold.refuse_lost()
+
+
+class _Hold:
+    """One lock or lease. Where another takes it, for this process was suspended or cut off for long, the process is
+    asked to end.
+    """
+
+    def __init__(self, wish: Wish, key: str, place: str) -> None:
+        self._part, self._command, self._key, self._place = wish.part, wish.command, key, place
+        self._file: FolderPlace | None = None
+        self._lease: Lease | None = None
+        self._lost: str | None = None
+        self._is_taken = False
+
+    def lock(self) -> None:
+        """The kernel's lock, where it is a folder."""
+        name = f"{self._part}.lock"
+        if is_store(self._place):
+            self._lease = Lease(ObjectPlace(self._place, name), name, self._command, self._lose)
+            return
+        folder = Path(self._place)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = file = FolderPlace(folder / name)
+        if not file.lock():
+            raise self._occupied(_holder_of(file))
+        if file.is_writable:
+            self._lease = Lease(file, name, self._command, self._lose)
+
+    def watch(self) -> None:
+        self._if_free(Lease.watch)
+
+    def take(self) -> None:
+        self._if_free(Lease.take)
+        self._is_taken = True
+
+    def _if_free(self, step: Callable[[Lease], None]) -> None:
+        try:
+            if self._lease is not None:
+                step(self._lease)
+        except LeaseHeldError as holder:
+            raise self._occupied(str(holder)) from None
+
+    def let_go(self) -> None:
+        if self._lease is not None and self._is_taken:
+            self._lease.release()
+        if self._file is not None:
+            self._file.close()
+
+    def refuse_lost(self) -> None:
+        if self._lost is not None:
+            raise OccupiedError(
+                f"{self._key} = {self._place!r}: {self._lost} is at it, who took over while this was cut off"
+            )
+
+    def _lose(self, holder: str) -> None:
+        self._lost = holder
+        log.error("another has taken over meanwhile: this ends", key=self._key, holder=holder)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _occupied(self, holder: str) -> OccupiedError:
+        return OccupiedError(f"{self._key} = {self._place!r}: {holder} is at it; {ADVICE[self._part]}")
+
+
+def _holder_of(file: FolderPlace) -> str:
+    """Who has noted to have it."""
+    until = time.monotonic() + NOTE_SECONDS
+    while True:
+        seen = file.look()
+        if seen is not None and "pid" in seen.words:
+            return described(seen.words)
+        if time.monotonic() > until:
+            return "another process"
+        time.sleep(NOTE_SECONDS / 10)

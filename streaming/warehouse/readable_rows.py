@@ -1,0 +1,171 @@
+"""Rows of our tables, one by one: what cannot be read is left out and said once, and all the others are taken.
+
+`read_table` reads the rows of a table without DuckDB, which a relay of its own does not load; what is asked in SQL is
+asked of streaming.store, which leaves out the same rows.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from conf.location import Location
+from schemas.tables import ColumnType, Table
+from streaming.text.result import records_of
+from streaming.warehouse.opening import open_delta
+from streaming.warehouse.rows import arrow_schema
+from streaming.warehouse.tables import table_path
+from streaming.warehouse.warehouse_error import NotWrittenError
+
+log = structlog.get_logger()
+
+Row = Mapping[str, Any]
+Read = TypeVar("Read")
+
+UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What making something of a row raises where a value is none, or is of another form."""
+
+MOST_SAID = 1_000
+_said: dict[tuple[str, str], None] = {}
+
+
+def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
+    """What `read` makes of each row that it can read."""
+    return list(take_readable(table, each_of(rows), read))
+
+
+def open_written(warehouse: Location, table: Table) -> DeltaTable:
+    """Raises NotWrittenError where nobody has written the table yet, or DeltaError where it cannot be read."""
+    try:
+        return open_delta(table_path(warehouse, table.name))
+    except TableNotFoundError:
+        raise NotWrittenError(warehouse, table.name) from None
+
+
+def read_table(
+    warehouse: Location,
+    table: Table,
+    where: pc.Expression | None = None,
+    columns: Sequence[str] = (),
+    *,
+    newest: bool = False,
+    read: Callable[[Row], Row] | None = None,
+) -> list[Row]:
+    """The rows that meet the condition and keep the contract, in the order of their times.
+
+    newest    only the newest row of each key
+    columns   all of them where none is named; the table's time and batch_id have to be among them
+    read      makes of a row what is wanted, in place of `whole`, and leaves the time comparable
+
+    Raises NotWrittenError where nobody has written the table yet.
+    """
+    found = read_files(table, open_written(warehouse, table), columns, where)
+    rows = read_rows(table.name, found, read or whole(table))
+    rows.sort(key=lambda row: (row[table.time], row["batch_id"]))
+    return list({tuple(row[name] for name in table.key): row for row in rows}.values()) if newest else rows
+
+
+def read_files(
+    contract: Table, table: DeltaTable, columns: Sequence[str] = (), where: pc.Expression | None = None
+) -> pa.Table:
+    """The rows of all files but such as are damaged, which are said; what was told by those may be told again.
+
+    Columns of the contract that an older release's table lacks are null.
+    """
+    schema = arrow_schema(contract)
+    named = list(columns) or schema.names
+    present = {field.name for field in table.schema().fields}
+    rows = _read_present(contract.name, table, [name for name in named if name in present], where)
+    for name in named:
+        if name not in present:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+    return rows
+
+
+def _read_present(name: str, table: DeltaTable, columns: list[str], wanted: pc.Expression | None) -> pa.Table:
+    dataset = table.to_pyarrow_dataset()
+    try:
+        return dataset.to_table(columns, filter=wanted)
+    except (pa.ArrowInvalid, OSError) as error:
+        if not _is_damaged(error):
+            raise
+        found = [dataset.schema.empty_table().select(columns)]
+    for fragment in dataset.get_fragments():
+        try:
+            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
+        except (pa.ArrowInvalid, OSError) as error:
+            if not _is_damaged(error):
+                raise
+            _say_file_left_out(name, fragment.path, error)
+    return pa.concat_tables(found)
+
+
+def _is_damaged(error: Exception) -> bool:
+    """What Arrow itself cannot make sense of; that a file is gone, or may not be opened, is the system's to say."""
+    return isinstance(error, pa.ArrowInvalid) or (isinstance(error, OSError) and error.errno is None)
+
+
+def whole(table: Table) -> Callable[[Row], Row]:
+    """Reads a row that keeps its table's contract, as far as its columns were asked for."""
+    required = [one.name for one in table.columns if one.is_required]
+    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
+
+    def read(row: Row) -> Row:
+        for name in required:
+            if name in row and row[name] is None:
+                raise ValueError(f"{name} is null")
+        for name in times:
+            if isinstance(row.get(name), str):
+                raise ValueError(f"{name} is {row[name]}")
+        return row
+
+    return read
+
+
+def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
+    """The rows as dicts; a time that Python has no value for is text, and so unreadable by itself alone."""
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        yield from records_of(batch)
+
+
+def take_readable(table: str, rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[Read]:
+    for row in rows:
+        try:
+            yield read(row)
+        except UNREADABLE as error:
+            say_left_out(table, row, error)
+
+
+def say_left_out(table: str, row: Row, error: Exception) -> None:
+    """Once each, in the log."""
+    known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
+    if _is_new(table, str(sorted(known.items()))):
+        log.warning("a row that cannot be read is left out", table=table, row=known, reason=why(error))
+
+
+def _say_file_left_out(table: str, file: str, error: Exception) -> None:
+    """Once each, in the log."""
+    if _is_new(table, file):
+        log.error("a file that cannot be read is left out", table=table, file=file, reason=why(error))
+
+
+def say_nameless(table: str, rows: pa.Table) -> None:
+    """Rows without an incident_id belong to nothing that is ever read: they are said here, once a table."""
+    if rows["incident_id"].null_count and _is_new(table, "incident_id"):
+        log.warning("a row that cannot be read is left out", table=table, row={}, reason="incident_id is null")
+
+
+def _is_new(table: str, what: str) -> bool:
+    is_new = (table, what) not in _said and len(_said) < MOST_SAID
+    if is_new:
+        _said[table, what] = None
+    return is_new
+
+
+def why(error: Exception) -> str:
+    """In a few words."""
+    return f"{type(error).__name__}: {error}"[:200] if not isinstance(error, ValueError) else str(error)[:200]

@@ -1,0 +1,21 @@
+"""What is said when the tables cannot be asked."""
+
+from conf.location import Location
+from streaming.system.known_error import BalancewatchError
+
+
+class WarehouseError(BalancewatchError):
+    """The tables are not there, or cannot be asked this. The message names the setting or the query's fault."""
+
+
+class NotWrittenError(WarehouseError):
+    """`run` has not written a table yet, or any. The message names the setting and the table."""
+
+    def __init__(self, warehouse: Location, table: str | None = None) -> None:
+        """Without `table` there is none of all our tables."""
+        missing = "none of our tables is" if table is None else f"no {table} table"
+        super().__init__(f"paths.warehouse = {str(warehouse)!r}: {missing} there; has `run` written it?")
+
+
+class FilesGoneError(WarehouseError):
+    """Compaction and vacuum took away files that the log named a moment ago: ask again."""

@@ -1,0 +1,201 @@
+"""What `whatif` found, for people and for machines: verdict, shares by client, the queue by client matrix, sends."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from string import ascii_uppercase
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+
+from streaming.terminal.printing import Format
+from streaming.text.console import VisibleConsole
+from streaming.text.output import write_csv, write_json
+from streaming.whatif.sends import SlowBroker
+from udfs.alerts.prose import name_queues
+from udfs.rocketmq.model import queue_order
+from udfs.whatif.allotment import Allotment, allot
+from udfs.whatif.comparison import RECOVERED, SAME, QueueChange, compare, describe_reasons, describe_verdict
+from udfs.whatif.group import Group
+
+TAKES, LEAVES = "x", "."
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A group before and after, and where sends go if a broker is slow."""
+
+    before: Group
+    after: Group
+    notes: tuple[str, ...] = ()
+    slow_broker: SlowBroker | None = None
+
+    def report(self) -> dict[str, Any]:
+        """Everything, as JSON holds it. Raises ValueError when a strategy cannot be computed (allotment.py)."""
+        before, after = allot(self.before), allot(self.after)
+        changes = compare(before, after)
+        return {
+            "verdict": describe_verdict(changes, before),
+            "reasons": describe_reasons(changes, before, after),
+            "cluster": self.after.cluster,
+            "consumer_group": self.after.consumer_group,
+            "topic": self.after.topic,
+            "notes": list(self.notes),
+            "before": _allotment(self.before, before),
+            "after": _allotment(self.after, after),
+            "queues": [_queue(change) for change in changes],
+            "sends": self.slow_broker.report() if self.slow_broker else None,
+        }
+
+
+def print_whatif(whatif: WhatIf, format_: Format) -> None:
+    """Print to stdout: as CSV the queues, a row each; as JSON everything. Raises ValueError as `WhatIf.report`."""
+    report = whatif.report()
+    if format_ == "json":
+        write_json(report)
+    elif format_ == "csv":
+        queues = report["queues"]
+        write_csv(
+            list(queues[0]),
+            ({name: " ".join(v) if isinstance(v, list) else v for name, v in row.items()} for row in queues),
+        )
+    else:
+        _print_for_people(report, whatif)
+
+
+def _allotment(group: Group, allotment: Allotment) -> dict[str, Any]:
+    return {
+        "strategy": group.strategy,
+        "clients": [
+            {
+                "client": label,
+                "client_id": client.client_id,
+                "client_addr": client.client_addr,
+                "strategy": client.strategy or group.strategy,
+                "queues": list(allotment.shares[label]),
+                "idle": allotment.idle.get(label),
+            }
+            for label, client in group.labelled()
+        ],
+        "starved": [
+            {"queue": queue, "cause": gap.cause, "client_id": gap.client_id} for queue, gap in allotment.gaps.items()
+        ],
+        "doubled": [{"queue": queue, "clients": list(allotment.takers[queue])} for queue in allotment.doubled()],
+    }
+
+
+def _queue(change: QueueChange) -> dict[str, Any]:
+    broker_name, queue_id = queue_order(change.queue)
+    return {
+        "broker_name": broker_name,
+        "queue_id": queue_id,
+        "before": None if change.before is None else list(change.before),
+        "after": None if change.after is None else list(change.after),
+        "change": change.change,
+        "cause": change.gap.cause if change.gap else None,
+        "cause_client_id": change.gap.client_id if change.gap else None,
+    }
+
+
+def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
+    console = VisibleConsole()
+    console.print(report["verdict"])
+    for line in (*report["reasons"], *(f"Note: {note}" for note in report["notes"])):
+        console.print(Padding(f"- {line}", (0, 0, 0, 2), expand=False))
+    is_changed = whatif.before != whatif.after
+    labels = list(dict.fromkeys(c["client"] for side in ("before", "after") for c in report[side]["clients"]))
+    console.print()
+    if labels:
+        console.print(_clients(report, dict(zip(labels, _letters(len(labels)), strict=True)), is_changed))
+    lines = list(_matrix(report, labels, is_changed))
+    if max(map(len, lines)) <= console.width and len(lines) <= max(console.height, 60):
+        for line in lines:
+            console.print(line)
+    else:
+        console.print(f"The matrix of {len(labels)} clients does not fit here; --format csv has it.")
+    if whatif.slow_broker:
+        console.print()
+        whatif.slow_broker.print(console)
+
+
+def _clients(report: dict[str, Any], letters: dict[str, str], is_changed: bool) -> Table:
+    """The letters of the matrix: who it is, and the queues by ranges."""
+    table = Table()
+    table.add_column("", no_wrap=True)
+    table.add_column("client", overflow="fold")
+    sides = ("before", "after") if is_changed else ("after",)
+    for side in sides:
+        table.add_column(f"{side if is_changed else 'now'}, {report[side]['strategy']}", overflow="fold")
+    by_label = {side: {client["client"]: client for client in report[side]["clients"]} for side in sides}
+    for label, letter in letters.items():
+        shown = [by_label[side].get(label) for side in sides]
+        addr = next((client["client_addr"] for client in shown if client and client["client_addr"]), None)
+        cells = [_share(client, report[side]["strategy"]) for client, side in zip(shown, sides, strict=True)]
+        table.add_row(letter, f"{label} at {addr}" if addr else label, *cells)
+    return table
+
+
+def _share(client: dict[str, Any] | None, usual: str) -> str:
+    if client is None:
+        return "not there"
+    queues = client["queues"]
+    own = "" if client["strategy"] == usual else f" ({client['strategy']})"
+    return (f"{len(queues)}: {name_queues(queues)}" if queues else f"none: {client['idle']}") + own
+
+
+def _letters(number: int) -> list[str]:
+    letters = list(ascii_uppercase)
+    while len(letters) < number:
+        letters += [first + second for first in letters for second in ascii_uppercase][: number - len(letters)]
+    return letters[:number]
+
+
+def _matrix(report: dict[str, Any], labels: Sequence[str], is_changed: bool) -> Iterator[str]:
+    """A line a run of queues that fare alike, a column a client: twice, before and after, when something changes."""
+    letters = _letters(len(labels))
+    there = {
+        side: {client["client"] for client in report[side]["clients"]}
+        for side in (("before", "after") if is_changed else ("after",))
+    }
+    runs = groupby(report["queues"], key=lambda row: _fate(row, labels, there))
+    rows = [(list(run), *fate) for fate, run in runs]
+    width = max(len(_span(run)) for run, *_ in rows) + 2
+    block = max(8, sum(len(letter) + 1 for letter in letters) + 2)
+    yield (" " * width + "".join((side if is_changed else "now").ljust(block) for side in there)).rstrip()
+    yield (" " * width + "".join(_columns(letters, letters).ljust(block) for _ in there)).rstrip()
+    for run, _, blocks, remark in rows:
+        cells = "".join(_columns(marks, letters).ljust(block) for marks in blocks)
+        yield (_span(run).ljust(width) + cells + remark).rstrip()
+
+
+def _columns(cells: Sequence[str], letters: Sequence[str]) -> str:
+    return "".join(cell.ljust(len(letter) + 1) for cell, letter in zip(cells, letters, strict=True))
+
+
+def _fate(row: dict[str, Any], labels: Sequence[str], there: dict[str, set[str]]) -> tuple[str, list[str], str]:
+    """The broker, the marks of each side and the remark: queues that agree in these share a line."""
+    blocks = [
+        "".join(_mark(label, row[side], is_there=label in clients) for label in labels)
+        for side, clients in there.items()
+    ]
+    if row["cause"]:
+        remark = f"nobody: {row['cause']}"
+    elif row["after"] and len(row["after"]) > 1:
+        remark = "taken twice" if len(row["after"]) == 2 else f"taken {len(row['after'])} times"
+    elif row["change"] == RECOVERED:
+        remark = "taken again" if not row["before"] else "taken once"
+    else:
+        remark = "" if row["change"] == SAME else row["change"]
+    return row["broker_name"], blocks, remark
+
+
+def _mark(label: str, takers: Sequence[str] | None, *, is_there: bool) -> str:
+    """Blank where the queue or the client is not there."""
+    if takers is None or not is_there:
+        return " "
+    return TAKES if label in takers else LEAVES
+
+
+def _span(run: Sequence[dict[str, Any]]) -> str:
+    return name_queues([f"{row['broker_name']}:{row['queue_id']}" for row in run])

@@ -1,0 +1,123 @@
+"""A service with the hook, before a real broker and a real Kafka: its rows are good and true, and it is not held up."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from conf.settings import Settings
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
+from tests.agent.hooked import HookedClasses, HookedService, pulls_of, sends_of
+from tests.conftest import settings_for
+from tests.oracle import EACH_RELEASE
+from tests.rocketmq import RocketMQ
+from tests.rocketmq_server import wait_for
+from udfs.rocketmq.fault import FaultItem, update_fault_item
+from udfs.rocketmq.version import release_of
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
+
+NEARLY_MS = 1_500
+"""An attempt's end as the hook sees it and the clock of updateFaultItem have hardly more than this JVM between them."""
+
+
+@pytest.fixture
+def topic(rocketmq_cluster: RocketMQ) -> str:
+    name = f"hooked-{uuid4().hex[:8]}"
+    rocketmq_cluster.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
+    return settings_for(kafka, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> HookedClasses:
+    return HookedClasses(tmp_path_factory.mktemp("hooked"))
+
+
+@pytest.fixture(params=EACH_RELEASE)
+def service(
+    request: pytest.FixtureRequest,
+    classes: HookedClasses,
+    rocketmq_cluster: RocketMQ,
+    kafka: EmbeddedKafka,
+    topic: str,
+    tmp_path: Path,
+) -> Iterator[HookedService]:
+    path = classes.class_path(request.param)
+    with HookedService(path, tmp_path, rocketmq_cluster.name_server, kafka.bootstrap_servers, topic) as started:
+        yield started
+
+
+@pytest.fixture
+def frozen_broker(rocketmq_cluster: RocketMQ) -> Iterator[str]:
+    """broker-b takes connections and answers nobody."""
+    pid = rocketmq_cluster.brokers["broker-b"].pid
+    os.kill(pid, signal.SIGSTOP)
+    yield "broker-b"
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
+    service: HookedService, settings: Settings, topic: str, request: pytest.FixtureRequest
+) -> None:
+    assert service.taken("send 20") == service.taken("async 20") == 20
+    wait_for("both brokers' rows", lambda: len({row.broker_name for row in sends_of(settings.kafka, topic)}) == 2)
+    for row in sends_of(settings.kafka, topic):
+        assert (row.cluster, row.client_id, row.topic) == ("DefaultCluster", service.client_id, topic)
+        assert release_of(row.client_version) == release_of(request.node.callspec.params["service"])
+        assert row.send_status == "SEND_OK"
+        assert not row.isolation
+        assert row.reachable in (None, True)
+
+    def next_offsets() -> dict[tuple[str, int], int]:
+        return {(row.broker_name, row.queue_id): row.pull_offset for row in pulls_of(settings.kafka, topic)}
+
+    wait_for("every queue's pulls", lambda: sum(next_offsets().values()) == 40 and len(next_offsets()) == 8)
+    assert int(service.ask("consumed")) >= 40
+    consumer_id = service.ask("consumer_id")
+    for row in pulls_of(settings.kafka, topic):
+        assert (row.consumer_group, row.client_id, row.broker_id) == (f"g-{topic}", consumer_id, 0)
+        assert row.client_addr is row.commit_offset is row.offsets_only is None
+
+
+@pytest.mark.parametrize("how", ["send", "async"])
+def test_our_fault_item_of_its_rows_is_the_one_that_the_producer_keeps(
+    service: HookedService, settings: Settings, topic: str, frozen_broker: str, how: str
+) -> None:
+    service.ask(f"{how} 6")
+    wait_for("the failure", lambda: any(row.isolation for row in sends_of(settings.kafka, topic)))
+    kept = service.faults()
+    items: dict[str, FaultItem] = {}
+    for row in sorted(sends_of(settings.kafka, topic), key=lambda row: row.event_time_ms):
+        items[row.broker_name] = update_fault_item(
+            items.get(row.broker_name),
+            row.broker_name,
+            row.latency_ms,
+            row.isolation,
+            row.reachable is not False,
+            row.event_time_ms,
+            row.client_version,
+        )
+    isolated = [row for row in sends_of(settings.kafka, topic) if row.isolation]
+    assert {row.broker_name for row in isolated} == {frozen_broker}
+    assert all(row.send_status is None for row in isolated)
+    assert abs(items[frozen_broker].start_timestamp_ms - kept[frozen_broker]) < NEARLY_MS
+
+
+def test_a_service_whose_kafka_is_away_sends_all_the_same_and_counts_what_it_drops(
+    classes: HookedClasses, rocketmq_cluster: RocketMQ, topic: str, tmp_path: Path
+) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    path = classes.class_path("5.5.0")
+    with HookedService(path, tmp_path, rocketmq_cluster.name_server, nowhere, topic) as service:
+        assert service.taken("send 60") == 60
+        wait_for("drops are counted", lambda: int(service.ask("dropped")) > 0)
+        assert service.ask("close") == "closed"
+        assert service.taken("send 10") == 10

@@ -1,0 +1,141 @@
+"""`make profile`: where the Python of one batch goes, without Spark or Kafka.
+
+A fleet of groups is made and then touched whole, or one group in a hundred, as `make bench --only assignments` does;
+the code is the query's own. Prints the CPU time of each step, its trips to the state store, and its costliest
+functions.
+"""
+
+import argparse
+import cProfile
+import pstats
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.queries.packer import pack
+from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
+from streaming.queries.shard_store import DictShardStore
+from streaming.queries.state_cache import StateCache
+from streaming.queries.whole_shard import work_through
+from streaming.queries.worker_memory import without_pauses
+from tests.rules import default_rules
+from udfs.alerts.rulebook import Rulebook
+
+BROKERS = ("broker-a", "broker-b", "broker-c", "broker-d")
+QUEUES, CLIENTS = 4, 4
+"""Of each broker; of each group."""
+
+START_MS, STEP_MS = 1_750_000_000_000, 1_000
+ARROW_ROWS = 20_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="make profile",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='examples:\n  make profile\n  make profile ARGS="--groups 2000 --touched few --lines 30"',
+    )
+    parser.add_argument("--groups", type=int, default=10_000, help="consumer groups (default: %(default)s)")
+    parser.add_argument("--touched", choices=("all", "few"), default="all", help="in the batch that is profiled")
+    parser.add_argument("--lines", type=int, default=15, help="functions to print of each step")
+    options = parser.parse_args()
+    every = 1 if options.touched == "all" else 100
+    store, states = DictShardStore(), StateCache()
+    for number, step in enumerate((1, every, every)):
+        messages = list(_arrow(_messages(range(0, options.groups, step), START_MS + number * STEP_MS)))
+        is_last = number == 2
+        with without_pauses():
+            packed = _timed(f"batch {number}: pack", lambda held=messages: _pack(held), options.lines * is_last)
+            store.trips.clear()
+            parcels = _timed(f"batch {number}: decode", lambda held=packed: [decode_parcel(one) for one in held], 0)
+            work = lambda held=parcels: _work(store, states, held)  # noqa: E731  # each batch has its own
+            _timed(f"batch {number}: shard", work, options.lines * is_last)
+        print(f"batch {number}: {sum(store.trips.values())} trips to the state store: {dict(store.trips)}")
+
+
+def _pack(messages: list[pa.RecordBatch]) -> list[bytes]:
+    return [encode_parcel(parcel) for parcels in pack(messages, 1) for parcel in parcels]
+
+
+def _work(store: DictShardStore, states: StateCache, parcels: list[Parcel]) -> None:
+    with states.state_of(0, store) as state:
+        work_through(0, 1, state, Rulebook(default_rules()), parcels)
+
+
+def _timed(name: str, work: Any, lines: int) -> Any:
+    """What the work gives; its CPU time is printed, and with `lines` its costliest functions."""
+    profile = cProfile.Profile() if lines else None
+    before = time.process_time()
+    result = profile.runcall(work) if profile is not None else work()
+    print(f"{name}: {time.process_time() - before:.3f} s of CPU" + (" under the profiler" if profile else ""))
+    if profile is not None:
+        pstats.Stats(profile, stream=sys.stdout).strip_dirs().sort_stats("tottime").print_stats(lines)
+    return result
+
+
+def _arrow(messages: list[tuple[str, int, dict[str, Any]]]) -> Iterator[pa.RecordBatch]:
+    """As Spark hands them over."""
+    names = ["topic", "partition", "offset", "ingest_time_ms", "value"]
+    for start in range(0, len(messages), ARROW_ROWS):
+        rows = [
+            (topic, 0, offset, event["event_time_ms"] + 5, msgspec.json.encode(event))
+            for topic, offset, event in messages[start : start + ARROW_ROWS]
+        ]
+        types = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary())
+        columns = [pa.array(column, of) for column, of in zip(zip(*rows, strict=True), types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _messages(groups: range, at_ms: int) -> list[tuple[str, int, dict[str, Any]]]:
+    """A heartbeat a client and a pull a queue of these groups, all healthy, and the tick behind them."""
+    place = {"cluster": "profiled", "event_time_ms": at_ms}
+    queues = [
+        {"broker_name": name, "read_queue_nums": QUEUES, "write_queue_nums": QUEUES, "perm": 6} for name in BROKERS
+    ]
+    brokers = [{"broker_name": name, "broker_ids": [0]} for name in BROKERS]
+    events = [(ROUTES, place | {"topic": "orders", "queues": queues, "brokers": brokers})]
+    for group in groups:
+        events += [(HEARTBEATS, place | _heartbeat(group, client)) for client in range(CLIENTS)]
+        events += [(PULLS, place | _pull(group, broker, queue)) for broker in range(4) for queue in range(QUEUES)]
+    asked = {"source": "profile", "brokers_asked": list(BROKERS), "brokers_answered": list(BROKERS)}
+    events.append((CLOCKS, place | asked | {"event_time_ms": at_ms + 1}))
+    return [(topic, offset, event) for offset, (topic, event) in enumerate(events)]
+
+
+def _client(group: int, client: int) -> dict[str, str]:
+    return {
+        "client_id": f"10.0.{group % 250}.{client}@{group}",
+        "client_addr": f"10.0.{group // 250}.{group % 250}:{40_000 + client}",
+    }
+
+
+def _heartbeat(group: int, client: int) -> dict[str, Any]:
+    subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+    consumer = {
+        "consumer_group": f"group-{group}",
+        "consume_type": "CONSUME_PASSIVELY",
+        "message_model": "CLUSTERING",
+        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+        "strategy": "AVG",
+        "subscriptions": [subscription],
+    }
+    reported = {"broker_name": BROKERS[0], "language": "JAVA", "client_version": "4.9.8", "producer_groups": []}
+    return _client(group, client) | reported | {"consumers": [consumer]}
+
+
+def _pull(group: int, broker: int, queue: int) -> dict[str, Any]:
+    """By the AVG strategy: a broker's queues are one client's."""
+    queue_of = {"broker_name": BROKERS[broker], "broker_id": 0, "topic": "orders", "queue_id": queue}
+    offsets = {"pull_offset": 1_000, "commit_offset": 1_000, "max_offset": 1_000, "pull_status": "NO_NEW_MSG"}
+    reported = {"consumer_group": f"group-{group}", "suggest_broker_id": 0}
+    return _client(group, broker) | queue_of | offsets | reported
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""A timeline shows a span that follows what is in it: no empty time before the first and after the last."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.board.pages import alerts, brokers, incident
+from streaming.board.queries.extent import extent_of
+from tests.board.components import by_id
+from tests.board.tables import MINUTE, NOW_MS, alert, shown, view_of, write
+
+HOUR = 60 * MINUTE
+
+
+def axis_of(node: Any, id_: str) -> list[str]:
+    """Where a figure's axis begins and ends, to the second."""
+    return [moment[11:19] for moment in by_id(node, id_).figure.layout.xaxis.range]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "extent"),
+    [
+        ([], (0, HOUR)),
+        ([40 * MINUTE, 60 * MINUTE], (40 * MINUTE - 30_000, HOUR)),
+        ([10 * MINUTE, 20 * MINUTE], (10 * MINUTE - 30_000, 20 * MINUTE + 30_000)),
+        ([0, 40 * MINUTE], (0, 41 * MINUTE)),
+        ([30 * MINUTE], (30 * MINUTE - 30_000, 30 * MINUTE + 30_000)),
+        ([-5, 2 * HOUR], (0, HOUR)),
+    ],
+)
+def test_the_extent_is_what_is_in_it_and_a_margin(times_ms: list[int], extent: tuple[int, int]) -> None:
+    assert extent_of(0, HOUR, times_ms) == extent
+
+
+def test_alerts_that_are_over_end_the_timeline_and_an_open_one_goes_on_to_now(tmp_path: Path) -> None:
+    over = alert("over", "RESOLVED", 40 * MINUTE, started_at=NOW_MS - 60 * MINUTE)
+    warehouse = write(tmp_path / "w", {"alerts": [over]})
+    assert axis_of(shown(alerts.PAGE, warehouse), "timeline-lanes") == ["09:59:30", "10:20:30"]
+    write(warehouse, {"alerts": [alert("open", ago_ms=10 * MINUTE)]}, 1)
+    assert axis_of(shown(alerts.PAGE, warehouse), "timeline-lanes") == ["09:58:30", "11:00:00"]
+
+
+def test_many_alerts_are_counted_in_the_time_that_they_take(tmp_path: Path) -> None:
+    rows = [alert(f"one-{number}", "RESOLVED", 30 * MINUTE) for number in range(60)]
+    page = alerts.read(view_of(write(tmp_path, {"alerts": rows}), since="24h"))
+    assert (page.from_ms, page.until_ms) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
+    (bins,) = page.bins
+    assert sum(1 for count in bins.counts if count) > 40, "and not in one of the day's"
+
+
+def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
+    health = {"cluster": "prod", "broker_name": "broker-a", "producers": 3}
+    steps = [
+        {**health, "unavailable_producers": avoiding, "changed_at": NOW_MS - ago * MINUTE}
+        for avoiding, ago in ((1, 50), (0, 40))
+    ]
+    warehouse = write(tmp_path, {"broker_health": steps})
+    assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-figure") == ["10:09:30", "10:20:30"]
+
+
+def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:
+    steps = [
+        alert("long", "FIRING", 9 * HOUR, started_at=NOW_MS - 9 * HOUR),
+        alert("long", "RESOLVED", HOUR, started_at=NOW_MS - 9 * HOUR),
+    ]
+    page = shown(incident.PAGE, write(tmp_path, {"alerts": steps}), id="long")
+    assert axis_of(page, "band") == ["01:58:00", "10:12:00"]
+    assert axis_of(shown(incident.PAGE, write(tmp_path / "open", {"alerts": steps[:1]}), id="long"), "band") == [
+        "01:58:00",
+        "11:00:00",
+    ]

@@ -1,0 +1,85 @@
+"""How far the tables are behind the events, by their commits."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from schemas.tables import TABLES
+from streaming.board.pages.overview import PAGE
+from streaming.board.pages.page import View
+from streaming.board.queries.lag import Written, read_lags, worst_lately
+from streaming.store.store import History
+from streaming.warehouse.delta_log import read_commit
+from streaming.warehouse.tables import open_table, table_path
+from tests.board.components import by_id, text_of
+from tests.board.tables import alert, assignment, write
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def written_at(warehouse: Path, table: str, version: int) -> int:
+    """Of a commit, by its log."""
+    commit = read_commit(table_path(warehouse, table), version)
+    assert commit is not None
+    return commit.at_ms
+
+
+def test_the_lag_is_from_the_newest_event_of_a_commit_to_the_commit(tmp_path: Path, now_ms: int) -> None:
+    """The newest row of the table counts for nothing, where a later commit tells of earlier events."""
+    write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=now_ms)]})
+    late = [assignment(number, "OK", changed_at=now_ms - (9 - number) * MINUTE) for number in (1, 2)]
+    write(tmp_path, {"assignments": late}, 1)
+    history = History(tmp_path)
+    at_ms = written_at(tmp_path, "assignments", history.versions["assignments"])
+    assert read_lags(history, at_ms) == {"assignments": Written(at_ms, at_ms - now_ms + 7 * MINUTE)}
+
+
+def test_maintenance_adds_nothing_and_is_passed_over(tmp_path: Path, now_ms: int) -> None:
+    for batch in (1, 2):
+        write(tmp_path, {"alerts": [alert("one", changed_at=now_ms - 5 * MINUTE)]}, batch)
+    before = read_lags(History(tmp_path), now_ms + MINUTE)
+    table = open_table(tmp_path, TABLES["alerts"])
+    table.optimize.compact()
+    assert table.version() > History(tmp_path).versions["assignments"]
+    assert read_lags(History(tmp_path), now_ms + MINUTE) == before != {}
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert read_lags(History(tmp_path), now_ms + MINUTE) == {}
+
+
+@pytest.mark.parametrize("board_behind_ms", [0, 3 * MINUTE])
+def test_clocks_that_do_not_fit_describe_no_lag(tmp_path: Path, now_ms: int, board_behind_ms: int) -> None:
+    """Events of tomorrow, or a commit after now by the board's clock."""
+    ahead_ms = 0 if board_behind_ms else 3 * MINUTE
+    write(tmp_path, {"alerts": [alert("one", changed_at=now_ms + ahead_ms)]})
+    assert read_lags(History(tmp_path), now_ms - board_behind_ms) == {}
+
+
+def test_the_worst_counts_of_those_that_were_written_lately_by_a_query_that_judges() -> None:
+    lags = {
+        "alerts": Written(1_000_000, 4_000),
+        "assignments": Written(990_000, 9_000),
+        "memberships": Written(1_000, 99_000),
+        "fault_items": Written(1_000_000, 500_000),
+    }
+    assert worst_lately(lags, 120_000) == Written(990_000, 9_000)
+    assert worst_lately({"fault_items": Written(1_000_000, 500_000)}, 120_000) is None
+
+
+def test_the_overview_says_how_far_the_tables_are_behind_the_events(tmp_path: Path, now_ms: int) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=now_ms - 7 * MINUTE)]})
+    at_ms = written_at(tmp_path, "assignments", 1)
+    page = PAGE.body(View(History(tmp_path), {}, at_ms))
+    assert text_of(by_id(page, "lag")) == (
+        "Lag: the tables are at most 7 min behind the events, from an event to its row."
+    )
+    assert text_of(by_id(page, "age-assignments")) == "assignments 7 min ago , written 7 min later"
+    old = PAGE.body(View(History(tmp_path), {}, at_ms + 10 * MINUTE, 120_000, at_ms))
+    assert "the tables were at most 7 min behind" in text_of(by_id(old, "lag"))
+    none = PAGE.body(View(History(tmp_path), {}, at_ms - 60 * MINUTE))
+    assert text_of(by_id(none, "lag")) == "Lag: no commit of the tables tells it."

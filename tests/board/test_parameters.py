@@ -1,0 +1,54 @@
+"""Query parameters: what is read of a URL, and the sentence for what cannot be used."""
+
+import pytest
+
+from streaming.board.url.parameters import AskedError, href, read_asked, read_choice, read_number, read_span_ms
+
+
+def test_parameters_are_trimmed_and_empty_ones_left_out() -> None:
+    assert read_asked("?cluster=%20prod%20&kind=&state=FIRING", {"cluster", "kind", "state"}) == {
+        "cluster": "prod",
+        "state": "FIRING",
+    }
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        ("?colour=red", "'colour' is no parameter of this page; it knows id."),
+        ("?id=" + "x" * 513, "id is longer than 512 characters or has unprintable ones; shorten it."),
+        ("?id=a%00b", "id is longer than 512 characters or has unprintable ones; shorten it."),
+        ("?id=%ff", "The URL has more than 20 parameters, or is not UTF-8."),
+        ("?" + "&".join(["id=1"] * 21), "The URL has more than 20 parameters, or is not UTF-8."),
+    ],
+)
+def test_what_no_page_understands_is_said_in_a_sentence(search: str, sentence: str) -> None:
+    with pytest.raises(AskedError) as error:
+        read_asked(search, {"id"})
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(("text", "ms"), [("30s", 30_000), ("5m", 300_000), ("24h", 86_400_000), ("7d", 604_800_000)])
+def test_spans(text: str, ms: int) -> None:
+    assert read_span_ms({"since": text}, "since", "1h") == ms
+
+
+@pytest.mark.parametrize("text", ["0h", "-1h", "1w", "h", "1.5h", "9999999h", "999999d", "3651d"])
+def test_what_is_no_span_names_the_value(text: str) -> None:
+    with pytest.raises(AskedError, match="since = "):
+        read_span_ms({"since": text}, "since", "24h")
+
+
+def test_choices_and_numbers_are_bounded() -> None:
+    assert read_choice({}, "state", ("FIRING",)) == ""
+    assert read_number({"page": "7"}, "page", 1, 1, 10) == 7
+    with pytest.raises(AskedError, match="state = 'LOUD': choose one of FIRING"):
+        read_choice({"state": "LOUD"}, "state", ("FIRING",))
+    for text in ("0", "11", "one", "1e3", "1" * 40):
+        with pytest.raises(AskedError, match="give a whole number from 1 to 10"):
+            read_number({"page": text}, "page", 1, 1, 10)
+
+
+def test_links_escape_what_names_may_hold_and_leave_out_what_is_not_asked() -> None:
+    assert href("/group", cluster="a&b", group="x y/ü", topic=None) == "/group?cluster=a%26b&group=x+y%2F%C3%BC"
+    assert href("/alerts", {"kind": "starved_queue", "page": "3"}, page=None) == "/alerts?kind=starved_queue"

@@ -1,0 +1,129 @@
+"""The runbooks as the board serves them: every link that an alert carries leads to its page, and to its cause there."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from flask.testing import FlaskClient
+from playwright.sync_api import expect
+
+from conf.settings import Settings
+from streaming.board.pages.incident import PAGE
+from streaming.board.web.app import Board, make_app
+from streaming.board.web.runbook_pages import METRICS, ROOT, names
+from streaming.board.web.security import AccessControl, guard_app
+from streaming.metrics.names import METRICS as ALL_METRICS
+from tests.board.components import links_of
+from tests.board.conftest import PHONE, Tab
+from tests.board.modelled import NOW_MS
+from tests.board.tables import alert, shown, write
+from tests.conf.test_prometheus import ALERTS
+from tests.offenders import assert_none
+from udfs.alerts.runbook import CAUSES, runbook_url
+
+TOKEN = "a-token-of-some-length"  # noqa: S105  # of these tests
+HOST = "http://127.0.0.1:8050"
+
+
+class Page(HTMLParser):
+    """The ids of a page, and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("id"):
+            self.ids.add(str(given["id"]))
+        if tag == "a" and given.get("href"):
+            self.links.add(str(given["href"]))
+
+
+def client_of(folder: Path, access: AccessControl) -> FlaskClient:
+    settings = Settings.load().board
+    app = make_app(Board(settings, folder, lambda: NOW_MS), settings)
+    guard_app(app, access)
+    client: FlaskClient = app.server.test_client()
+    return client
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+    """A board without any tables."""
+    return client_of(tmp_path_factory.mktemp("none"), AccessControl(frozenset({"127.0.0.1"})))
+
+
+def read(client: FlaskClient, url: str) -> Page | None:
+    """The page at an address, with the part that it names; None where either is not there."""
+    place = urlsplit(url)
+    answer = client.get(place.path, headers={"Host": "127.0.0.1:8050"})
+    page = Page(answer.text)
+    return page if answer.status_code == 200 and (not place.fragment or place.fragment in page.ids) else None
+
+
+def test_every_kind_and_each_of_its_causes_has_a_page_that_is_there(client: FlaskClient) -> None:
+    """The addresses that alerts carry where nothing is set."""
+    root = Settings.load().runbooks_url
+    assert root == f"{HOST}{ROOT}"
+    addresses = [runbook_url(root, kind, cause) for kind, causes in CAUSES.items() for cause in (None, *causes)]
+    assert len(addresses) > 60
+    assert_none(str(address) for address in addresses if address is None or read(client, address) is None)
+    assert set(names()) == CAUSES.keys()
+
+
+def test_every_link_of_every_page_leads_somewhere(client: FlaskClient) -> None:
+    broken = []
+    for name in ("", METRICS, *names()):
+        page = read(client, f"{ROOT}/{name}")
+        assert page is not None, name
+        here = [urljoin(f"{HOST}{ROOT}/{name}", link) for link in page.links if not link.startswith("#page")]
+        broken += [f"{name}: {link}" for link in here if link.startswith(HOST) and read(client, link) is None]
+    assert_none(broken)
+
+
+def test_every_rule_of_prometheus_leads_to_a_page_that_is_there(client: FlaskClient) -> None:
+    urls = [rule["annotations"]["runbook_url"].replace("{{ $labels.kind }}", "starved_queue") for rule in ALERTS]
+    assert_none(url for url in urls if read(client, url) is None)
+    manual = read(client, f"{ROOT}/{METRICS}")
+    assert manual is not None
+    assert_none(metric.name for metric in ALL_METRICS if metric.name not in manual.ids)
+
+
+def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: FlaskClient) -> None:
+    for name in ("nope", "README.md", "%00", "..%5cREADME"):
+        answer = client.get(f"{ROOT}/{name}", headers={"Host": "127.0.0.1:8050"})
+        assert answer.status_code == 404
+    assert "KIND_FACTS" not in client.get(f"{ROOT}/..%2f..%2fkinds.py", headers={"Host": "127.0.0.1:8050"}).text
+    assert f'href="{ROOT}/"' in client.get(f"{ROOT}/nope", headers={"Host": "127.0.0.1:8050"}).text
+
+
+def test_where_a_token_is_asked_for_it_is_asked_for_here_too(tmp_path: Path) -> None:
+    client = client_of(tmp_path, AccessControl(frozenset(), TOKEN, 3600.0))
+    assert client.get(f"{ROOT}/starved_queue").status_code == 401
+    answer = client.get(f"{ROOT}/starved_queue", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_an_incidents_page_leads_to_its_kinds_at_its_cause(tmp_path: Path) -> None:
+    from_table = alert("a-1", kind="starved_queue", cause="frozen_client")
+    warehouse = write(tmp_path / "w", {"alerts": [from_table, alert("b-1", kind="of_a_later_release")]})
+    assert f"{ROOT}/starved_queue#frozen_client" in links_of(shown(PAGE, warehouse, id="a-1"))
+    assert not [link for link in links_of(shown(PAGE, warehouse, id="b-1")) if ROOT in link]
+
+
+def test_it_reads_well_by_day_by_night_and_on_a_phone(board_url: str, tab: Tab) -> None:
+    page = tab.page
+    page.goto(f"{board_url}runbooks/starved_queue#frozen_client")
+    expect(page.locator("h1")).to_have_text("starved_queue")
+    assert page.locator("#frozen_client").is_visible()
+    assert tab.faults() == []
+    page.emulate_media(color_scheme="dark")
+    assert tab.faults() == []
+    assert page.title() == "starved_queue · balancewatch"
+    page.set_viewport_size(PHONE)
+    assert tab.is_narrow_enough()

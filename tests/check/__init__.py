@@ -1,0 +1,1 @@
+"""What the settings, and an alert, would do."""

@@ -1,0 +1,264 @@
+"""What `check` says of the settings, and `alerts rules` of an alert that somebody imagines, and of one that is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.oncall.delivery_log import OperatorInput
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.check.checking import answer, call, check, judge, move_to_site
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.silence import Silence
+
+RULES = """
+settle_ms = 1000
+[kinds.split_view]
+pending_evaluations = 7
+[[overrides]]
+name = "batch jobs"
+consumer_group = "batch-*"
+pull_silence_ms = 120_000
+kinds.starved_queue = { pending_ms = 60_000, severity = "info" }
+kinds."*" = { recovering_ms = 5_000 }
+[[overrides]]
+cluster = "test"
+kinds.starved_queue = { is_enabled = false }
+"""
+
+SITE = """
+[rules]
+heartbeat_late_ms = 60_000
+[[oncall.receivers]]
+name = "log"
+type = "log"
+[[oncall.receivers]]
+name = "duty"
+type = "pagerduty"
+routing_key_env = "DUTY_KEY"
+[[oncall.routes]]
+name = "loud"
+match = { severity = ["critical", "error"] }
+receivers = ["duty"]
+[[oncall.routes]]
+name = "rest"
+receivers = ["log"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    move_to_site(tmp_path, monkeypatch, SITE)
+    (tmp_path / "rules.toml").write_text(RULES)
+    monkeypatch.setenv("DUTY_KEY", "k" * 32)
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> list[str]:
+    return ["--rules", str(tmp_path / "rules.toml")]
+
+
+def keys(found: dict[str, Any]) -> dict[str, tuple[Any, str]]:
+    return {row["key"]: (row["value"], row["set_by"]) for row in found["keys"]}
+
+
+def starved(group: str = "billing", cluster: str = "prod") -> list[str]:
+    return ["starved_queue", "--cluster", cluster, "--group", group]
+
+
+def write(tmp_path: Path, *rows: dict[str, Any]) -> None:
+    common = {
+        "alert_id": "a",
+        "cause": "frozen_client",
+        "cluster": "prod",
+        "severity": "critical",
+        "state": "FIRING",
+        "summary": "It is so.",
+        "advice": "Do this.",
+        "evidence": "{}",
+        "started_at": 1_750_000_000_000,
+        "changed_at": 1_750_000_001_000,
+    }
+    append_rows(DeltalakeWriter(tmp_path / "warehouse"), {"alerts": [{**common, **row} for row in rows]}, "app", 0)
+
+
+def test_the_rules_in_force_are_reported_with_who_set_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: list[str]
+) -> None:
+    monkeypatch.setenv("BALANCEWATCH_RULES__MAX_EVALUATION_GAP_MS", "5000")
+    found = answer(check, *rules)
+    reported = keys(found)
+    assert reported["rules.settle_ms"] == (1_000, str(tmp_path / "rules.toml"))
+    assert reported["rules.heartbeat_late_ms"] == (60_000, str(tmp_path / "site.toml"))
+    assert reported["rules.max_evaluation_gap_ms"] == (5_000, "BALANCEWATCH_RULES__MAX_EVALUATION_GAP_MS")
+    assert reported["rules.pull_silence_ms"] == (45_000, "default")
+    assert reported["rules.kinds.split_view.pending_evaluations"] == (7, str(tmp_path / "rules.toml"))
+    assert [one["name"] for one in found["overrides"]] == ["batch jobs", "rules.overrides[1]"]
+    assert found["overrides"][0]["sets"]["kinds.starved_queue.pending_ms"] == 60_000
+    assert found["receivers"] == ["log", "duty"]
+
+
+def test_the_settings_as_a_table_say_that_they_are_valid(rules: list[str]) -> None:
+    result = check(*rules)
+    assert result.exit_code == 0
+    assert "The settings are valid." in result.stdout
+    assert "override 'batch jobs': cluster *, consumer_group batch-*" in result.stdout
+
+
+def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "k" * 32 not in check().output
+    monkeypatch.delenv("DUTY_KEY")
+    result = check()
+    assert result.exit_code == 2
+    assert "routing_key_env = 'DUTY_KEY'" in result.stderr
+    assert judge(*starved()).exit_code == 0, "what an alert would do needs no secret"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reported"),
+    [
+        (["rules", "starved"], "kind = 'starved': the rules have no such kind; they have broker_evicted, "),
+        (["rules", "starved_queue"], "--cluster is missing"),
+        (["rules", "starved_queue", "--cluster", "c"], "--group is missing"),
+        (["rules", "broker_isolated", "--cluster", "c", "--group", "g"], "--group 'g': broker_isolated is judged"),
+        (["rules", "--cluster", "c"], "Missing argument 'KIND|INCIDENT'"),
+        (["rules", "twins-1", "--group", "g"], "--group: incident twins-1 has its own; leave it out"),
+        (["rules", "starved_queue", "--severity", "loud"], "--severity 'loud': choose critical, error, warning, info"),
+        (["rules", "starved_queue", "--format", "csv"], "--format 'csv': choose table or json"),
+        (["rules", "starved_queue", "--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': No such file"),
+        (["--cluster", "c", "rules", "starved_queue"], "--cluster stands before rules"),
+        (["starved_queue"], "No such command 'starved_queue'"),
+    ],
+    ids=range(11),
+)
+def test_a_wrong_question_is_reported_and_ends_with_2(tmp_path: Path, arguments: list[str], reported: str) -> None:
+    write(tmp_path, {"incident_id": "twins-1", "kind": "duplicate_client_id"})
+    result = call("alerts", *arguments)
+    assert result.exit_code == 2
+    assert reported in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reported"),
+    [
+        (["--format", "csv"], "--format 'csv': choose table or json"),
+        (["--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': No such file"),
+        (["--kind", "starved_queue"], "No such option: --kind"),
+        (["a-1"], "unexpected extra argument"),
+    ],
+    ids=range(4),
+)
+def test_settings_that_cannot_be_checked_end_with_2(arguments: list[str], reported: str) -> None:
+    result = check(*arguments)
+    assert result.exit_code == 2
+    assert reported in result.stderr
+
+
+def test_the_alerts_are_listed_as_ever_beside_what_they_would_do(tmp_path: Path) -> None:
+    """Also where a value of an option is called as the command below is."""
+    write(tmp_path, {"incident_id": "twins-1", "kind": "duplicate_client_id", "consumer_group": "rules"})
+    for arguments in ([], ["--group", "rules"], ["--current", "--state", "FIRING"]):
+        result = call("alerts", *arguments, "--format", "json")
+        assert result.exit_code == 0, result.output
+        assert [row["incident_id"] for row in json.loads(result.stdout)] == ["twins-1"]
+    assert "No alert matches." in call("alerts", "--group", "none").output
+
+
+def test_an_imagined_alert_is_judged_by_its_groups_rules(tmp_path: Path, rules: list[str]) -> None:
+    found = answer(judge, *rules, *starved("batch-night"))
+    reported = keys(found)
+    assert reported["rules.pull_silence_ms"] == (120_000, "override 'batch jobs'")
+    assert reported["rules.settle_ms"] == (1_000, str(tmp_path / "rules.toml"))
+    assert reported["rules.kinds.starved_queue.pending_ms"] == (60_000, "override 'batch jobs'")
+    assert reported["rules.kinds.starved_queue.recovering_ms"] == (5_000, "override 'batch jobs', for all kinds")
+    assert reported["rules.kinds.starved_queue.pending_evaluations"] == (2, "default, for all kinds")
+    assert "pull_silence_ms (2 min)" in found["fires"]
+    assert "for 1 min, at 2 evaluations" in found["fires"]
+    assert "stayed away for 5 s" in found["ends"]
+
+
+def test_a_kind_that_is_switched_off_never_fires(rules: list[str]) -> None:
+    assert answer(judge, *rules, *starved(cluster="test"))["fires"].startswith(
+        "Never: kinds.starved_queue.is_enabled is false"
+    )
+
+
+def test_an_override_for_some_groups_is_not_reported_of_brokers(rules: list[str]) -> None:
+    found = answer(judge, *rules, "broker_isolated", "--cluster", "prod")
+    assert not [row for row in found["keys"] if "batch" in row["set_by"]]
+
+
+def test_the_receivers_are_those_of_each_severity_it_may_have(rules: list[str]) -> None:
+    found = answer(judge, *starved())
+    assert [(one["severity"], one["receiver"], one["route"]) for one in found["receivers"]] == [
+        ("critical", "duty", "loud"),
+        ("warning", "log", "rest"),
+    ]
+    assert [one["receiver"] for one in answer(judge, *starved(), "--severity", "error")["receivers"]] == ["duty"]
+    assert [one["route"] for one in answer(judge, *rules, *starved("batch-x"))["receivers"]] == ["info is only logged"]
+
+
+def test_a_silence_that_covers_it_is_reported(tmp_path: Path) -> None:
+    operator_input = OperatorInput(tmp_path / "warehouse")
+    operator_input.add_silence(Silence("s1", {"consumer_group": ("bill*",)}, "ann", "moving house", 0, 2**42), 1)
+    assert {one["silence_id"] for one in answer(judge, *starved())["silences"]} == {"s1"}
+    assert answer(judge, *starved("orders"))["silences"] == []
+
+
+def test_an_open_incident_that_may_explain_it_is_reported(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"incident_id": "twins-1", "kind": "duplicate_client_id", "consumer_group": "billing"},
+        {"incident_id": "over-1", "kind": "split_view", "consumer_group": "billing", "state": "RESOLVED"},
+        {"incident_id": "other-1", "kind": "split_view", "consumer_group": "orders"},
+        {"incident_id": "broker-1", "kind": "broker_no_data"},
+    )
+    found = answer(judge, *starved())["inhibited_by"]
+    assert [one["incident_id"] for one in found["may_be"]] == ["broker-1", "twins-1"]
+    assert found["is"] is None
+
+
+def test_an_incident_is_reported_with_its_state_its_receivers_and_what_suppresses_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"incident_id": "twins-1", "kind": "duplicate_client_id", "consumer_group": "billing", "summary": "Two of it."},
+        {
+            "incident_id": "starved-1",
+            "kind": "starved_queue",
+            "consumer_group": "billing",
+            "topic": "orders",
+            "inhibited_by": "twins-1",
+        },
+    )
+    found = answer(judge, "starved-1")
+    assert found["incident"]["state"] == "FIRING"
+    assert found["inhibited_by"]["is"] == "twins-1"
+    assert found["inhibited_by"]["summary"] == "Two of it."
+    assert found["severities"] == ["critical"]
+    assert [one["receiver"] for one in found["receivers"]] == ["duty"]
+    table = judge("starved-1").stdout
+    assert "twins-1, so it does not page: Two of it." in table
+
+
+def test_an_incident_that_is_not_there_is_reported_and_ends_with_1(tmp_path: Path) -> None:
+    write(tmp_path)
+    result = judge("none-1")
+    assert result.exit_code == 1
+    assert "INCIDENT 'none-1' is not in the alerts table" in result.stderr
+
+
+def test_a_check_makes_no_table(tmp_path: Path) -> None:
+    answer(check)
+    answer(judge, *starved())
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_every_kind_has_an_answer_that_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for kind, facts in KIND_FACTS.items():
+        result = judge(kind, "--cluster", "c", *(["--group", "g"] if facts.is_of_group else []))
+        assert result.exit_code == 0, result.output
+        assert max(map(len, result.stdout.splitlines())) <= 80

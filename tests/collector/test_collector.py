@@ -1,0 +1,392 @@
+"""What the collector concludes from a round, without RocketMQ and without Kafka."""
+
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conf.settings import Settings, SettingsError
+from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from streaming.collector.collector import run_collector
+from streaming.collector.known_brokers import CollectorError
+from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency
+from streaming.collector.rocketmq_admin import RocketMQAdmin
+from streaming.collector.rocketmq_answers import (
+    Broker,
+    Connection,
+    OffsetWrapper,
+    parse_clusters,
+    parse_offsets,
+    parse_producers,
+    parse_route,
+    parse_running_info,
+    parse_strategy,
+    parse_version,
+)
+from streaming.collector.rocketmq_jvm import RocketMQError
+from streaming.collector.round_events import ROUTE_REPEAT_MS, compute_round
+from streaming.collector.round_memory import Memory
+from tests.collector.rounds import (
+    BROKER_A,
+    BROKER_B,
+    GROUP,
+    NOW,
+    ORDERS,
+    ROUTE,
+    SOLO,
+    TOPIC,
+    TWIN,
+    TWINS,
+    connection,
+    of,
+    process_queue,
+    reading,
+    round_clock,
+    routed,
+    running,
+    view,
+)
+from udfs.rocketmq.route import QueueData
+
+# Heartbeats
+
+
+def with_groups(view: BrokerReading, *names: str) -> BrokerReading:
+    return replace(view, group_names=frozenset(names) or None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "then", "deleted"),
+    [
+        ("no broker has it any more", [("g", "h"), ("h",)], ["gone"]),
+        ("one broker still has it", [("g", "h"), ("gone", "h")], None),
+        ("one broker may not be asked", [("g", "h"), ()], None),
+        ("one broker did not answer", [("g", "h")], None),
+    ],
+)
+def test_a_group_is_deleted_when(reason: str, then: list[tuple[str, ...]], deleted: list[str] | None) -> None:
+    brokers = (BROKER_A, BROKER_B)
+    first = reading(*(with_groups(view(broker), "g", "gone", "h") for broker in brokers))
+    _, memory = compute_round(Memory(), first, NOW)
+    views = [with_groups(view(broker), *names) for broker, names in zip(brokers, then, strict=False)]
+    second = replace(reading(*views), brokers_asked=first.brokers_asked)
+    assert round_clock(second, NOW + 1_000, memory).get("deleted_groups") == deleted, reason
+    _, memory = compute_round(memory, second, NOW + 1_000)
+    assert any("gone" in names for names in memory.groups.values()) == (deleted is None)
+
+
+def test_a_broker_that_is_gone_for_good_has_deleted_no_group() -> None:
+    first = reading(with_groups(view(BROKER_A), "g"), with_groups(view(BROKER_B), "on_b_only"))
+    _, memory = compute_round(Memory(), first, NOW)
+    without = reading(with_groups(view(BROKER_A), "g"))
+    assert without.brokers_asked == ("broker-a",)
+    assert "deleted_groups" not in round_clock(without, NOW + 1_000, memory)
+
+
+def test_each_channel_of_each_broker_has_a_heartbeat_at_its_true_time() -> None:
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, *TWINS), view(BROKER_B, TWINS[0])), NOW)
+    said = [(h["broker_name"], h["client_addr"], h["event_time_ms"]) for h in of(HEARTBEATS, events)]
+    assert said == [
+        ("broker-a", "10.0.0.1:51", NOW - 4_000),
+        ("broker-a", "10.0.0.1:52", NOW - 70_000),
+        ("broker-b", "10.0.0.1:51", NOW - 4_000),
+    ]
+
+
+def test_a_channel_that_is_only_listed_again_is_not_said_again() -> None:
+    _, memory = compute_round(Memory(), reading(view(BROKER_A, *TWINS)), NOW)
+    events, memory = compute_round(memory, reading(view(BROKER_A, *TWINS)), NOW + 1_000)
+    assert of(HEARTBEATS, events) == []
+    beat = (TWIN, "10.0.0.1:51", NOW + 1_500)
+    events, _ = compute_round(memory, reading(view(BROKER_A, beat, TWINS[1])), NOW + 2_000)
+    assert [h["event_time_ms"] for h in of(HEARTBEATS, events)] == [NOW + 1_500]
+
+
+def test_a_broker_whose_clock_is_ahead_does_not_overtake_the_round() -> None:
+    ahead = (TWIN, "10.0.0.1:51", NOW + 90_000)
+    events, memory = compute_round(Memory(), reading(view(BROKER_A, ahead)), NOW)
+    assert [h["event_time_ms"] for h in of(HEARTBEATS, events)] == [NOW]
+    assert of(HEARTBEATS, compute_round(memory, reading(view(BROKER_A, ahead)), NOW + 1_000)[0]) == []
+
+
+def test_without_code_328_being_listed_is_reported_as_that() -> None:
+    silent = replace(view(BROKER_A, SOLO), producers={}, reports_producers=False)
+    _, memory = compute_round(Memory(), reading(silent), NOW)
+    events, _ = compute_round(memory, reading(silent), NOW + 1_000)
+    assert [(h["event_time_ms"], h["is_listed_only"]) for h in of(HEARTBEATS, events)] == [(NOW + 1_000, True)]
+    reported, _ = compute_round(memory, reading(view(BROKER_A, SOLO)), NOW + 2_000)
+    assert ["is_listed_only" in h for h in of(HEARTBEATS, reported)] == [False]
+
+
+def test_a_channel_no_longer_listed_leaves_with_its_groups() -> None:
+    _, memory = compute_round(Memory(), reading(view(BROKER_A, *TWINS)), NOW)
+    events, memory = compute_round(memory, reading(view(BROKER_A, TWINS[1])), NOW + 1_000)
+    (left,) = of(HEARTBEATS, events)
+    assert (left["client_addr"], left["leaving"], left["event_time_ms"]) == ("10.0.0.1:51", True, NOW + 1_000)
+    assert [consumer["consumer_group"] for consumer in left["consumers"]] == [GROUP]
+    assert of(HEARTBEATS, compute_round(memory, reading(view(BROKER_A, TWINS[1])), NOW + 2_000)[0]) == []
+
+
+def test_a_group_no_longer_listed_leaves_and_the_channel_stays() -> None:
+    both = view(BROKER_A, SOLO)
+    other = replace(both.groups[0], consumer_group="other_group")
+    _, memory = compute_round(Memory(), reading(replace(both, groups=(*both.groups, other))), NOW)
+    events, _ = compute_round(memory, reading(both), NOW + 1_000)
+    left, stayed = of(HEARTBEATS, events)
+    assert (left.get("leaving"), [c["consumer_group"] for c in left["consumers"]]) == (True, ["other_group"])
+    assert (stayed.get("leaving"), [c["consumer_group"] for c in stayed["consumers"]]) == (None, [GROUP])
+
+
+def test_of_a_broker_that_did_not_answer_nothing_is_concluded() -> None:
+    asked = ("broker-a", "broker-b")
+    _, memory = compute_round(Memory(), reading(view(BROKER_A, SOLO), view(BROKER_B, SOLO)), NOW)
+    lost = reading(view(BROKER_A, SOLO), brokers_asked=asked)
+    events, memory = compute_round(memory, lost, NOW + 1_000)
+    assert of(HEARTBEATS, events) == []
+    assert round_clock(lost, NOW + 1_000)["brokers_answered"] == ["broker-a"]
+    events, _ = compute_round(memory, reading(view(BROKER_A, SOLO), view(BROKER_B)), NOW + 2_000)
+    assert [(h["broker_name"], h["leaving"]) for h in of(HEARTBEATS, events)] == [("broker-b", True)]
+
+
+def test_a_producer_shares_its_channel_with_its_consumer() -> None:
+    groups = {"pay": (connection("10.0.0.2:41", SOLO[0], NOW - 5_000),), "ship": (connection("10.0.0.9:1", "p", NOW),)}
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO, **groups)), NOW)
+    said = [(h["client_id"], h["producer_groups"], len(h["consumers"])) for h in of(HEARTBEATS, events)]
+    assert said == [(SOLO[0], ("pay",), 1), ("p", ("ship",), 0)]
+
+
+def test_our_own_and_groupless_clients_are_left_out() -> None:
+    ours = view(BROKER_A, SOLO, balancewatch=(connection("10.0.0.3:1", "us", NOW),))
+    tool = replace(ours, producers={**ours.producers, CLIENT_INNER_PRODUCER: (connection("10.0.0.4:1", "tool", NOW),)})
+    events, _ = compute_round(Memory(), reading(tool, own_client_ids=frozenset(["us"])), NOW)
+    assert [h["client_id"] for h in of(HEARTBEATS, events)] == [SOLO[0]]
+
+
+def test_a_member_reports_its_strategy_and_its_own_subscriptions_twins_only_the_strategy() -> None:
+    reported = replace(running(), subscriptions=(replace(ORDERS, topic="other"),))
+    for channels, topics in ((SOLO,), ["other"]), (TWINS, [TOPIC]):
+        member = {(GROUP, channels[0][0]): (reported,)}
+        events, memory = compute_round(Memory(), reading(view(BROKER_A, *channels), running=member), NOW)
+        (consumer,) = of(HEARTBEATS, events)[0]["consumers"]
+        assert (consumer["strategy"], [s["topic"] for s in consumer["subscriptions"]]) == ("AVG", topics)
+        silent, _ = compute_round(memory, reading(view(BROKER_A, *channels)), NOW + 1_000)
+        assert of(HEARTBEATS, silent) == []  # what was told once still holds
+
+
+def test_a_member_reports_whether_it_consumes_in_order_until_it_reports_otherwise() -> None:
+    member, seen = (GROUP, SOLO[0]), []
+    memory = Memory()
+    for consume_orderly in (None, True, None, False):
+        reported = replace(running(), consume_orderly=consume_orderly)
+        events, memory = compute_round(memory, reading(view(BROKER_A, SOLO), running={member: (reported,)}), NOW)
+        seen += [
+            consumer["consume_orderly"] for heartbeat in of(HEARTBEATS, events) for consumer in heartbeat["consumers"]
+        ]
+    assert seen == [None, True, False]
+
+
+# Pulls
+
+
+def test_a_pull_is_said_when_it_is_later_than_the_last_one() -> None:
+    member = (GROUP, SOLO[0])
+    queues = running(process_queue(0, NOW - 9_000), process_queue(1, 0), process_queue(2, NOW, is_dropped=True))
+    first = reading(view(BROKER_A, SOLO), running={member: (queues,)})
+    events, memory = compute_round(Memory(), first, NOW)
+    (pull,) = of(PULLS, events)
+    assert (pull["queue_id"], pull["client_addr"], pull["event_time_ms"]) == (0, "10.0.0.2:41", NOW - 9_000)
+    assert (pull["pull_offset"], pull["commit_offset"], pull["max_offset"]) == (0, None, None)
+    events, memory = compute_round(memory, first, NOW + 1_000)
+    assert of(PULLS, events) == []
+    later = running(process_queue(0, NOW + 1_500))
+    events, _ = compute_round(memory, reading(view(BROKER_A, SOLO), running={member: (later,)}), NOW + 2_000)
+    assert [p["event_time_ms"] for p in of(PULLS, events)] == [NOW + 1_500]
+
+
+def test_a_pull_carries_the_brokers_offsets() -> None:
+    member = (GROUP, SOLO[0])
+    offsets = {(GROUP, (TOPIC, "broker-a", 0)): OffsetWrapper(120, 100, 110)}
+    info = running(process_queue(0, NOW), process_queue(1, NOW, cached_msg_count=3, cached_msg_max_offset=7))
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={member: (info,)}, offsets=offsets), NOW)
+    said = [(p["pull_offset"], p["commit_offset"], p["max_offset"]) for p in of(PULLS, events)]
+    assert said == [(110, 100, 120), (8, None, None)]
+
+
+def test_a_pull_of_twins_names_no_channel_and_the_later_of_both_counts() -> None:
+    infos = (running(process_queue(0, NOW - 3_000)), running(process_queue(0, NOW - 1_000)))
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, *TWINS), running={(GROUP, TWIN): infos}), NOW)
+    (pull,) = of(PULLS, events)
+    assert (pull["client_addr"], pull["client_id"], pull["event_time_ms"]) == (None, TWIN, NOW - 1_000)
+
+
+def test_a_pull_names_the_channel_at_the_queues_own_broker() -> None:
+    at_b = (SOLO[0], "10.0.0.2:77", NOW)
+    info = running(process_queue(0, NOW, broker_name="broker-b"))
+    events, _ = compute_round(
+        Memory(), reading(view(BROKER_A, SOLO), view(BROKER_B, at_b), running={(GROUP, SOLO[0]): (info,)}), NOW
+    )
+    assert [p["client_addr"] for p in of(PULLS, events)] == ["10.0.0.2:77"]
+
+
+def test_a_pull_of_a_group_that_may_not_consume_is_refused_at_that_broker_only() -> None:
+    info = running(process_queue(0, NOW), process_queue(0, NOW, broker_name="broker-b"))
+    refusing = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
+    silent = replace(view(BROKER_A, SOLO), refused=frozenset(["other_group"]))
+    for at_a, status in ((refusing, "NO_PERMISSION"), (silent, None)):
+        views = (at_a, view(BROKER_B, SOLO))
+        events, _ = compute_round(Memory(), reading(*views, running={(GROUP, SOLO[0]): (info,)}), NOW)
+        said = [(pull["broker_name"], pull["pull_status"]) for pull in of(PULLS, events)]
+        assert said == [("broker-a", status), ("broker-b", None)]
+
+
+def test_an_orderly_consumer_does_not_pull_what_it_could_not_lock() -> None:
+    queues = (process_queue(0, NOW), process_queue(1, NOW, is_locked=True))
+    for consume_orderly, pulled in ((True, [1]), (False, [0, 1]), (None, [0, 1])):
+        info = replace(running(*queues), consume_orderly=consume_orderly)
+        events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={(GROUP, SOLO[0]): (info,)}), NOW)
+        assert [pull["queue_id"] for pull in of(PULLS, events)] == pulled
+
+
+def test_retry_topics_stay_out_of_pulls() -> None:
+    info = running(process_queue(0, NOW, topic=f"%RETRY%{GROUP}"))
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={(GROUP, SOLO[0]): (info,)}), NOW)
+    assert of(PULLS, events) == []
+
+
+# Routes
+
+
+def test_a_route_is_said_when_it_changes_and_every_half_minute() -> None:
+    events, memory = compute_round(Memory(), routed(), NOW)
+    assert len(of(ROUTES, events)) == 1
+    assert of(ROUTES, compute_round(memory, routed(), NOW + ROUTE_REPEAT_MS - 1)[0]) == []
+    assert len(of(ROUTES, compute_round(memory, routed(), NOW + ROUTE_REPEAT_MS)[0])) == 1
+    more = replace(ROUTE, queues=(QueueData("broker-a", 8, 8, 6),))
+    (changed,) = of(ROUTES, compute_round(memory, routed(more), NOW + 1)[0])
+    assert changed["queues"][0]["read_queue_nums"] == 8
+
+
+def test_a_static_topic_says_that_its_clients_hold_other_queues() -> None:
+    data = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    mapping = {"broker-a": {"topic": TOPIC, "totalQueues": 8, "bname": "broker-a", "epoch": 1, "currIdMap": {"0": 0}}}
+    for found, expected in (({"topicQueueMappingByBroker": mapping}, True), ({"topicQueueMappingByBroker": {}}, None)):
+        route = parse_route(TOPIC, {"queueDatas": [data], **found})
+        (said,) = of(ROUTES, compute_round(Memory(), routed(route), NOW)[0])
+        assert said.get("has_queue_mapping") == expected
+
+
+def test_a_deleted_topic_is_said_once_without_queues() -> None:
+    _, memory = compute_round(Memory(), routed(), NOW)
+    events, memory = compute_round(memory, routed(None), NOW + 1)
+    assert [(r["topic"], r["queues"]) for r in of(ROUTES, events)] == [(TOPIC, [])]
+    assert of(ROUTES, compute_round(memory, routed(None), NOW + 2)[0]) == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"registered": frozenset()}, {"registered": None, "topics": None}, {"topics": frozenset([TOPIC])}]
+)
+def test_a_topic_lost_with_its_brokers_or_not_read_is_not_deleted(fields: dict[str, Any]) -> None:
+    _, memory = compute_round(Memory(), routed(), NOW)
+    assert of(ROUTES, compute_round(memory, routed(None, **fields), NOW + 1)[0]) == []
+
+
+# Probes and the clock
+
+
+def test_a_failed_probe_isolates_the_broker() -> None:
+    sent = Latency("us", "5.5.0", "probe", "broker-a", 3, "SEND_OK", NOW - 10)
+    failed = replace(sent, broker_name="broker-b", latency_ms=2_000, send_status=None)
+    events, _ = compute_round(Memory(), reading(latencies=(sent, failed)), NOW)
+    said = [(s["broker_name"], s["isolation"], s["send_status"]) for s in of(SEND_LATENCIES, events)]
+    assert said == [("broker-a", False, "SEND_OK"), ("broker-b", True, None)]
+
+
+def test_the_clock_is_never_before_an_event_of_its_round() -> None:
+    ahead = NOW + 1_000_000
+    latency = Latency("us", "5.5.0", "probe", "broker-a", 3, "SEND_OK", ahead)
+    info = {(GROUP, SOLO[0]): (running(process_queue(0, ahead)),)}
+    whole = routed(
+        brokers={"broker-a": view(BROKER_A, (*SOLO[:2], ahead))},
+        brokers_asked=("broker-a",),
+        running=info,
+        latencies=(latency,),
+    )
+    events, _ = compute_round(Memory(), whole, NOW)
+    assert {topic for topic, _ in events} == {HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES}
+    clock = round_clock(whole, NOW)
+    assert clock["source"] == "collector"
+    assert max(event["event_time_ms"] for _, event in events) <= clock["event_time_ms"]
+
+
+def test_a_collector_without_name_server_says_which_key_to_set() -> None:
+    with pytest.raises(CollectorError, match=r"collector\.name_server is empty"):
+        run_collector(Settings.load(), threading.Event())
+
+
+@pytest.mark.parametrize("groups", [[""], ["x" * 256], [f"g{number}" for number in range(10_001)]])
+def test_groups_that_no_clock_event_may_name_are_refused_at_the_start(groups: list[str]) -> None:
+    """schemas/clock.py bounds `groups`."""
+    with pytest.raises(SettingsError, match=r"collector\.groups"):
+        Settings.load(collector={"name_server": "ns:9876", "groups": groups})
+
+
+# What the JVM answers
+
+
+def test_versions_and_strategies_are_read_as_rocketmq_writes_them() -> None:
+    assert [parse_version(v) for v in ("V5_5_0", "V4_9_4_SNAPSHOT")] == ["5.5.0", "V4_9_4_SNAPSHOT"]
+    package = "org.apache.rocketmq.client.consumer.rebalance."
+    assert parse_strategy(f"{package}AllocateMessageQueueAveragelyByCircle@739d7eca") == "AVG_BY_CIRCLE"
+    assert parse_strategy("com.example.OurOwnStrategy@1") is None
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_question_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = object.__new__(RocketMQAdmin)
+    monkeypatch.setattr(admin, "_ext", SimpleNamespace(getAllProducerInfo=None, getAllSubscriptionGroup=None), False)
+    monkeypatch.setattr(admin, "_timeout_ms", 1, raising=False)
+    for answer in ({"data": {"g": [{"clientId": "x"}]}, "subscriptionGroupTable": {"g": None}}, [7]):
+        monkeypatch.setattr(admin, "_ask", lambda *_, answer=answer: answer)
+        monkeypatch.setattr(admin, "_is_system_group", lambda _: False)
+        for read in (admin.read_producers, admin.read_groups):
+            with pytest.raises(RocketMQError, match="could not be read") as caught:
+                read(BROKER_A)
+            assert (caught.value.is_answer, caught.value.reason) == (True, "failed")
+
+
+def test_a_client_exception_without_a_code_is_no_answer() -> None:
+    for code, is_answer, reason in ((None, False, "failed"), (-1, False, "failed"), (16, True, "refused")):
+        error = RocketMQError("MQClientException", code)
+        assert (error.is_answer, error.reason) == (is_answer, reason)
+
+
+def test_json_of_the_jvm_is_read() -> None:
+    def clusters(addresses: dict[str, str]) -> dict[str, Any]:
+        broker = {"cluster": "c", "brokerName": "broker-a", "brokerAddrs": addresses}
+        return {"brokerAddrTable": {"broker-a": broker}, "clusterAddrTable": {"c": ["broker-a"]}}
+
+    both = {"1": "slave:1", "0": "master:1"}
+    assert parse_clusters(clusters(both)) == {"c": (Broker("broker-a", 0, "master:1"),)}
+    assert parse_clusters(clusters({"1": "slave:1"})) == {"c": (Broker("broker-a", 1, "slave:1"),)}
+    info = {"clientId": "x", "remoteIP": "/10.0.0.1:5", "language": "GO", "version": 513, "lastUpdateTimestamp": 7}
+    producers = parse_producers({"data": {"g": [info]}}, lambda version: f"v{version}")
+    assert producers == {"g": (Connection("x", "10.0.0.1:5", "GO", "v513", 7),)}
+    queue = {"topic": TOPIC, "brokerName": "broker-a", "queueId": 3}
+    wrapper = {"brokerOffset": 9, "consumerOffset": 8, "pullOffset": 9, "lastTimestamp": 0}
+    assert parse_offsets({"offsetTable": [[queue, wrapper]]}) == {(TOPIC, "broker-a", 3): OffsetWrapper(9, 8, 9)}
+    reported = parse_running_info(
+        {
+            "properties": {"clientRebalance": "false"},
+            "subscriptionSet": [{"topic": TOPIC, "subString": "*", "subVersion": 5, "expressionType": "TAG"}],
+            "mqTable": [[queue, {"commitOffset": -1, "lastPullTimestamp": 12, "droped": True}]],
+        }
+    )
+    assert (reported.strategy, reported.client_rebalance, reported.subscriptions[0].sub_version) == (None, False, 5)
+    assert reported.consume_orderly is None
+    assert (reported.process_queues[0].is_dropped, reported.process_queues[0].is_locked) == (True, False)
+    for orderly, locked in (("true", True), ("false", False)):
+        reported = parse_running_info(
+            {"properties": {"PROP_CONSUMEORDERLY": orderly}, "mqTable": [[queue, {"locked": locked}]]}
+        )
+        assert (reported.consume_orderly, reported.process_queues[0].is_locked) == (locked, locked)

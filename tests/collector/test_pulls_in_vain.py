@@ -1,0 +1,144 @@
+"""A client sets the time of a pull before it sends one: a pull whose waiting messages did not come is none."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from schemas.events import PULLS
+from streaming.collector.reading import Reading
+from streaming.collector.rocketmq_answers import OffsetWrapper, parse_running_info
+from streaming.collector.round_events import compute_round
+from streaming.collector.round_memory import Memory
+from tests.collector.rounds import (
+    BROKER_A,
+    GROUP,
+    NOW,
+    ORDERS,
+    SOLO,
+    TOPIC,
+    TWIN,
+    TWINS,
+    of,
+    process_queue,
+    reading,
+    running,
+    view,
+)
+
+STEP = 10_000
+
+
+class Heard(NamedTuple):
+    """A queue in one round: the client's own offset and cache, the queue's end, the group's commit, and the offset
+    that the broker was asked for, which only 5.x tells.
+    """
+
+    own: int
+    cached: int
+    end: int
+    commit: int = 10
+    asked: int = -1
+
+
+def at(number: int, heard: Heard, *, is_push: bool = True, tags: str = "*", **fields: Any) -> Reading:
+    """A round in which the client says, as ever, that it has pulled since the one before."""
+    queue = process_queue(0, NOW + number * STEP, commit_offset=heard.own, cached_msg_count=heard.cached)
+    offsets = {(GROUP, (TOPIC, "broker-a", 0)): OffsetWrapper(heard.end, heard.commit, heard.asked)}
+    info = replace(running(queue), is_push=is_push, subscriptions=(replace(ORDERS, sub_string=tags),))
+    broker = fields.pop("broker", view(BROKER_A, SOLO))
+    members = {(GROUP, each.client_id): (info,) for group in broker.groups for each in group.connections}
+    return reading(broker, **{"running": members, "offsets": offsets, **fields})
+
+
+def pullers(*readings: Reading) -> list[str | None]:
+    """Who pulled the queue, round by round; None for nobody."""
+    memory, found = Memory(), []
+    for number, whole in enumerate(readings):
+        events, memory = compute_round(memory, whole, NOW + number * STEP)
+        found.append(next((each["client_id"] for each in of(PULLS, events) if each["client_id"]), None))
+    return found
+
+
+ME = SOLO[0]
+
+
+def test_a_pull_that_brings_nothing_of_what_waits_is_none() -> None:
+    stands = Heard(own=10, cached=0, end=20)
+    moves = Heard(own=10, cached=5, end=30), Heard(own=15, cached=0, end=30), Heard(own=15, cached=0, end=30)
+    rounds = (stands, stands, stands, *moves)
+    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, None, None, ME, ME, None]
+
+
+def test_another_that_consumes_the_queue_does_not_make_a_suspended_one_a_puller() -> None:
+    rounds = [Heard(own=10, cached=0, end=20 + number, commit=12 + number) for number in range(4)]
+    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "heard",
+    [
+        pytest.param(Heard(own=10, cached=0, end=10), id="nothing waits"),
+        pytest.param(Heard(own=10, cached=3, end=20), id="a slow listener, or one that hangs"),
+        pytest.param(Heard(own=-1, cached=0, end=20, commit=-1), id="nobody committed yet: it may begin at the end"),
+    ],
+)
+def test_a_pull_that_has_nothing_to_bring_counts(heard: Heard) -> None:
+    assert pullers(*(at(number, heard) for number in range(3))) == [ME, ME, ME]
+
+
+def test_a_message_that_has_just_come_may_be_on_its_way() -> None:
+    rounds = Heard(own=10, cached=0, end=10), Heard(own=10, cached=0, end=11), Heard(own=11, cached=0, end=12)
+    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, ME, ME]
+
+
+def test_what_waited_waits_on_while_the_broker_does_not_tell_its_offsets() -> None:
+    heard = Heard(own=10, cached=0, end=20)
+    assert pullers(at(0, heard), at(1, heard, offsets={}), at(2, heard)) == [ME, None, None]
+
+
+def test_a_consumer_that_commits_when_it_likes_is_believed() -> None:
+    heard = Heard(own=10, cached=0, end=20)
+    assert pullers(*(at(number, heard, is_push=False) for number in range(3))) == [ME, ME, ME]
+
+
+def test_refused_pulls_are_told_as_refused() -> None:
+    broker = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
+    heard = Heard(own=10, cached=0, end=20)
+    assert pullers(*(at(number, heard, broker=broker) for number in range(3))) == [ME, ME, ME]
+
+
+def test_twins_are_believed_for_each_answers_with_its_own_cache() -> None:
+    heard = Heard(own=10, cached=0, end=20)
+    assert pullers(*(at(number, heard, broker=view(BROKER_A, *TWINS)) for number in range(3))) == [TWIN, TWIN, TWIN]
+
+
+def test_messages_that_a_client_drops_for_their_tags_are_no_fault_of_its_queue() -> None:
+    """The broker filters by the newest member's tags, and this one's own offset stands: found with 4.9.8."""
+    rounds = [Heard(own=10, cached=0, end=20 + 10 * number, asked=18 + 10 * number) for number in range(3)]
+    rounds.append(rounds[-1]._replace(asked=rounds[-1].end))  # it has them all, and waits for more
+    rounds.append(rounds[-1])
+    assert statuses(*rounds) == [(ME, None), *[(ME, "NO_MATCHED_MSG")] * 4]
+
+
+def test_a_client_with_tags_that_asks_for_nothing_more_pulls_in_vain() -> None:
+    assert statuses(*[Heard(own=10, cached=0, end=20, asked=15)] * 3) == [(ME, None), (None, None), (None, None)]
+
+
+def test_a_broker_that_does_not_tell_what_it_was_asked_for_proves_nothing_of_tags() -> None:
+    assert statuses(*[Heard(own=10, cached=0, end=20)] * 3) == [(ME, None)] * 3
+
+
+def statuses(*rounds: Heard) -> list[tuple[str | None, str | None]]:
+    """Who pulled and with which status, round by round, by a client that subscribes some tags."""
+    memory, found = Memory(), []
+    for number, heard in enumerate(rounds):
+        events, memory = compute_round(memory, at(number, heard, tags="paid"), NOW + number * STEP)
+        pulls = [each for each in of(PULLS, events) if each["client_id"]]
+        found.append((pulls[0]["client_id"], pulls[0]["pull_status"]) if pulls else (None, None))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "is_push"), [("CONSUME_PASSIVELY", True), ("CONSUME_ACTIVELY", False), (None, False)])
+def test_a_push_consumer_says_that_it_is_one(kind: str | None, is_push: bool) -> None:
+    assert parse_running_info({"properties": {"PROP_CONSUME_TYPE": kind} if kind else {}}).is_push == is_push

@@ -1,0 +1,220 @@
+"""When things happened, whatever the clocks of brokers and clients say; and whose clock is told to be out of step."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schemas.events import HEARTBEATS, PULLS
+from streaming.collector.machine_skew import MAX_TOLD, MIN_ROUNDS, Machine, Skew, Stamp, pick_reported, update_skews
+from streaming.collector.reading import Reading
+from streaming.collector.round_events import compute_round
+from streaming.collector.round_memory import FIRST_SEEN_MS, Memory, Moment
+from tests.collector.rounds import (
+    BROKER_A,
+    BROKER_B,
+    GROUP,
+    NOW,
+    SOLO,
+    TWIN,
+    TWINS,
+    of,
+    process_queue,
+    reading,
+    round_clock,
+    running,
+    view,
+)
+
+SECOND, HOUR = 1_000, 3_600_000
+STEP = 10 * SECOND
+SOLO_ID = SOLO[0]
+MEMBER = (GROUP, SOLO_ID)
+
+
+def at(heartbeat_ms: int, pull_ms: int | None = None, **fields: Any) -> Reading:
+    reported = {MEMBER: (running(process_queue(0, pull_ms)),)} if pull_ms else {}
+    return reading(view(BROKER_A, (*SOLO[:2], heartbeat_ms)), **{"running": reported, **fields})
+
+
+def times(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[int]:
+    """Event times relative to NOW, in seconds."""
+    return [(event["event_time_ms"] - NOW) // SECOND for event in of(topic, events)]
+
+
+@pytest.mark.parametrize("skew_s", [0, 1, 12, 50, 95, 150, 3_600, -1, -12, -50, -95, -150, -3_600])
+def test_what_moved_since_the_round_before_happened_since_then(skew_s: int) -> None:
+    skew = skew_s * SECOND
+    memory = Memory()
+    for number in range(12):
+        now = NOW + number * STEP
+        happened = now - 4 * SECOND
+        events, memory = compute_round(memory, at(happened + skew, happened + skew), now)
+        for topic in (HEARTBEATS, PULLS):
+            (said,) = times(topic, events)
+            earliest = number * 10 - (10 if number else FIRST_SEEN_MS // SECOND)
+            assert earliest <= said <= number * 10
+            if skew == 0:
+                assert said == number * 10 - 4
+
+
+@pytest.mark.parametrize("skew_s", [-3_600, -150, 150])
+def test_a_heartbeat_that_is_seen_first_is_about_now_at_a_broker_whose_clock_cannot_be_right(skew_s: int) -> None:
+    channels = ((SOLO_ID, SOLO[1], NOW + skew_s * SECOND), ("late", "10.0.0.9:1", NOW + (skew_s - 80) * SECOND))
+    events, _ = compute_round(Memory(), reading(view(BROKER_A, *channels)), NOW)
+    assert {said["client_id"]: said["event_time_ms"] - NOW for said in of(HEARTBEATS, events)} == {
+        SOLO_ID: 0,
+        "late": -80 * SECOND,
+    }
+
+
+@pytest.mark.parametrize("ahead_ms", [-150_000, -45_000, 0, 20_000, 45_000, 150_000, 3_600_000])
+def test_of_a_client_that_reconnects_the_old_channel_ends_before_the_new_one_begins(ahead_ms: int) -> None:
+    """By whatever clock its broker tells both: times in another order would make them twins."""
+    then, end, begin = NOW + 30_000, NOW + 15_000 + ahead_ms, NOW + 25_000 + ahead_ms
+    old = (TWIN, "10.0.0.1:51", NOW - 15_000 + ahead_ms)
+    _, memory = compute_round(Memory(), reading(view(BROKER_A, old)), NOW)
+    listed = view(BROKER_A, (*old[:2], end), (TWIN, "10.0.0.1:52", begin))
+    events, _ = compute_round(memory, reading(listed), then)
+    at_ms = {one["client_addr"]: one["event_time_ms"] for one in of(HEARTBEATS, events)}
+    assert NOW <= at_ms["10.0.0.1:51"] <= at_ms["10.0.0.1:52"] <= then
+
+
+@pytest.mark.parametrize("ahead_ms", [-150_000, -95_000, 95_000])
+def test_a_broker_whose_clock_is_known_to_be_off_is_reported_by_ours(ahead_ms: int) -> None:
+    memory, off_ms = Memory(), []
+    for number in range(8):
+        spoke_ms, round_ms = NOW + number * 75_000 - 10_000, NOW + number * 75_000
+        listed = view(BROKER_A, (TWIN, "10.0.0.1:51", spoke_ms + ahead_ms))
+        events, memory = compute_round(memory, reading(listed), round_ms)
+        off_ms += [one["event_time_ms"] - spoke_ms for one in of(HEARTBEATS, events)]
+    assert len(off_ms) == 8
+    assert max(abs(one) for one in off_ms[4:]) <= 40_000  # half a round, which is how well the clock can be known
+
+
+def test_what_did_not_move_keeps_the_time_it_was_reported_with() -> None:
+    _, memory = compute_round(Memory(), at(NOW - 50 * SECOND), NOW)
+    events, memory = compute_round(memory, at(NOW - 45 * SECOND), NOW + STEP)
+    assert times(HEARTBEATS, events) == [0]  # it moved: not before the round before
+    orderly = {MEMBER: (replace(running(), consume_orderly=True),)}
+    events, _ = compute_round(memory, at(NOW - 45 * SECOND, running=orderly), NOW + 2 * STEP)
+    assert times(HEARTBEATS, events) == [0]  # told anew for another reason
+
+
+def test_a_pull_of_a_member_that_was_not_asked_for_a_while_may_be_as_old_as_its_last_answer() -> None:
+    _, memory = compute_round(Memory(), at(NOW, NOW - SECOND), NOW)
+    for number in range(1, 30):
+        _, memory = compute_round(memory, at(NOW), NOW + number * STEP)
+    events, _ = compute_round(memory, at(NOW, NOW + 60 * SECOND), NOW + 30 * STEP)
+    assert times(PULLS, events) == [60]
+
+
+def test_a_client_whose_clock_was_set_back_is_heard_at_once() -> None:
+    _, memory = compute_round(Memory(), at(NOW, NOW), NOW)
+    events, memory = compute_round(memory, at(NOW - HOUR, NOW - HOUR), NOW + STEP)
+    assert (times(PULLS, events), times(HEARTBEATS, events)) == ([0], [0])
+    assert of(PULLS, compute_round(memory, at(NOW - HOUR, NOW - HOUR), NOW + 2 * STEP)[0]) == []
+
+
+def test_an_older_answer_of_a_twin_is_no_pull() -> None:
+    twins = view(BROKER_A, *TWINS)
+    memory, said = Memory(), []
+    for number, pull_s in enumerate((5, 1, 5, 7)):  # one twin answers, then the other
+        reported = {(GROUP, TWIN): (running(process_queue(0, NOW + pull_s * SECOND)),)}
+        events, memory = compute_round(memory, reading(twins, running=reported), NOW + number * STEP)
+        said.append(len(of(PULLS, events)))
+    assert said == [1, 0, 0, 1]
+
+
+# Skews
+
+
+def reported_after(rounds: int, skew_ms: int, *, late_ms: int = 2 * SECOND, took_ms: int = 0) -> list[dict[str, Any]]:
+    """`skews` after so many rounds of a broker and a client that are both so far ahead."""
+    memory, last = Memory(), Memory()
+    for number in range(rounds):
+        now = NOW + number * STEP
+        stamp = now - late_ms + skew_ms
+        whole = at(stamp, stamp, took_ms=took_ms)
+        last = memory
+        _, memory = compute_round(memory, whole, now)
+    return list(round_clock(whole, now, last).get("skews", []))
+
+
+@pytest.mark.parametrize("skew_s", [12, 50, 150, 3_600, -20, -50, -150, -3_600])
+def test_a_skew_over_10_s_is_reported_of_broker_and_client_after_some_rounds(skew_s: int) -> None:
+    assert reported_after(MIN_ROUNDS, skew_s * SECOND) == []
+    skews = reported_after(MIN_ROUNDS + 1, skew_s * SECOND, late_ms=SECOND)
+    assert [(skew["role"], skew["machine"]) for skew in skews] in (
+        [("broker", "broker-a"), ("client", SOLO_ID)],
+        [("client", SOLO_ID), ("broker", "broker-a")],
+    )
+    assert all(abs(skew["ahead_ms"] - skew_s * SECOND) <= STEP // 2 for skew in skews)
+
+
+@pytest.mark.parametrize("skew_s", [-9, -1, 0, 1, 9])
+@pytest.mark.parametrize("late_s", [0, 5, 9])
+def test_clocks_within_10_s_are_not_reported(skew_s: int, late_s: int) -> None:
+    assert reported_after(20, skew_s * SECOND, late_ms=late_s * SECOND) == []
+
+
+def test_a_round_that_takes_long_makes_no_skew() -> None:
+    assert reported_after(20, 0, late_ms=25 * SECOND, took_ms=20 * SECOND) == []
+
+
+def test_a_clock_that_was_put_right_is_no_longer_reported() -> None:
+    machine = Machine("client", "c")
+    skews: dict[Machine, Skew] = {}
+    for number in range(5):
+        now = NOW + number * STEP
+        skews = update_skews(skews, [Stamp(machine, now + HOUR, now - STEP)], now)
+    assert pick_reported(skews) == [{"machine": "c", "role": "client", "ahead_ms": HOUR + STEP // 2}]
+    now += STEP
+    assert pick_reported(update_skews(skews, [Stamp(machine, now, now - STEP)], now)) == []
+
+
+def test_the_furthest_out_of_step_are_reported_when_there_are_many() -> None:
+    skews = {Machine("client", f"c{number}"): Skew(number * SECOND, number * SECOND, 9) for number in range(500)}
+    reported = pick_reported(skews)
+    assert (len(reported), reported[0]["machine"], reported[-1]["machine"]) == (MAX_TOLD, "c499", "c400")
+
+
+def test_a_machine_that_is_gone_is_forgotten() -> None:
+    memory = Memory()
+    for number in range(3):
+        now = NOW + number * STEP
+        _, memory = compute_round(memory, at(now, now), now)
+    assert {machine.name for machine in memory.skews} == {"broker-a", SOLO_ID}
+    _, memory = compute_round(memory, reading(view(BROKER_A)), now + STEP)
+    assert {machine.name for machine in memory.skews} == {"broker-a"}
+    assert memory.answered == {}
+
+
+# The collector's own clock
+
+
+def test_after_a_step_back_everything_is_reported_again_and_nothing_is_placed_by_the_time_before() -> None:
+    whole = at(NOW, NOW)
+    _, memory = compute_round(Memory(), whole, NOW + HOUR)
+    back = memory.after_a_step_back(NOW)
+    assert (back.heard, back.answered, back.skews) == ({}, {}, {})
+    events, _ = compute_round(back, at(NOW + SECOND, NOW + SECOND), NOW + STEP)
+    assert (times(HEARTBEATS, events), times(PULLS, events)) == ([1], [1])
+
+
+def test_a_moment_places_a_time_between_two_readings() -> None:
+    now, before = Moment(NOW, NOW + 5), Moment(NOW - 100, NOW - 90)
+    assert [now.place(NOW + stamp, before) for stamp in (-HOUR, -50, 90)] == [NOW - 90, NOW - 50, NOW + 5]
+    assert now.place(NOW - HOUR, None) == NOW + 5 - FIRST_SEEN_MS
+
+
+def test_a_pull_at_a_broker_that_missed_the_round_has_the_address_it_listed_last() -> None:
+    """Or as it lists it itself; of two channels, nobody knows which."""
+    other = ("10.0.0.2@solo", "10.0.0.2:42", NOW)
+    for channels, expected in (((SOLO,), SOLO[1]), ((SOLO, other), None)):
+        _, memory = compute_round(Memory(), reading(view(BROKER_A, *channels), view(BROKER_B, SOLO)), NOW)
+        pulled = {MEMBER: (running(process_queue(0, NOW + STEP)),)}
+        missed = reading(view(BROKER_B, SOLO), brokers_asked=("broker-a", "broker-b"), running=pulled)
+        events, _ = compute_round(memory, missed, NOW + STEP)
+        (pull,) = of(PULLS, events)
+        assert (pull["client_id"], pull["client_addr"]) == (SOLO_ID, expected)

@@ -1,0 +1,101 @@
+"""Whose turn a round is, with a lease of the test's own in place of Kafka's."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from conf.settings import Settings
+from streaming.collector import turn as turn_module
+from streaming.collector.collector_name import CollectorName
+from streaming.collector.turn import BLIND_SECONDS, LeaseLostError, Turn
+from tests.collector.rounds import Clock
+
+
+class FakeLease:
+    """A lease whose term the test sets; None: another leads."""
+
+    refusal = ""
+
+    def __init__(self, *_: object) -> None:
+        self.term: int | None = None
+        self.offers = 0
+
+    def read_term(self) -> int | None:
+        return self.term
+
+    def read_leader(self) -> str:
+        return "another"
+
+    def offer(self) -> bool:
+        self.offers += 1
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def lease(monkeypatch: pytest.MonkeyPatch) -> FakeLease:
+    lease = FakeLease()
+    monkeypatch.setattr(turn_module, "KafkaLease", lambda *_: lease)
+    return lease
+
+
+@pytest.fixture
+def turn(lease: FakeLease) -> Iterator[Turn]:
+    with new_turn() as turn:
+        yield turn
+
+
+@contextlib.contextmanager
+def new_turn(**collector: object) -> Iterator[Turn]:
+    settings = Settings.load(collector={"name_server": "ns:9876", **collector})
+    with contextlib.closing(CollectorName(settings.collector)) as name:
+        yield Turn(settings.kafka, settings.collector, name)
+
+
+def test_what_is_remembered_is_dropped_when_another_led_meanwhile(turn: Turn, lease: FakeLease) -> None:
+    seen = []
+    for term in (None, 5, 5, None, 5, None, 9, 9):
+        lease.term = term
+        seen.append((turn.take(), turn.is_ours))
+    no, new, on = (False, False), (True, True), (False, True)
+    assert seen == [no, new, on, no, on, no, new, on]
+
+
+@pytest.mark.parametrize("term", [None, 6])
+def test_a_round_that_another_may_have_taken_over_is_not_published(
+    turn: Turn, lease: FakeLease, term: int | None
+) -> None:
+    lease.term = 5
+    turn.take()
+    turn.check()
+    lease.term = term
+    with pytest.raises(LeaseLostError):
+        turn.check()
+    assert not turn.is_ours
+
+
+def test_a_leader_that_hears_no_broker_offers_its_lease_now_and_then(
+    turn: Turn, lease: FakeLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(turn_module, "time", clock)
+    lease.term = 5
+    turn.take()
+    for answered in (2, 0, 0):
+        turn.note_brokers(answered)
+    assert lease.offers == 1
+    clock.ahead += BLIND_SECONDS
+    turn.note_brokers(0)
+    assert lease.offers == 2
+
+
+def test_without_a_lease_every_turn_is_ours(lease: FakeLease) -> None:
+    with new_turn(lease_seconds=0) as turn:
+        assert not turn.take()
+        turn.check()
+        turn.note_brokers(0)
+        assert turn.is_ours
+    assert lease.offers == 0

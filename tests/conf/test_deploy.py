@@ -1,0 +1,243 @@
+"""conf/deploy: what it starts, sets and probes is what there is, and each file passes its linter."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from conf.settings import Settings
+from streaming.cli import app
+from tests.conf.deployed import (
+    DEPLOY,
+    DOCKERFILE,
+    MANIFEST,
+    PROGRAM,
+    ROOT,
+    UNITS,
+    command_of,
+    containers,
+    dockerfile_environment,
+    environment_of,
+    objects,
+    pods,
+    tool,
+    unit,
+)
+from tests.offenders import assert_none
+
+SERVING = {"run", "relay", "board", "collect"}
+WORST_EXPOSURE = 2.0
+"""Of 10, by `systemd-analyze security`."""
+
+
+def is_understood(words: list[str]) -> bool:
+    """Whether the command line takes these words, options of all commands and then a command alone; nothing is run."""
+    group: Any = get_command(app)
+    context = group.make_context("balancewatch", list(words))
+    command = group.get_command(context, words[-1])
+    return command is not None and bool(command.make_context(words[-1], [], parent=context))
+
+
+def started() -> dict[str, list[str]]:
+    """What each unit, container and the image start, by where it is said."""
+    entry = re.findall(r'(?m)^(?:ENTRYPOINT|CMD) \["(\w+)"\]', DOCKERFILE.read_text())
+    assert entry[0] == Path(PROGRAM).name
+    return {
+        **{path.name: command_of(path) for path in UNITS},
+        **{name: one["args"] for name, one in containers()},
+        "Dockerfile": entry[1:],
+    }
+
+
+def test_what_is_started_is_a_command_with_options_that_it_has() -> None:
+    for where, words in started().items():
+        try:
+            assert is_understood(words), where
+        except click.UsageError as error:
+            pytest.fail(f"{where}: {error.format_message()}")
+    assert {words[-1] for words in started().values()} == SERVING | {"maintain"}
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable of the machine's own."""
+    for name in [one for one in os.environ if one.startswith("BALANCEWATCH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "none.toml"))
+    (tmp_path / "none.toml").write_text("")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("file", ["systemd/balancewatch.env", "Dockerfile", "kubernetes.yml"])
+def test_every_variable_that_is_set_is_a_setting(file: str, alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unknown ones that begin with BALANCEWATCH_ are refused when the settings are read."""
+    if file == "Dockerfile":
+        given = dockerfile_environment()
+    elif file == "kubernetes.yml":
+        given = {one["name"]: one["value"] for _, container in containers() for one in container["env"]}
+    else:
+        given = environment_of((DEPLOY / file).read_text())
+    assert given
+    for name, value in given.items():
+        if name.startswith("BALANCEWATCH_") and name != "BALANCEWATCH_CONFIG":
+            alone.setenv(name, value or "x" * 16)
+    Settings.load()
+    alone.setenv("BALANCEWATCH_PATHS__NOT_THERE", "1")
+    with pytest.raises(ValueError, match="NOT_THERE"):
+        Settings.load()
+
+
+def test_the_manifests_settings_are_taken(alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "balancewatch.toml").write_text(objects()["ConfigMap/balancewatch"]["data"]["balancewatch.toml"])
+    alone.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "balancewatch.toml"))
+    alone.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path))
+    ended = CliRunner().invoke(app, ["check"])
+    assert ended.exit_code == 0, ended.output
+    settings = Settings.load()
+    assert not settings.metrics.is_loopback
+    assert settings.runbooks_url == "https://board.example.org/runbooks"
+
+
+@pytest.mark.usefixtures("alone")
+def test_ports_are_those_of_the_settings() -> None:
+    settings = Settings.load()
+    ports = {"metrics": settings.metrics.port, "health": settings.metrics.health_port, "board": settings.board.port}
+    text = DOCKERFILE.read_text()
+    assert set(map(int, re.findall(r"(?m)^EXPOSE (.+)$", text)[0].split())) == set(ports.values())
+    assert f"http://127.0.0.1:{ports['health']}/healthz" in text
+    given = {port["name"]: port["containerPort"] for _, one in containers() for port in one.get("ports", [])}
+    assert given == ports
+    service = {
+        one["name"]: (one["port"], one["targetPort"]) for one in objects()["Service/balancewatch"]["spec"]["ports"]
+    }
+    assert service == {name: (ports[name], name) for name in ("board", "metrics")}
+    rules = objects()["NetworkPolicy/balancewatch"]["spec"]["ingress"]
+    assert {one["port"] for rule in rules for one in rule["ports"]} <= ports.keys()
+
+
+def test_the_query_is_one_and_probed_where_it_answers() -> None:
+    deployment = objects()["Deployment/balancewatch"]["spec"]
+    assert (deployment["replicas"], deployment["strategy"]["type"]) == (1, "Recreate")
+    run = next(one for name, one in containers() if name.endswith("balancewatch/run"))
+    paths = {probe: run[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")}
+    assert {probe: (one["path"], one["port"]) for probe, one in paths.items()} == {
+        "startup": ("/healthz", "health"),
+        "liveness": ("/healthz", "health"),
+        "readiness": ("/readyz", "health"),
+    }
+    assert run["startupProbe"]["periodSeconds"] * run["startupProbe"]["failureThreshold"] >= 300
+
+
+def test_the_claim_is_where_tables_and_checkpoints_are() -> None:
+    environment = dockerfile_environment()
+    run = next(one for name, one in containers() if name.endswith("balancewatch/run"))
+    mounts = {one["name"]: Path(one["mountPath"]) for one in run["volumeMounts"]}
+    for name in ("WAREHOUSE", "CHECKPOINTS"):
+        assert Path(environment[f"BALANCEWATCH_PATHS__{name}"]).is_relative_to(mounts["data"])
+    assert Path(environment["XDG_CACHE_HOME"]).is_relative_to(mounts["cache"])
+    volumes = {one["name"]: one for one in pods()["Deployment/balancewatch"]["volumes"]}
+    assert f"PersistentVolumeClaim/{volumes['data']['persistentVolumeClaim']['claimName']}" in objects()
+    assert_none(
+        f"{name} mounts {one['name']}"
+        for name, pod in pods().items()
+        for container in pod["containers"]
+        for one in container["volumeMounts"]
+        if one["name"] not in {volume["name"] for volume in pod["volumes"]}
+    )
+
+
+def test_no_pod_is_root_writes_its_image_or_is_given_variables_that_are_no_settings() -> None:
+    """A Service "balancewatch" would be variables BALANCEWATCH_PORT and the like."""
+    assert_none(
+        name
+        for name, pod in pods().items()
+        if not pod["securityContext"]["runAsNonRoot"]
+        or pod["enableServiceLinks"]
+        or pod["automountServiceAccountToken"]
+    )
+    assert_none(
+        name
+        for name, one in containers()
+        if not one["securityContext"]["readOnlyRootFilesystem"]
+        or one["securityContext"]["allowPrivilegeEscalation"]
+        or "memory" not in one["resources"]["limits"]
+    )
+    user = re.findall(r"(?m)^USER (\d+):\d+$", DOCKERFILE.read_text())[-1]
+    assert {pod["securityContext"]["runAsUser"] for pod in pods().values()} == {int(user)}
+
+
+def test_a_stop_has_longer_than_we_take() -> None:
+    """What is in flight may take twice a receiver's time-out, or a collector's round."""
+    settings = Settings.load()
+    seconds = {path.name: int(unit(path)["Service"].get("TimeoutStopSec", "0")) for path in UNITS}
+    assert seconds["balancewatch-relay.service"] > 2 * settings.oncall.timeout_seconds + 10
+    assert seconds["balancewatch-collector@.service"] > settings.collector.interval_seconds + 30
+    grace = {name: pod.get("terminationGracePeriodSeconds") for name, pod in pods().items()}
+    assert grace["Deployment/balancewatch"] == seconds["balancewatch-run.service"] == 180
+    assert grace["Deployment/balancewatch-collector"] == seconds["balancewatch-collector@.service"]
+
+
+def test_a_unit_that_serves_is_started_again_but_not_over_a_setting_that_cannot_be_used() -> None:
+    serving = [path for path in UNITS if command_of(path)[-1] in SERVING]
+    assert len(serving) == len(SERVING)
+    for path in serving:
+        service = unit(path)["Service"]
+        assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
+        assert (service["KillSignal"], service["KillMode"]) == ("SIGTERM", "mixed")
+        assert unit(path)["Unit"]["StartLimitIntervalSec"] == "0"
+    assert_none(path.name for path in UNITS if unit(path)["Service"]["User"] != "balancewatch")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's own linter is where systemd is")
+def test_systemd_understands_every_unit_and_finds_it_closed(tmp_path: Path) -> None:
+    files = [*UNITS, *(DEPLOY / "systemd").glob("*.timer")]
+    for file in files:
+        (tmp_path / file.name).write_text(file.read_text().replace(PROGRAM, shutil.which("true") or "/bin/true"))
+    names = [file.name for file in files]
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", *names], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    ours = [line for line in verified.stderr.splitlines() if "balancewatch" in line]
+    assert (verified.returncode, ours) == (0, [])
+    for unit_file in UNITS:
+        judged = subprocess.run(
+            ["systemd-analyze", "security", "--offline=true", f"./{unit_file.name}"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = re.search(r"exposure level for .*: ([\d.]+)", judged.stdout)
+        assert found, judged.stderr
+        assert float(found[1]) <= WORST_EXPOSURE, unit_file.name
+
+
+def test_the_dockerfile_passes_its_linter() -> None:
+    linted = subprocess.run([tool("hadolint"), DOCKERFILE], capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_the_manifest_is_what_kubernetes_takes() -> None:
+    linted = subprocess.run(
+        [tool("kubernetes-validate"), "--strict", MANIFEST], capture_output=True, text=True, check=False
+    )
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_the_image_is_made_of_what_is_there() -> None:
+    text = DOCKERFILE.read_text()
+    copied = [name for line in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", text) for name in line.split()]
+    let_in = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert copied
+    assert_none(name for name in copied if not (ROOT / name).exists())
+    assert_none(name for name in copied if f"!{name.split('/')[0]}" not in let_in)
+    pinned = re.findall(r"uv==([\d.]+)", (ROOT / "Makefile").read_text())
+    assert re.findall(r"uv==([\d.]+)", text) == pinned
+    assert len(re.findall(r"(?m)^FROM ", text)) == 2

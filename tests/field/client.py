@@ -1,0 +1,155 @@
+"""A client of a real RocketMQ, of any kind and release, that writes down what it holds itself."""
+
+import json
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from tests.field.class_paths import ClassPaths
+from tests.field.client_process import ClientProcess
+from tests.field.client_spec import ClientSpec
+from tests.rocketmq_clocks import Clocks
+
+START_SECONDS = 120.0
+COMMAND_SECONDS = 60.0
+
+
+class FieldClient:
+    """One client. `start` may follow `stop` and `kill`: the same client is there again, its log goes on.
+
+    FOLDER/NAME.jsonl is its truth: a line a second, by the machine's clock. A frozen or dead client writes nothing.
+    """
+
+    def __init__(
+        self,
+        spec: ClientSpec,
+        name_server: str,
+        folder: Path,
+        class_paths: ClassPaths,
+        *,
+        clocks: Clocks | None = None,
+        process: ClientProcess | None = None,
+        bootstrap_servers: str = "",
+    ) -> None:
+        """`name_server` is a proxy's address for gRPC, `bootstrap_servers` the Kafka of one that is `hooked`. `process`
+        is given where the client shares a JVM.
+        """
+        self.spec, self.name_server = spec, name_server
+        self.process = process or ClientProcess(spec, folder, class_paths, clocks)
+        self.truth_log = folder / f"{spec.name}.jsonl"
+        self._spec_file = folder / f"{spec.name}.spec.json"
+        self._clocks = clocks or Clocks(1)
+        self._bootstrap_servers = bootstrap_servers
+        self.client_id = ""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def pid(self) -> int:
+        """Of its JVM, 0 before the first start."""
+        return self.process.pid
+
+    def is_alive(self) -> bool:
+        """Whether its JVM runs, frozen or not."""
+        return self.process.is_alive()
+
+    def start(self) -> None:
+        """Return when the client has started; it has not rebalanced yet. Raises ClientError."""
+        spec = {
+            **asdict(self.spec),
+            "name_server": self.name_server,
+            "truth_log": str(self.truth_log),
+            "bootstrap_servers": self._bootstrap_servers,
+            "heartbeat_ms": self._clocks.heartbeat_ms,
+            "route_poll_ms": self._clocks.route_poll_ms,
+            "persist_ms": self._clocks.persist_ms,
+        }
+        self._spec_file.write_text(json.dumps(spec))
+        self.process.launch()
+        self.client_id = self.process.ask(self.name, f"start {self._spec_file}", START_SECONDS)
+
+    def command(self, line: str) -> None:
+        """Return when the client has done it. Raises ClientError with what the client says.
+
+        hang | unhang        its listener, or its sending, blocks
+        consume_ms N         its listener takes N ms a message from now on
+        rate_per_s N         of a producer
+        subscribe TOPIC EXPRESSION | unsubscribe TOPIC
+        suspend | resume     of a consumer: pulls no more
+        gc SECONDS           the whole JVM stops for so long: as brokers see a long GC, by SIGSTOP; returns at once
+        """
+        verb, _, arguments = line.partition(" ")
+        if verb == "gc":
+            self.freeze()
+            threading.Timer(float(arguments), self.thaw).start()
+        else:
+            self.process.ask(self.name, line, COMMAND_SECONDS)
+
+    def freeze(self) -> None:
+        """SIGSTOP its JVM: connections stay, nothing is said."""
+        self.process.freeze()
+
+    def thaw(self) -> None:
+        self.process.thaw()
+
+    def kill(self) -> None:
+        """SIGKILL its JVM."""
+        self.process.kill()
+
+    def stop(self) -> None:
+        """A clean shutdown: UNREGISTER_CLIENT to every broker. Its JVM ends when nobody else lives in it."""
+        self.process.ask(self.name, "stop", COMMAND_SECONDS)
+        self.process.end_if_empty()
+
+    def close(self) -> None:
+        """End its JVM, frozen or not, without a word to brokers. Safe to call twice."""
+        self.process.kill()
+
+    def __enter__(self) -> "FieldClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class FieldClients:
+    """Clients by name, those of one `process` in one JVM: what a stage makes them with."""
+
+    def __init__(
+        self, folder: Path, class_paths: ClassPaths, clocks: Clocks | None = None, bootstrap_servers: str = ""
+    ) -> None:
+        self._folder, self._class_paths, self._clocks = folder, class_paths, clocks
+        self._bootstrap_servers = bootstrap_servers
+        self._shared: dict[str, ClientProcess] = {}
+        self.clients: dict[str, FieldClient] = {}
+
+    def add(self, spec: ClientSpec, name_server: str) -> FieldClient:
+        """The client, not started yet."""
+        process = None
+        if spec.process:
+            process = self._shared.get(spec.process) or ClientProcess(
+                spec, self._folder, self._class_paths, self._clocks
+            )
+            process.check_fits(spec)
+            self._shared[spec.process] = process
+        client = FieldClient(
+            spec,
+            name_server,
+            self._folder,
+            self._class_paths,
+            clocks=self._clocks,
+            process=process,
+            bootstrap_servers=self._bootstrap_servers,
+        )
+        self.clients[spec.name] = client
+        return client
+
+    def close(self) -> None:
+        """End every JVM."""
+        for client in self.clients.values():
+            client.close()

@@ -1,0 +1,169 @@
+"""Links between every client and every server, so that one client can be cut from one broker alone.
+
+A client's NameServers are links, and what they answer names the client's own links to the brokers: a client of any
+release and language goes through them without knowing. Brokers see a connection's address, never a client's: it is
+the link's here, and as in the field each connection has another.
+"""
+
+import asyncio
+import contextlib
+import functools
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TypeVar
+
+from streaming.kafka_io.embedded_kafka import free_port
+from tests.field.link import HEALTHY, Condition, Filter, Link
+from tests.field.route_rewriting import RouteRewriter
+from tests.rocketmq_server import broker_port
+
+EVERY = "*"
+NAME_SERVERS = "name-server-"
+BROKERS = "broker-"
+PROXY = "proxy"
+VIP = -2
+"""The offset of a broker's VIP channel, where clients up to 4.4 send and later ones may."""
+
+Answer = TypeVar("Answer")
+
+
+class Links:
+    """A link a client and server, made when it is first asked for; one thread passes the bytes of all.
+
+    Clients are any names. Servers are named as FieldCluster.servers names them. EVERY, as client or server, is all of
+    them, those of later too; what is said last counts. Threads may call side by side.
+    """
+
+    def __init__(self, servers: Mapping[str, int]) -> None:
+        """`servers` are their ports on the loopback."""
+        self._servers = dict(servers)
+        self._names = {port: name for name, port in servers.items()}
+        self._links: dict[tuple[str, str], tuple[int, Link]] = {}
+        self._said: dict[tuple[str, str], Condition] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="links")
+        self._thread.start()
+
+    def name_server_of(self, client: str) -> str:
+        """The client's NameServer address: a link to each, parted by ";"."""
+        names = [name for name in self._servers if name.startswith(NAME_SERVERS)]
+        return self._run(lambda: ";".join(f"127.0.0.1:{self._port(client, name)}" for name in names))
+
+    def proxy_of(self, client: str) -> str:
+        """The client's address of the proxy, for gRPC."""
+        return self._run(lambda: f"127.0.0.1:{self._port(client, PROXY)}")
+
+    def cut(self, client: str, server: str) -> None:
+        """Reset the connections, refuse new ones."""
+        self._say(client, server, lambda _: Condition(is_cut=True))
+
+    def blackhole(self, client: str, server: str) -> None:
+        """Connections stay and new ones are accepted; nothing passes either way."""
+        self._say(client, server, lambda _: Condition(is_black_hole=True))
+
+    def delay(self, client: str, server: str, ms: float) -> None:
+        """Each direction takes `ms` longer; 0 ends it."""
+        self._say(client, server, lambda was: replace(was, delay_ms=ms))
+
+    def throttle(self, client: str, server: str, bytes_per_s: float) -> None:
+        """Each direction of a connection passes so much at the most; 0 ends it."""
+        self._say(client, server, lambda was: replace(was, bytes_per_s=bytes_per_s))
+
+    def heal(self, client: str, server: str) -> None:
+        """All passes as before. What a black hole held passes now."""
+        self._say(client, server, lambda _: HEALTHY)
+
+    def close(self) -> None:
+        """End every connection and the thread. Safe to call twice."""
+        if self._loop.is_closed():
+            return
+
+        async def end() -> None:
+            for _, link in self._links.values():
+                link.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> "Links":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _say(self, client: str, server: str, change: Callable[[Condition], Condition]) -> None:
+        if server != EVERY and server not in self._servers:
+            raise ValueError(f"server {server!r} is not one of {', '.join(self._servers)}")
+
+        def say() -> None:
+            said = self._said.pop((client, server), None)
+            before = said or self._condition(client, server)
+            covered = [one for one in self._said if _covers((client, server), one)]
+            for one in covered:
+                del self._said[one]
+            self._said[client, server] = change(before)
+            for (of_client, to_server), (_, link) in self._links.items():
+                link.set_condition(self._condition(of_client, to_server))
+
+        self._run(say)
+
+    def _condition(self, client: str, server: str) -> Condition:
+        """What was said last of this link."""
+        said = [condition for where, condition in self._said.items() if _covers(where, (client, server))]
+        return said[-1] if said else HEALTHY
+
+    def _port(self, client: str, server: str) -> int:
+        if (client, server) not in self._links:
+            listeners, port = _listeners(self._servers[server], has_vip=server.startswith(BROKERS))
+            filter_of = functools.partial(self._rewriter, client) if server.startswith(NAME_SERVERS) else None
+            link = Link(listeners, filter_of)
+            link.set_condition(self._condition(client, server))
+            self._links[client, server] = port, link
+        return self._links[client, server][0]
+
+    def _rewriter(self, client: str) -> Filter:
+        return RouteRewriter(lambda port: self._port(client, self._names[port]) if port in self._names else port)
+
+    def _run(self, act: Callable[[], Answer]) -> Answer:
+        """`act` in the event loop's thread."""
+        done: Future[Answer] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(act())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result()
+
+
+def _covers(where: tuple[str, str], link: tuple[str, str]) -> bool:
+    return all(one in (EVERY, other) for one, other in zip(where, link, strict=True))
+
+
+def _listeners(port: int, *, has_vip: bool) -> tuple[list[tuple[socket.socket, int]], int]:
+    """Bound sockets, and the server's port that each is for; our port of the first."""
+    while True:
+        ours = broker_port() if has_vip else free_port()
+        with contextlib.ExitStack() as held:
+            bound: list[tuple[socket.socket, int]] = []
+            try:
+                for offset in (0, VIP) if has_vip else (0,):
+                    one = held.enter_context(socket.socket())
+                    one.setblocking(False)
+                    one.bind(("127.0.0.1", ours + offset))
+                    bound.append((one, port + offset))
+            except OSError:
+                continue
+            held.pop_all()
+            return bound, ours

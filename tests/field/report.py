@@ -1,0 +1,113 @@
+"""What a session says: by kind and cause, by play beside RocketMQ's own tools, and all that fell short."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.field.judge import Verdict
+from tests.field.others import Said
+from tests.field.played import Played
+
+HOUR_MS = 3_600_000
+SHORT_OF = ("missed", "wrong", "surprises", "absent", "unended", "afterwards", "false_pages")
+
+
+def report_of(
+    verdict: Verdict, plays: Sequence[tuple[Played, Verdict]], others: Mapping[str, Sequence[Said]]
+) -> dict[str, Any]:
+    """All that is told, as JSON takes it. `plays` are judged each for itself; `others` is by a play's name."""
+    return {
+        "kinds": _kinds(verdict),
+        "plays": [_play(played, of_play, others.get(played.name, ())) for played, of_play in plays],
+        "quiet_hours": round(verdict.quiet_ms / HOUR_MS, 2),
+        "false_pages": verdict.false_pages,
+        "surprises": verdict.surprises,
+        "absent": verdict.absent,
+        "unended": verdict.unended,
+        "afterwards": verdict.afterwards,
+        "is_right": verdict.is_right,
+    }
+
+
+def _kinds(verdict: Verdict) -> list[dict[str, Any]]:
+    rows = []
+    for (kind, cause), tally in sorted(verdict.tallies.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        delays = sorted(delay for delay, _ in tally.delays_ms)
+        rows.append(
+            {
+                "kind": kind,
+                "cause": cause,
+                "required": tally.required,
+                "reported": tally.reported,
+                "recall": tally.reported / tally.required if tally.required else None,
+                "claims": tally.claims,
+                "right": tally.right,
+                "precision": tally.right / tally.claims if tally.claims else None,
+                "delay_p50_s": statistics.median(delays) / 1000 if delays else None,
+                "delay_max_s": delays[-1] / 1000 if delays else None,
+                "bound_s": max(bound for _, bound in tally.delays_ms) / 1000 if delays else None,
+                "missed": tally.missed,
+                "wrong": tally.wrong,
+            }
+        )
+    return rows
+
+
+def _play(played: Played, verdict: Verdict, others: Sequence[Said]) -> dict[str, Any]:
+    """`said` names what was told rightly."""
+    told = sorted(
+        kind if cause is None else f"{kind} ({cause})"
+        for (kind, cause), tally in verdict.tallies.items()
+        if tally.right
+    )
+    return {
+        "scenario": played.scenario_name,
+        "seed": played.seed,
+        "seconds": round((played.end_ms - played.start_ms) / 1000),
+        "told": told,
+        "is_right": verdict.is_right,
+        "others": {one.command.partition("_")[0]: one.complaint or "nothing wrong" for one in others},
+    }
+
+
+def markdown_of(report: Mapping[str, Any]) -> str:
+    """Both tables, and what fell short, as a page takes them."""
+    lines = [
+        "| what | had to be said | said | claims | right | onset to alert, median | longest | bound |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_kind_line(row) for row in report["kinds"] if row["required"] or row["claims"]),
+        "",
+        f"False pages in {report['quiet_hours']} quiet hours: {len(report['false_pages'])}.",
+        "",
+        "| play | seed | balancewatch | `mqadmin consumerStatus` | `mqadmin consumerProgress` | as it should |",
+        "|---|---|---|---|---|---|",
+        *(_play_line(row) for row in report["plays"]),
+    ]
+    short = short_of(report)
+    return "\n".join([*lines, *(["", "What fell short:", ""] if short else []), *(f"- {one}" for one in short), ""])
+
+
+def short_of(report: Mapping[str, Any]) -> list[str]:
+    """Every sentence about what is not as it should be."""
+    of_kinds = [f"{name}: {one}" for row in report["kinds"] for name in ("missed", "wrong") for one in row[name]]
+    return of_kinds + [f"{name.replace('_', ' ')}: {one}" for name in SHORT_OF[2:] for one in report[name]]
+
+
+def _kind_line(row: Mapping[str, Any]) -> str:
+    name = f"`{row['kind']}`" + (f", `{row['cause']}`" if row["cause"] else "")
+    asked = (str(row["required"]), str(row["reported"])) if row["required"] else ("", "")
+    delays = (_seconds(row[key]) for key in ("delay_p50_s", "delay_max_s", "bound_s"))
+    return "| " + " | ".join((name, *asked, str(row["claims"]), str(row["right"]), *delays)) + " |"
+
+
+def _play_line(row: Mapping[str, Any]) -> str:
+    told = ", ".join(f"`{one}`" for one in row["told"]) or "nothing"
+    others = row["others"]
+    cells = (others.get("consumerStatus order-service", ""), others.get("consumerProgress order-service", ""))
+    return (
+        f"| {row['scenario']} | {row['seed']} | {told} | {' | '.join(cells)} | {'yes' if row['is_right'] else 'no'} |"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f} s"

@@ -1,0 +1,93 @@
+"""What a session has on disk: the plays' folders and the alerts' rows, judged as often as one likes."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from schemas.tables import ALERTS
+from streaming.store.store import History
+from streaming.warehouse.warehouse_error import WarehouseError
+from tests.field.judge import Row, Verdict, judge
+from tests.field.others import Said, read_others
+from tests.field.played import RECORD, Played, read_played
+from tests.field.report import report_of
+from tests.field.truth import Truth, read_truth
+from udfs.alerts.rulebook import CANARY_CLUSTER
+
+PLAYS, ALERTS_FILE = "plays", "alerts.json"
+
+
+def read_alert_rows(warehouse: Path) -> list[dict[str, Any]]:
+    """Every row of the alerts table by time, the canary's left out, times in ms; nothing where there is no table."""
+    try:
+        rows = History(warehouse, [ALERTS]).rows(
+            "SELECT * FROM alerts WHERE cluster <> $canary ORDER BY changed_at, batch_id, incident_id",
+            {"canary": CANARY_CLUSTER},
+        )
+    except WarehouseError:
+        return []
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+
+def keep_alerts(folder: Path, warehouse: Path) -> list[dict[str, Any]]:
+    """The rows, kept beside the plays."""
+    rows = read_alert_rows(warehouse)
+    (folder / ALERTS_FILE).write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return rows
+
+
+def stored_plays(folder: Path) -> list[tuple[Played, Truth]]:
+    """Every play that came to its end, by when it began."""
+    return sorted(_plays(folder), key=lambda one: one[0].start_ms)
+
+
+def judge_stored(folder: Path) -> dict[str, Any]:
+    """The report of all that was played in a session."""
+    text = (folder / ALERTS_FILE).read_text()
+    return judge_plays(stored_plays(folder), [json.loads(line) for line in text.splitlines() if line], folder)
+
+
+def judge_plays(plays: list[tuple[Played, Truth]], rows: Iterable[Row], folder: Path) -> dict[str, Any]:
+    """Plays that overlap in time are judged together, for a row of no group may be any one's."""
+    kept = list(rows)
+    total = Verdict()
+    for batch in _batches(plays):
+        total.add(judge(batch, kept))
+    alone = [(played, judge([(played, truth)], _own(kept, played))) for played, truth in plays]
+    others: dict[str, list[Said]] = {played.name: read_others(folder / PLAYS / _folder(played)) for played, _ in plays}
+    return report_of(total, alone, others)
+
+
+def _own(rows: list[Row], played: Played) -> list[Row]:
+    """Of a play beside others, the rows of its groups; of one that was alone, all."""
+    return rows if played.scenario.alone else [row for row in rows if row["consumer_group"] is not None]
+
+
+def _plays(folder: Path) -> Iterator[tuple[Played, Truth]]:
+    for record in sorted((folder / PLAYS).glob(f"*/{RECORD}")):
+        played = read_played(record.parent)
+        yield played, read_truth(record.parent, played.start_ms, played.end_ms, played.factor)
+
+
+def _batches(plays: list[tuple[Played, Truth]]) -> list[list[tuple[Played, Truth]]]:
+    batches: list[list[tuple[Played, Truth]]] = []
+    end_ms = 0
+    for play in plays:
+        if not batches or play[0].start_ms > end_ms:
+            batches.append([])
+        batches[-1].append(play)
+        end_ms = max(end_ms, play[0].end_ms)
+    return batches
+
+
+def _folder(played: Played) -> str:
+    return played.suffix.removeprefix("_")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    return value

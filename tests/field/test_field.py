@@ -1,0 +1,40 @@
+"""The short form of `make field`, clocks four times as fast: twins, a frozen client, a roll-out, a broker killed.
+
+Real RocketMQ, Kafka, `balancewatch run` and `balancewatch collect`; the truth is what the clients write down.
+"""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Settings
+from tests.field.report import short_of
+from tests.field.scenario import SHORT
+from tests.field.session import play_batch
+from tests.field.stage import field_stage
+from tests.field.stored import judge_stored, keep_alerts
+from tests.rocketmq_clocks import Clocks
+
+pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("field")]
+
+TOLD_SECONDS = 10.0
+"""What the last round said is in the table by then."""
+
+
+def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -> None:
+    stop = threading.Event()
+    try:
+        with field_stage(tmp_path, Settings.load().paths.jars, Clocks(4), stop) as stage:
+            _, failures = play_batch(stage, [(SHORT, 0)], print)
+            stop.wait(TOLD_SECONDS)
+            keep_alerts(tmp_path, stage.warehouse)
+    finally:
+        stop.set()
+    assert failures == []
+    report = judge_stored(tmp_path)
+    assert short_of(report) == []
+    required = {(row["kind"], row["cause"]): row["required"] for row in report["kinds"]}
+    assert required["starved_queue", "duplicate_client_id"] > 0
+    assert required["starved_queue", "frozen_client"] > 0
+    assert required["duplicate_client_id", None] == required["broker_no_data", None] == 1

@@ -1,0 +1,157 @@
+"""The judge: alerts against hand-made logs of the scenario `frozen`, whose client order-2 is stopped at second 60."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.field.facts import SLACK_MS, facts_of
+from tests.field.judge import judge
+from tests.field.played import Done, Played, read_played
+from tests.field.spans import Span
+from tests.field.test_truth import Logs, at
+from tests.score.truths import BOUNDS_MS
+
+SUFFIX = "_frozen_a"
+GROUP, TOPIC = f"order-service{SUFFIX}", f"orders{SUFFIX}"
+PLAYED = Played("frozen", 1, SUFFIX, 3.0, at(0), at(330), (Done(60, "freeze", at(63), at(63)),))
+KEY = ("starved_queue", "frozen_client")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    """order-2 stops at second 63, and order-3 takes its queue at 200."""
+    logs = Logs(tmp_path)
+    logs.add_producer(range(330))
+    logs.add("order-1", range(330), group=GROUP)
+    logs.add_consumer("order-2", range(63), group=GROUP)
+    logs.add_consumer("order-3", range(200, 330), group=GROUP)
+    for path in tmp_path.glob("*.jsonl"):
+        path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
+    return logs
+
+
+def alert(kind: str, cause: str, state: str, second: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "cause": cause,
+        "state": state,
+        "severity": "critical",
+        "reason": "holds" if state == "FIRING" else "recovered",
+        "consumer_group": GROUP,
+        "topic": TOPIC,
+        "broker_name": None,
+        "client_id": None,
+        "queues": ["broker-a:0"],
+        "evidence": "{}",
+        "incident_id": f"{kind} {cause}",
+        "inhibited_by": None,
+        "changed_at": at(second),
+        **changes,
+    }
+
+
+TOLD = [alert(*KEY, "FIRING", 140), alert(*KEY, "RESOLVED", 230)]
+
+
+def test_a_starved_queue_told_with_its_cause_is_right_and_dated_from_the_logs(logs: Logs) -> None:
+    verdict = judge([(PLAYED, logs.read(330))], TOLD)
+    tally = verdict.tallies[KEY]
+    assert (tally.required, tally.reported, tally.claims, tally.right) == (1, 1, 1, 1)
+    assert tally.delays_ms == [(76_000, BOUNDS_MS["frozen_client"])]
+    assert verdict.is_right
+
+
+def test_what_is_not_told_is_missed(logs: Logs) -> None:
+    verdict = judge([(PLAYED, logs.read(330))], [])
+    assert len(verdict.tallies[KEY].missed) == 1
+    assert not verdict.is_right
+
+
+@pytest.mark.parametrize(
+    "changes", [{"queues": ["broker-b:0"]}, {"cause": "pull_stopped"}, {"kind": "split_view", "cause": "split_view"}]
+)
+def test_another_queue_cause_or_kind_is_wrong(logs: Logs, changes: dict[str, Any]) -> None:
+    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, {**TOLD[0], "incident_id": "other", **changes}])
+    assert sum(len(tally.wrong) for tally in verdict.tallies.values()) == 1
+
+
+def test_rows_of_other_plays_are_left_out(logs: Logs) -> None:
+    others = [{**TOLD[0], "consumer_group": "order-service_other_a", "topic": None, "incident_id": "other"}]
+    assert judge([(PLAYED, logs.read(330))], [*TOLD, *others]).is_right
+
+
+def test_a_page_for_a_group_that_is_gone_is_no_claim_of_its_play_and_is_counted(logs: Logs) -> None:
+    late = [alert("group_offline", "group_offline", "FIRING", 400)]
+    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, *late])
+    assert verdict.afterwards == ["frozen 1: group_offline group_offline 70 s after its end"]
+    assert not any(tally.wrong for tally in verdict.tallies.values())
+
+
+def test_a_cluster_wide_alert_is_wrong_where_no_play_expects_it(logs: Logs) -> None:
+    row = alert(
+        "broker_no_data", "broker_no_data", "FIRING", 140, consumer_group=None, topic=None, broker_name="broker-b"
+    )
+    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, row])
+    assert len(verdict.tallies["broker_no_data", None].wrong) == 1
+
+
+def test_a_starvation_that_the_file_does_not_expect_is_a_surprise(logs: Logs) -> None:
+    played = Played("rolling_restart", 1, SUFFIX, 0.0, at(0), at(330), ())
+    verdict = judge([(played, logs.read(330))], [])
+    assert verdict.surprises == [
+        f"rolling_restart 1: starved_queue {GROUP} {TOPIC} broker-a:0 64-200 s, which the file does not expect"
+    ]
+
+
+def test_what_the_file_expects_and_the_logs_do_not_show_is_absent(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.add_consumer("order-2", range(330), group=GROUP)
+    verdict = judge([(PLAYED, logs.read(330))], [])
+    assert verdict.absent == ["frozen 1: starved_queue frozen_client"]
+
+
+def test_a_broker_is_down_from_its_death_to_its_return_unless_a_slave_serves() -> None:
+    done = (Done(60, "broker_kill", at(61), at(61)), Done(225, "broker_start", at(225), at(230)))
+    played = Played("broker_killed", 1, SUFFIX, 0.0, at(0), at(300), done)
+    assert played.down("broker-a") == []
+    assert played.down("broker-b") == [Span(at(61), at(230))]
+
+
+def test_a_spell_shorter_than_the_bound_need_not_be_told(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.add_producer(range(330))
+    logs.add_consumer("order-2", range(63), group=GROUP)
+    back = 63 + (BOUNDS_MS["frozen_client"] + SLACK_MS) // 1000
+    logs.add_consumer("order-3", range(back, 330), group=GROUP)
+    for path in tmp_path.glob("*.jsonl"):
+        path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
+    facts = facts_of(PLAYED, logs.read(330)).facts
+    assert [(fact.kind, fact.required) for fact in facts if fact.queue] == [("starved_queue", False)]
+
+
+def test_pages_of_a_quiet_play_are_counted(logs: Logs) -> None:
+    played = Played("rolling_restart", 1, SUFFIX, 0.0, at(0), at(330), ())
+    verdict = judge([(played, logs.read(330))], TOLD)
+    assert verdict.false_pages == ["rolling_restart 1: starved_queue frozen_client"]
+    assert verdict.quiet_ms == 330_000
+
+
+def test_an_alert_must_end_for_the_reason_that_the_file_gives(tmp_path: Path) -> None:
+    played = Played("group_deleted", 1, SUFFIX, 0.0, at(0), at(300), ())
+    logs = Logs(tmp_path)
+    logs.add("order-1", range(60), group=GROUP)
+    rows = [
+        alert("group_offline", "group_offline", state, second) for state, second in (("FIRING", 150), ("RESOLVED", 230))
+    ]
+    verdict = judge([(played, logs.read(300))], rows)
+    assert verdict.unended == ["group_deleted 1: group_offline ended by ['recovered'], not group_deleted"]
+    rows[1]["reason"] = "group_deleted"
+    assert judge([(played, logs.read(300))], rows).unended == []
+
+
+def test_a_record_of_a_play_reads_as_it_was_written(tmp_path: Path) -> None:
+    PLAYED.write(tmp_path)
+    assert read_played(tmp_path) == PLAYED
+    assert json.loads((tmp_path / "play.json").read_text())["seed"] == 1

@@ -1,0 +1,125 @@
+"""What a tick costs, counted in looks: a healthy group is looked at seldom, and a repetition looks at nothing."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS
+from streaming.queries import shard_evaluation
+from tests.engine import Stream
+from tests.queries.drawn_log import BROKERS, DrawnLog
+from tests.queries.logs import SECOND, START
+
+pytestmark = pytest.mark.replay
+
+Event = tuple[str, dict[str, Any]]
+MINUTES = 10
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Second → the looks at any group at its tick."""
+    sound, counted = shard_evaluation.tick, Counter[int]()
+
+    def tick(state: Any, routes: Any, now_ms: int, *arguments: Any) -> Any:
+        counted[(now_ms - START) // SECOND] += 1
+        return sound(state, routes, now_ms, *arguments)
+
+    monkeypatch.setattr(shard_evaluation, "tick", tick)
+    return counted
+
+
+def healthy(groups: int, round_ms: int = 5_000) -> list[Event]:
+    """Groups of three clients on two brokers that live as they should, and nothing happens."""
+    log = DrawnLog(1, groups, trouble=0, minutes=MINUTES, noise=0)
+    log.round_ms, log.are_two, log.queues["orders"] = round_ms, False, 8
+    for name, clients in log.clients.items():
+        clients.clear()
+        for number in range(3):
+            client = log._client(name, ["orders"])
+            client.name, client.brokers, client.reported = f"{name}@{number}", 2, {}
+            clients.append(client)
+    return log.events()
+
+
+def by_ticks(events: list[Event]) -> Iterator[list[Event]]:
+    batch: list[Event] = []
+    for event in events:
+        batch.append(event)
+        if event[0] == CLOCKS:
+            yield batch
+            batch = []
+
+
+def alerts_of(events: list[Event]) -> list[Any]:
+    """Of a live stream: a batch a tick."""
+    stream = Stream()
+    return [row for batch in by_ticks(events) for row in stream.feed(batch).get("alerts", [])]
+
+
+def test_a_healthy_group_is_looked_at_a_few_times_in_its_first_minute_and_then_no_more(looks: Counter[int]) -> None:
+    assert alerts_of(healthy(1)) == []
+    assert sum(looks.values()) <= 6
+    assert max(looks) < 60
+
+
+def test_many_healthy_groups_are_no_reason_to_look_at_any_of_them(looks: Counter[int]) -> None:
+    assert alerts_of(healthy(8)) == []
+    assert sum(count for second, count in looks.items() if second >= 60) == 0
+
+
+def test_rounds_a_minute_apart_need_no_looks_either(looks: Counter[int]) -> None:
+    """A pull may be older there than a silence is where rounds are close together."""
+    assert {row["kind"] for row in alerts_of(healthy(2, 60_000))} <= {"slow_collector"}
+    assert sum(count for second, count in looks.items() if second >= 200) == 0
+
+
+def test_a_round_that_comes_some_milliseconds_late_looks_at_nothing(looks: Counter[int]) -> None:
+    events = healthy(2, 31_000)
+    for number, clock in enumerate(one for topic, one in events if topic == CLOCKS):
+        clock["event_time_ms"] -= number * 37 % 90
+    assert {row["kind"] for row in alerts_of(events)} <= {"slow_collector"}
+    assert sum(count for second, count in looks.items() if second >= 200) == 0
+
+
+def test_a_client_that_falls_silent_makes_its_own_group_be_looked_at_and_no_other(looks: Counter[int]) -> None:
+    events = healthy(6)
+    groups = {one["consumer_group"] for _, one in events if "consumer_group" in one}
+    assert len(groups) == 6
+    silent = f"{min(groups)}@0"
+    reported = [(topic, one) for topic, one in events if one.get("client_id") != silent or not is_late(one)]
+    assert {row["consumer_group"] for row in alerts_of(reported)} == {min(groups)}
+    late = {second: count for second, count in looks.items() if second >= 60}
+    assert set(late.values()) == {1}
+    assert min(late) >= 300
+
+
+def is_late(event: dict[str, Any]) -> bool:
+    return bool(event["event_time_ms"] >= START + 300 * SECOND)
+
+
+def test_a_broker_that_misses_a_round_makes_its_groups_be_looked_at_until_it_is_heard(looks: Counter[int]) -> None:
+    events = healthy(3)
+    rounds = [one for topic, one in events if topic == CLOCKS and one["event_time_ms"] >= START + 300 * SECOND]
+    rounds[0]["brokers_answered"] = [BROKERS[0]]
+    assert alerts_of(events) == []
+    times = [(one["event_time_ms"] - START) // SECOND for one in rounds]
+    assert {second: count for second, count in looks.items() if second >= 60} == {times[0]: 3, times[1]: 3}
+
+
+def test_a_pull_of_another_client_makes_its_group_be_looked_at(looks: Counter[int]) -> None:
+    events = healthy(2)
+    groups = sorted({one["consumer_group"] for _, one in events if "consumer_group" in one})
+    for _, one in events:
+        if (
+            one.get("consumer_group") == groups[0]
+            and START + 400 * SECOND <= one["event_time_ms"] < START + 410 * SECOND
+        ):
+            one["client_addr"], one["client_id"] = "10.9.9.9:1", "another@1"
+    alerts_of(events)
+    late = {second: count for second, count in looks.items() if second >= 60}
+    assert set(late.values()) == {1}
+    assert 400 <= min(late) <= 405
+    assert max(late) < 480

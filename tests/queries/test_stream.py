@@ -1,0 +1,208 @@
+"""The whole stream on a real Kafka and real Delta tables: replays, a live run and its metrics, quarantine."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from conf.settings import Settings
+from schemas.events import EVENTS, PULLS, SEND_LATENCIES
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import Publisher
+from streaming.metrics.instruments import Instruments
+from streaming.metrics.names import METRICS
+from streaming.metrics.verdict_names import CANARY_AGE, DUE_NOTICES
+from streaming.service.service import Service
+from streaming.store.alerts import Filter, read_alerts
+from streaming.store.store import History
+from tests.conftest import settings_for
+from tests.metrics.scraping import Scraper
+from tests.twins_log import Log, Story, publish, story_in
+
+pytestmark = [pytest.mark.spark, pytest.mark.real]
+
+SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
+
+
+def run_all_available(settings: Settings, spark: SparkSession) -> None:
+    """Work through all that is in Kafka."""
+    with Service(settings, available_now=True, spark=spark) as service:
+        service.wait(threading.Event())
+
+
+def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, reported: Story
+) -> None:
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 0})
+    run_all_available(settings, spark)
+    lives = sorted([state for state, _, _ in states] for states in reported.values())
+    assert lives == [
+        ["FIRING", "RECOVERING", "RESOLVED"],
+        ["PENDING", "FIRING", "FIRING", "RESOLVED"],
+        ["PENDING", "FIRING", "RECOVERING", "RESOLVED"],
+        ["PENDING", "FIRING", "RECOVERING", "RESOLVED"],
+    ]
+    kinds = {row["kind"] for row in read_alerts(settings.paths.warehouse, Filter())}
+    assert kinds == {"duplicate_client_id", "starved_queue", "double_consumed_queue", "broker_isolated"}
+    assert story_in(settings) == reported
+
+
+def test_python_workers_that_come_too_late_for_spark_lose_nothing(
+    loaded_kafka: EmbeddedKafka,
+    spark: SparkSession,
+    tmp_path: Path,
+    reported: Story,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Spark waits 10 s for a worker it starts, as on a machine that is too busy; the first one here takes longer."""
+    late = tmp_path / "python"
+    late.write_text(f'#!/bin/sh\nmkdir {tmp_path}/came 2>/dev/null && sleep 11\nexec {sys.executable} "$@"\n')
+    late.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(late))
+    settings = settings_for(loaded_kafka, tmp_path)
+    run_all_available(settings, spark)
+    assert "the machine is too busy" in "".join(capsys.readouterr())
+    assert story_in(settings) == reported
+
+
+def test_a_log_cut_into_many_batches_gives_the_same_incidents(
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, reported: Story
+) -> None:
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 250})
+    run_all_available(settings, spark)
+    batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
+    assert len(batches) > 3
+    assert story_in(settings) == reported
+
+
+def samples_of_pulls(settings: Settings) -> list[tuple[bool, int]]:
+    rows = History(settings.paths.warehouse).rows(
+        "SELECT * FROM quality WHERE suite = ? AND expectation = 'pull_offset in range'", [PULLS]
+    )
+    return [(row["success"], row["unexpected"]) for row in rows]
+
+
+def wait_for_samples(settings: Settings) -> None:
+    """The first takes as long as Great Expectations to import, which a service that ends does not wait for."""
+    deadline = time.monotonic() + 120
+    while not samples_of_pulls(settings) and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def played_live(
+    kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Log, reported: Story
+) -> Iterator[tuple[Settings, Scraper]]:
+    """The log played at 40 times its speed, and one message that is none, while somebody scrapes the metrics.
+
+    It halts while five queues starve, until that is worked through.
+    """
+    starved_ms = max(
+        at_ms for life in reported.values() for state, at_ms, queues in life if len(queues) == 5 and state == "FIRING"
+    )
+    half = next(number for number, (_, event) in enumerate(log) if event["event_time_ms"] > starved_ms)
+    root = tmp_path_factory.mktemp("live")
+    patient = {
+        "port": 0,
+        "unready_after_seconds": 3_600,
+        "unhealthy_after_seconds": 3_600,
+    }  # a busy machine is no failure
+    watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
+    settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
+    with Instruments(settings, ["balance"]) as instruments:
+        scraper = Scraper(instruments.port)
+        with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:
+            service.wait_until_idle()
+            with Publisher(settings.kafka) as publisher:
+                publisher.publish_raw(PULLS, b"sample", b"no JSON")
+                publisher.flush()
+            publish(settings, log[:half], speed=40)
+            service.wait_until_idle()
+            scraper.look()
+            publish(settings, log[half:], speed=40)
+            service.wait_until_idle()
+            scraper.stop()
+            wait_for_samples(settings)
+        yield settings, scraper
+
+
+def test_a_log_played_live_gives_the_same_incidents(played_live: tuple[Settings, Scraper], reported: Story) -> None:
+    assert story_in(played_live[0]) == reported
+
+
+def test_a_service_at_work_reports_prometheus_and_whoever_keeps_it_running(
+    played_live: tuple[Settings, Scraper], log: Log
+) -> None:
+    """Ready once the query has worked and not before; starved queues are seen while they starve."""
+    _, scraper = played_live
+    assert set(scraper.alive) == {200}
+    assert scraper.ready[0][0] == 503
+    assert "Spark is starting" in scraper.ready[0][1]
+    assert scraper.ready[-1] == (200, ())
+    assert scraper.most("balancewatch_queues", verdict="STARVED") == 5
+    assert scraper.last("balancewatch_queues", verdict="STARVED") == 0
+    assert scraper.most("balancewatch_members") == scraper.most("balancewatch_client_ids") + 1
+    assert scraper.most("balancewatch_producers", broker_name="broker-b") > 0
+    assert scraper.most("balancewatch_incidents", kind="duplicate_client_id", state="FIRING") == 1
+    pulls = sum(topic == PULLS for topic, _ in log)
+    assert scraper.last("balancewatch_messages_total", query="balance") >= pulls
+    assert scraper.last("balancewatch_quarantined_total", topic=PULLS, reason="not_json") == 1
+    assert scraper.last("balancewatch_kafka_lag_messages") == 0
+    for phase in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution"):
+        assert scraper.last("balancewatch_batch_phase_seconds_count", phase=phase, query="balance") >= 1
+
+
+def test_a_service_at_work_validates_samples_of_what_it_has_read(played_live: tuple[Settings, Scraper]) -> None:
+    assert set(samples_of_pulls(played_live[0])) == {(True, 0)}
+
+
+def test_every_listed_metric_is_there_in_a_real_run_and_promtool_takes_them(
+    played_live: tuple[Settings, Scraper],
+) -> None:
+    """But those of a relay, of which there is none."""
+    _, scraper = played_live
+    reported = {name for name in scraper.names() if name.startswith("balancewatch_")}
+    of_a_relay = [one for one in METRICS if "_delivery_" in one.name or one in (DUE_NOTICES, CANARY_AGE)]
+    assert reported == {one.name.removesuffix("_total") for one in METRICS if one not in of_a_relay}
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=scraper.text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_every_message_is_either_read_as_good_or_quarantined_whole(
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    bad = sorted(SAMPLES.glob("bad.*.json"))
+    good = sorted(SAMPLES.glob("good.*.json"))
+    settings = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"})
+    sent: dict[bytes, str] = {}
+    with Service(settings, spark=spark) as service, Publisher(settings.kafka) as publisher:
+        service.wait_until_idle()
+        for path in (*bad, *good):
+            publisher.publish_raw(topic_of(path), b"sample", path.read_bytes())
+        too_large = b'{"cluster": "' + b"x" * (1 << 20) + b'"}'
+        publisher.publish_raw(PULLS, b"sample", too_large)
+        publisher.publish_raw(SEND_LATENCIES, b"sample", None)
+        publisher.flush()
+        sent = {path.read_bytes(): path.name.split(".")[1] for path in bad} | {too_large: "too_large"}
+        service.wait_until_idle()
+        read = [progress.numInputRows for query in service.queries for progress in query.recentProgress]
+        assert all(query.isActive for query in service.queries)
+    quarantined = DeltaTable(str(settings.paths.warehouse / "quarantine")).to_pyarrow_table().to_pylist()
+    assert {row["raw"]: row["reasons"][0].split(":")[0] for row in quarantined if row["raw"]} == sent
+    assert len(quarantined) == len(bad) + 2
+    assert len({(row["topic"], row["partition"], row["offset"]) for row in quarantined}) == len(quarantined)
+    assert sum(read) == len(quarantined) + len(good)
+
+
+def topic_of(sample: Path) -> str:
+    """good.heartbeats.json and bad.missing_field.pulls.json name their event."""
+    return next(topic for topic in EVENTS if topic.removeprefix("rocketmq.") in sample.name.split("."))

@@ -1,0 +1,1 @@
+"""A recorded log once more."""

@@ -1,0 +1,226 @@
+"""What Kafka has lost: the start is refused in a sentence, or goes on and tells it once. Without Spark."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaAdminClient, TopicPartition
+
+from conf.settings import Settings
+from schemas.events import CLOCKS, PULLS
+from streaming.kafka_io.consumer import Span
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.publisher import Publisher
+from streaming.queries.checkpoint_offsets import put_back, read_position
+from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_of, refuse_losses
+from streaming.warehouse.writer import DeltalakeWriter
+from tests.conftest import settings_for
+from udfs.alerts.self_kinds import LIMITS
+
+HEADER = 'v1\n{"batchWatermarkMs":0}\n'
+NAME = "balance"
+NOW_MS = 1_789_000_000_000
+
+PULLS_0, CLOCKS_0 = (PULLS, 0), (CLOCKS, 0)
+
+
+def write_checkpoint(root: Path, batches: list[dict[str, dict[str, int]]], *, committed: int) -> Path:
+    """Spark's files of a query: the offsets of each batch, and commits of the first `committed`."""
+    checkpoint = root / "checkpoints" / NAME
+    for folder in ("offsets", "commits", "sources/0"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "metadata").write_text('{"id":"4a5c"}')
+    (checkpoint / "sources/0/0").write_bytes(b"\0v1\n" + json.dumps({PULLS: {"0": 3}, CLOCKS: {"0": 0}}).encode())
+    for number, offsets in enumerate(batches):
+        (checkpoint / "offsets" / str(number)).write_text(HEADER + json.dumps(offsets))
+        (checkpoint / "offsets" / f".{number}.crc").write_bytes(b"crc")
+        if number < committed:
+            (checkpoint / "commits" / str(number)).write_text("v1\n{}")
+    return checkpoint
+
+
+def test_a_batch_that_ended_is_where_the_next_begins(tmp_path: Path) -> None:
+    batches = [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}, {PULLS: {"0": 20}, CLOCKS: {"0": 2}}]
+    position = read_position(write_checkpoint(tmp_path, batches, committed=2))
+    assert position is not None
+    assert (position.batch_id, position.is_committed, position.checkpoint_id) == (1, True, "4a5c")
+    assert position.wanted == position.planned == {PULLS_0: 20, CLOCKS_0: 2}
+
+
+def test_a_batch_that_did_not_end_is_read_again_from_where_it_began(tmp_path: Path) -> None:
+    batches = [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}, {PULLS: {"0": 20}, CLOCKS: {"0": 2}}]
+    position = read_position(write_checkpoint(tmp_path, batches, committed=1))
+    assert position is not None
+    assert position.wanted == {PULLS_0: 10, CLOCKS_0: 1}
+    assert position.planned == {PULLS_0: 20, CLOCKS_0: 2}
+
+
+def test_a_first_batch_that_did_not_end_begins_where_the_query_began(tmp_path: Path) -> None:
+    position = read_position(write_checkpoint(tmp_path, [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}], committed=0))
+    assert position is not None
+    assert position.wanted == {PULLS_0: 3, CLOCKS_0: 0}
+
+
+def test_no_batch_no_position(tmp_path: Path) -> None:
+    assert read_position(tmp_path / "nowhere") is None
+    assert read_position(write_checkpoint(tmp_path, [], committed=0)) is None
+
+
+def test_a_partition_is_put_back_and_the_others_stay(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path, [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}], committed=1)
+    put_back(checkpoint, {PULLS_0: 0})
+    position = read_position(checkpoint)
+    assert position is not None
+    assert position.wanted == {PULLS_0: 0, CLOCKS_0: 1}
+    assert (checkpoint / "offsets/0").read_text().startswith(HEADER)
+    assert not (checkpoint / "offsets/.0.crc").exists()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[..., Settings]:
+    def make(*, fail_on_data_loss: bool) -> Settings:
+        return Settings.load(
+            kafka={"bootstrap_servers": "127.0.0.1:1"},
+            paths={"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"},
+            queries={"fail_on_data_loss": fail_on_data_loss},
+        )
+
+    return make
+
+
+@pytest.fixture
+def kafka_holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[tuple[str, int], Span]], None]:
+    """A Kafka with these spans."""
+
+    class Consumer:
+        def close(self) -> None:
+            """Nothing is open."""
+
+    def hold(spans: dict[tuple[str, int], Span]) -> None:
+        monkeypatch.setattr("streaming.self_monitoring.data_loss.open_consumer", lambda _: Consumer())
+        monkeypatch.setattr("streaming.self_monitoring.data_loss.read_spans", lambda _, topics: spans)
+
+    return hold
+
+
+@pytest.mark.parametrize(
+    ("pulls", "said"),
+    [
+        (Span(0, 20), None),
+        (Span(20, 20), None),
+        (Span(20, 900), None),
+        (Span(21, 900), f"{PULLS}-0 from offset 20, but it begins at 21: 1 message gone"),
+        (Span(5_020, 9_000), f"{PULLS}-0 from offset 20, but it begins at 5020: 5,000 messages gone"),
+        (Span(0, 19), f"{PULLS}-0 from offset 20, but it ends at 19: it was deleted and made again"),
+        (None, f"{PULLS}-0 from offset 20, but it ends at 0: it was deleted and made again"),
+    ],
+)
+def test_a_start_is_refused_in_one_sentence_with_the_query_the_partition_the_number_and_the_setting(
+    settings: Any, kafka_holds: Any, tmp_path: Path, pulls: Span | None, said: str | None
+) -> None:
+    write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
+    kafka_holds({CLOCKS_0: Span(0, 2)} | ({PULLS_0: pulls} if pulls else {}))
+    if said is None:
+        refuse_losses([NAME], settings(fail_on_data_loss=True))
+        return
+    with pytest.raises(DataLossError) as refused:
+        refuse_losses([NAME], settings(fail_on_data_loss=True))
+    assert str(refused.value).startswith(f"the query {NAME} wants {said}")
+    assert str(refused.value).endswith("set queries.fail_on_data_loss = false to go on with what is left")
+    refuse_losses([NAME], settings(fail_on_data_loss=False))
+
+
+def alerts_in(settings: Settings) -> list[dict[str, Any]]:
+    rows = DeltaTable(str(settings.paths.warehouse / "alerts")).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["changed_at"])
+
+
+def test_a_loss_is_reported_once_however_often_the_start_is_tried_and_resolves_after_an_hour_of_progress(
+    settings: Any, kafka_holds: Any, tmp_path: Path
+) -> None:
+    write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
+    kafka_holds({CLOCKS_0: Span(0, 2), PULLS_0: Span(25, 30)})
+    lenient = settings(fail_on_data_loss=False)
+    writer = DeltalakeWriter(lenient.paths.warehouse)
+    for minute in range(3):
+        assert [loss.gone for loss in DataLoss(lenient, writer).look(NAME, NOW_MS + minute * 60_000)] == [5]
+    (row,) = alerts_in(lenient)
+    assert (row["kind"], row["cluster"], row["severity"], row["state"]) == (
+        "data_loss",
+        "balancewatch",
+        "error",
+        "FIRING",
+    )
+    assert json.loads(row["labels"]) == {"cluster": "balancewatch", "query": NAME}
+    assert json.loads(row["evidence"])["ranges"] == [
+        {"topic": PULLS, "partition": 0, "wanted": 20, "beginning": 25, "end": 30, "gone": 5}
+    ]
+    later = DataLoss(lenient, writer)
+    later.progress(NAME, NOW_MS + LIMITS.loss_settled_ms - 1)
+    assert len(alerts_in(lenient)) == 1
+    for ms in (0, 1):
+        DataLoss(lenient, writer).progress(NAME, NOW_MS + LIMITS.loss_settled_ms + ms)
+        later.progress(NAME, NOW_MS + LIMITS.loss_settled_ms + ms)
+    firing, resolved = alerts_in(lenient)
+    assert (resolved["state"], resolved["incident_id"]) == ("RESOLVED", firing["incident_id"])
+    assert resolved["started_at"] == firing["started_at"]
+
+
+def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
+    settings: Any, kafka_holds: Any, tmp_path: Path
+) -> None:
+    lenient = settings(fail_on_data_loss=False)
+    writer = DeltalakeWriter(lenient.paths.warehouse)
+    heard: list[dict[str, Any]] = []
+    for number, ms in enumerate((0, 60_000, 60_000 + 2 * LIMITS.loss_settled_ms)):
+        batches = [{PULLS: {"0": 20 + 20 * batch}} for batch in range(number + 1)]
+        write_checkpoint(tmp_path, batches, committed=number + 1)
+        kafka_holds({PULLS_0: Span(25 + 20 * number, 900), CLOCKS_0: Span(0, 2)})
+        losses = DataLoss(lenient, writer, heard.extend)
+        losses.progress(NAME, NOW_MS + ms)
+        losses.look(NAME, NOW_MS + ms)
+    rows = alerts_in(lenient)
+    assert sorted(row["state"] for row in rows) == ["FIRING", "FIRING", "FIRING", "RESOLVED"]
+    assert [row["state"] for row in heard] == ["FIRING", "FIRING", "RESOLVED", "FIRING"]
+    assert len({row["incident_id"] for row in rows}) == 2
+    assert len({row["alert_id"] for row in rows}) == 1
+
+
+def test_a_partition_that_was_made_again_is_read_from_its_beginning(
+    settings: Any, kafka_holds: Any, tmp_path: Path
+) -> None:
+    checkpoint = write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
+    kafka_holds({CLOCKS_0: Span(0, 2), PULLS_0: Span(0, 7)})
+    lenient = settings(fail_on_data_loss=False)
+    assert DataLoss(lenient, DeltalakeWriter(lenient.paths.warehouse)).look(NAME, NOW_MS)
+    position = read_position(checkpoint)
+    assert position is not None
+    assert position.wanted == {PULLS_0: 0, CLOCKS_0: 2}
+    assert losses_of(NAME, lenient)[1] == []
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[EmbeddedKafka]:
+    """A Kafka whose topics may be spoilt."""
+    with scratch_kafka(Settings.load().paths.jars) as broker:
+        yield broker
+
+
+@pytest.mark.real
+def test_what_kafka_deleted_and_a_topic_made_again_are_seen(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    settings = settings_for(own_kafka, tmp_path)
+    write_checkpoint(tmp_path, [{PULLS: {"0": 40}, CLOCKS: {"0": 0}}], committed=1)
+    with Publisher(settings.kafka) as publisher:
+        for _ in range(100):
+            publisher.publish_raw(PULLS, b"key", b"{}")
+    assert losses_of(NAME, settings)[1] == []
+    admin = KafkaAdminClient(bootstrap_servers=own_kafka.bootstrap_servers)
+    admin.delete_records({TopicPartition(PULLS, 0): 70})
+    assert [(loss.wanted, loss.gone) for loss in losses_of(NAME, settings)[1]] == [(40, 30)]
+    admin.delete_topics([PULLS])
+    admin.close()
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        refuse_losses([NAME], settings)

@@ -1,0 +1,221 @@
+"""When `run` keeps a cluster's time for it, and when it stops."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from conf.settings import Settings
+from schemas.decode import decode
+from schemas.events import CLOCKS
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import Publisher
+from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_NEEDED, RUN
+from streaming.service.clock_publisher import PATIENCE_SECONDS, ClockPublisher, clock_event
+from streaming.service.clock_tail import ClockTail
+from streaming.service.collector_clocks import FORGOTTEN_MS, LIVE_MS, CollectorClocks
+from tests.conftest import settings_for
+from udfs.alerts.rulebook import CANARY_CLUSTER
+
+
+def asking(*, newest_ms: int | None = None, is_wanted: bool = True) -> dict[str, list[dict[str, Any]]]:
+    now_ms = time.time_ns() // 1_000_000
+    return {CLOCK_NEEDED: [{"cluster": "c", "is_wanted": is_wanted, "newest_ms": newest_ms or now_ms}]}
+
+
+@pytest.fixture
+def keeper() -> ClockPublisher:
+    return ClockPublisher(Settings.load())
+
+
+def test_a_cluster_that_has_asked_long_enough_gets_ticks_for_its_brokers(keeper: ClockPublisher) -> None:
+    keeper.listen(asking() | {"memberships": [{"cluster": "c", "broker_name": "broker-a"}]})
+    now = time.monotonic()
+    assert keeper.wanted(now) == []
+    assert keeper.wanted(now + PATIENCE_SECONDS + 1) == [("c", ["broker-a"])]
+
+
+def test_it_goes_on_when_all_agents_fall_silent_and_ends_when_another_clock_is_heard(keeper: ClockPublisher) -> None:
+    keeper.listen(asking())
+    later = time.monotonic() + 3_600
+    assert keeper.wanted(later) == [("c", [])]
+    keeper.listen(asking(is_wanted=False))
+    assert keeper.wanted(later) == []
+
+
+def test_the_time_of_a_replay_is_not_moved(keeper: ClockPublisher) -> None:
+    keeper.listen(asking(newest_ms=time.time_ns() // 1_000_000 - LIVE_MS - 1_000))
+    assert keeper.wanted(time.monotonic() + 3_600) == []
+
+
+def test_its_tick_is_a_good_clock_event() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    event, reasons = decode(CLOCKS, msgspec.json.encode(clock_event("c", ["broker-a"], now_ms)), now_ms)
+    assert reasons == []
+    assert event.brokers_asked == event.brokers_answered == ["broker-a"]
+
+
+SILENT_MS = 60_000
+ROUND_MS = 10_000
+
+
+def hearing(*, event_time_ms: int, source: str = "collector") -> dict[str, list[dict[str, Any]]]:
+    return {CLOCK_HEARD: [{"cluster": "c", "newest_ms": event_time_ms, "source": source}]}
+
+
+@pytest.fixture
+def collected(keeper: ClockPublisher, monkeypatch: pytest.MonkeyPatch) -> tuple[ClockPublisher, int]:
+    """A keeper that has heard two rounds of a live collector, and the time of the second."""
+    began_ms = time.time_ns() // 1_000_000
+    for at_ms in (began_ms, began_ms + ROUND_MS):
+        monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda at_ms=at_ms: at_ms)
+        keeper.listen(hearing(event_time_ms=at_ms) | {"memberships": [{"cluster": "c", "broker_name": "broker-a"}]})
+    return keeper, began_ms + ROUND_MS
+
+
+def test_a_dead_collector_is_spoken_for_and_no_broker_is_taken_as_heard(
+    collected: tuple[ClockPublisher, int],
+) -> None:
+    keeper, last_ms = collected
+    assert keeper.ticks(time.monotonic(), last_ms + SILENT_MS - 1) == []
+    assert keeper.ticks(time.monotonic(), last_ms + SILENT_MS) == [
+        {
+            "cluster": "c",
+            "source": RUN,
+            "brokers_asked": ["broker-a"],
+            "brokers_answered": [],
+            "event_time_ms": last_ms + SILENT_MS,
+        }
+    ]
+
+
+def test_a_collector_that_dies_as_the_clock_is_set_back_is_missed_as_soon_as_ever(
+    collected: tuple[ClockPublisher, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    pace_ms = time.monotonic_ns() // 1_000_000
+    for later_ms in (1_000, SILENT_MS + 2_000):
+        monkeypatch.setattr(
+            "streaming.service.clock_publisher.wall_ms", lambda later_ms=later_ms: last_ms + later_ms - 3_600_000
+        )
+        monkeypatch.setattr("streaming.service.clock_publisher._pace_ms", lambda later_ms=later_ms: pace_ms + later_ms)
+        now_ms = keeper.now_ms()
+    assert abs(now_ms - last_ms - SILENT_MS) < 10_000
+    assert keeper.unheard(now_ms + 10_000) == [("c", ["broker-a"])]
+    keeper.note_stamp(last_ms + SILENT_MS, last_ms + SILENT_MS - 3_600_000)
+    assert abs(keeper.now_ms() - last_ms - later_ms) < 10_000
+
+
+def test_the_canary_is_not_missed_between_two_injections(
+    keeper: ClockPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began_ms = time.time_ns() // 1_000_000
+    for at_ms in range(began_ms, began_ms + 900_000, 300_000):
+        monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda at_ms=at_ms: at_ms)
+        heard = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "source": "canary"}
+        wanted = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "is_wanted": True}
+        keeper.listen({CLOCK_HEARD: [heard], CLOCK_NEEDED: [wanted]})
+        assert keeper.ticks(time.monotonic() + PATIENCE_SECONDS, at_ms + 200_000) == []
+
+
+def test_a_forgotten_cluster_gets_no_tick_though_the_other_query_is_still_at_what_came_before(
+    keeper: ClockPublisher,
+) -> None:
+    now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+    keeper.listen(asking(newest_ms=now_ms))
+    assert keeper.ticks(now + PATIENCE_SECONDS + 1, now_ms) != []
+    keeper.listen(hearing(event_time_ms=now_ms + 10, source="forget"))
+    keeper.listen(asking(newest_ms=now_ms + 10) | hearing(event_time_ms=now_ms + 5))
+    keeper.listen(hearing(event_time_ms=now_ms + 6))
+    assert keeper.ticks(now + 3_600, now_ms + SILENT_MS) == []
+    keeper.listen(asking(newest_ms=now_ms + 11))
+    assert [tick["cluster"] for tick in keeper.ticks(now + 3_600, now_ms + 11)] == ["c"]
+
+
+def test_the_ticks_end_when_the_collector_is_back_and_our_own_are_not_taken_for_it(
+    collected: tuple[ClockPublisher, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: last_ms + 2 * SILENT_MS)
+    keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS - 1, source=RUN))
+    assert keeper.unheard(last_ms + 2 * SILENT_MS) == [("c", ["broker-a"])]
+    keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS))
+    assert keeper.unheard(last_ms + 2 * SILENT_MS + 1) == []
+
+
+def test_what_the_collector_published_last_does_not_pass_for_agents(collected: tuple[ClockPublisher, int]) -> None:
+    """Half a round may be newer than its last clock event, so the query asks for a clock once; agents ask on."""
+    keeper, last_ms = collected
+    keeper.listen(asking(newest_ms=last_ms))
+    later = time.monotonic() + 3_600
+    (tick,) = keeper.ticks(later, last_ms + SILENT_MS)
+    assert tick["brokers_answered"] == []
+
+
+def test_agents_that_go_on_beside_a_dead_collector_are_heard(
+    collected: tuple[ClockPublisher, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, last_ms = collected
+    now = time.monotonic()
+    for later in (0, PATIENCE_SECONDS + 1):
+        monkeypatch.setattr("streaming.service.clock_publisher.time.monotonic", lambda later=later: now + later)
+        keeper.listen(asking(newest_ms=last_ms))
+    (tick,) = keeper.ticks(now + PATIENCE_SECONDS + 1, last_ms + SILENT_MS)
+    assert tick["brokers_answered"] == tick["brokers_asked"] == ["broker-a"]
+
+
+@pytest.mark.parametrize(
+    ("events", "is_silent"),
+    [
+        pytest.param([(0, 0), (10, 10)], True, id="two rounds in step with the wall clock"),
+        pytest.param([(0, 3), (10, 9)], True, id="a batch that came late once"),
+        pytest.param([(-600, 0), (-300, 1), (0, 2)], False, id="a simulated past that ends now"),
+        pytest.param([(0, 0), (10, 1), (20, 2)], False, id="time that runs ten times as fast as life"),
+        pytest.param([(-7_200, 0), (-7_190, 10)], False, id="a replay in step, of two hours ago"),
+        pytest.param([(0, 0)], False, id="a single event"),
+        pytest.param([(0, 0), (0, 10)], False, id="one event heard twice"),
+    ],
+)
+def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
+    events: list[tuple[int, int]], is_silent: bool
+) -> None:
+    """Events as (event time, heard at), both in seconds."""
+    clocks = CollectorClocks(0)
+    for event_seconds, at_seconds in events:
+        clocks.note("c", 10_000_000 + event_seconds * 1000, 10_000_000 + at_seconds * 1000, ["broker-a"])
+    missed = clocks.silent(10_000_000 + 3_600_000, SILENT_MS)
+    assert missed == ({"c": ["broker-a"]} if is_silent else {})
+
+
+def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
+    """A machine that comes up whole has its collector a few seconds after `run`."""
+    clocks = CollectorClocks(started_ms=1_000_000)
+    for at_ms in (10_000, 20_000):
+        clocks.note("c", at_ms, at_ms)
+    assert clocks.silent(1_000_000 + SILENT_MS - 1, SILENT_MS) == {}
+    assert clocks.silent(1_000_000 + SILENT_MS, SILENT_MS) == {"c": []}
+    assert clocks.silent(20_000 + FORGOTTEN_MS, SILENT_MS) == {}
+
+
+@pytest.mark.real
+def test_a_collector_that_died_while_run_was_down_is_noticed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The last day of the clock topic, whole: more than one fetch, other clusters and bad messages in between."""
+    settings = settings_for(kafka, tmp_path)
+    now_ms = time.time_ns() // 1_000_000
+    tail = ClockTail(settings.kafka)
+    before = len(tail.read(now_ms))
+    with Publisher(settings.kafka) as publisher:
+        for number in range(1_000):
+            event = clock_event(f"tail-{number % 2}", ["broker-a"], now_ms + number, answered=["broker-a"])
+            publisher.publish(CLOCKS, event | {"source": "collector"})
+        publisher.publish_raw(CLOCKS, b"tail-0", b"not a clock event")
+    fresh = ClockTail(settings.kafka)
+    assert len(fresh.read(now_ms)) == before + 1_000
+    assert fresh.read(now_ms) == []
+    assert [(seen.cluster, seen.event_time_ms) for seen in tail.read(now_ms)] == [
+        (f"tail-{number % 2}", now_ms + number) for number in range(1_000)
+    ]
+    tail.close()
+    fresh.close()

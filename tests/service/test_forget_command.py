@@ -1,0 +1,71 @@
+"""`balancewatch forget`: what it says it ends, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streaming.cli import app
+from tests.history.warehouse_stage import alert, assignment, write
+
+WHO = ["--owner", "ada", "--reason", "sold"]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = {
+        "alerts": [
+            alert("one", "FIRING", 5),
+            alert("two", "RESOLVED", 6),
+            alert(
+                "bro",
+                "FIRING",
+                7,
+                kind="broker_no_data",
+                queues=[],
+                topic=None,
+                consumer_group=None,
+                broker_name="broker-z",
+            ),
+        ],
+        "assignments": [assignment(0, "OK", 0)],
+    }
+    return write(tmp_path_factory.mktemp("warehouse"), rows)
+
+
+def forget(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["forget", "--warehouse", str(warehouse), *WHO, *arguments])
+
+
+def test_a_dry_run_says_what_would_end_and_needs_no_kafka(warehouse: Path) -> None:
+    cluster = alert("one", "FIRING", 5)["cluster"]
+    said = forget(warehouse, "--cluster", cluster, "--dry-run")
+    assert said.exit_code == 0, said.output
+    assert f"cluster {cluster} would be forgotten, and with it 2 open incidents" in said.output
+    assert "broker_no_data FIRING, since 2025-06-15" in said.output
+    broker = forget(warehouse, "--cluster", cluster, "--broker", "broker-z", "--dry-run")
+    assert f"broker broker-z of cluster {cluster} would be forgotten, and with it 1 open incident" in broker.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--cluster", "nowhere"], "--cluster 'nowhere' is not known; there is "),
+        (["--broker", "broker-y"], "--broker 'broker-y' is not known in cluster prod-0; near it: broker-z"),
+        (["--group", "nobody"], "--group 'nobody' is not known in cluster prod-0"),
+        (["--broker", "broker-z", "--group", "g"], "--broker and --group: give one of them"),
+        (["--broker", " "], "--broker ' ': give 1 to 255 characters"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(warehouse: Path, arguments: list[str], sentence: str) -> None:
+    cluster = alert("one", "FIRING", 5)["cluster"]
+    said = forget(warehouse, *(["--cluster", cluster] if "--cluster" not in arguments else []), *arguments, "--dry-run")
+    assert said.exit_code == 2
+    assert sentence.replace("prod-0", cluster) in said.output
+    assert "Traceback" not in said.output
+
+
+def test_without_kafka_it_says_what_to_set(warehouse: Path) -> None:
+    said = forget(warehouse, "--cluster", alert("one", "FIRING", 5)["cluster"])
+    assert said.exit_code == 2
+    assert "kafka.bootstrap_servers is empty" in said.output

@@ -1,0 +1,96 @@
+"""`balancewatch run` and `relay` as real processes: the second ends at once with a sentence, the next after a kill -9
+is not kept out; and another release's checkpoint.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streaming.queries.state_version import NOTE
+
+SECONDS = 120.0
+NOBODY = "127.0.0.1:1"
+"""A Kafka that does not answer: `run` has its locks before it asks."""
+
+
+def environment(folder: Path, checkpoints: str = "checkpoints") -> dict[str, str]:
+    return os.environ | {
+        "BALANCEWATCH_PATHS__WAREHOUSE": str(folder / "warehouse"),
+        "BALANCEWATCH_PATHS__CHECKPOINTS": str(folder / checkpoints),
+        "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": NOBODY,
+        "BALANCEWATCH_METRICS__ENABLED": "false",
+    }
+
+
+@contextmanager
+def running(command: str, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The process, once it has noted that it is there."""
+    log = folder / "log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming.cli", command], env=environment(folder), stdout=output, stderr=output
+        )
+    try:
+        deadline = time.monotonic() + SECONDS
+        while holder_of(folder, command) != process.pid:
+            assert process.poll() is None, log.read_text()[-2_000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def holder_of(folder: Path, command: str) -> int | None:
+    try:
+        pid: int | None = json.loads((folder / "warehouse" / f"{command}.lock").read_text()).get("pid")
+    except (OSError, ValueError):
+        return None
+    return pid
+
+
+@pytest.mark.parametrize("command", ["run", "relay"])
+def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str, tmp_path: Path) -> None:
+    with running(command, tmp_path) as first:
+        second = subprocess.run(
+            [sys.executable, "-m", "streaming.cli", command],
+            env=environment(tmp_path, "others"),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert f"`balancewatch {command}` (pid {first.pid} on " in second.stderr
+        assert "is at it" in second.stderr
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    with running(command, tmp_path) as third:
+        assert holder_of(tmp_path, command) == third.pid
+
+
+def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_manager_tries_again(
+    tmp_path: Path,
+) -> None:
+    note = tmp_path / "checkpoints" / "balance" / NOTE
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"state_version": 1, "release": "0.0.1"}))
+    ended = subprocess.run(
+        [sys.executable, "-m", "streaming.cli", "run"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "holds state of version 1, written by balancewatch 0.0.1" in ended.stderr

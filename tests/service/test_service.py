@@ -1,0 +1,177 @@
+"""Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
+
+import threading
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from conf.settings import Settings
+from streaming.queries.written_batch import WrittenBatch
+from streaming.service import service as module
+from streaming.service.service import BUSY_STARTS, Service, ServiceError
+
+PARTS = (
+    "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector RelayThread SettingsReload create_topics end_open "
+    "refuse_losses start_query start_spark"
+)
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
+    mocks = {name: MagicMock() for name in PARTS.split()}
+    for name, mock in mocks.items():
+        monkeypatch.setattr(module, name, mock)
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="balance"),))
+    mocks["start_query"].return_value.query.exception.return_value = None
+    mocks["SettingsReload"].return_value.look_now_and_then.return_value = None
+    return mocks
+
+
+@pytest.mark.parametrize(
+    ("keys", "injects", "expects"),
+    [
+        ({"with_canary": True, "notifies": True}, True, True),
+        ({"with_canary": True, "notifies": False}, True, None),
+        ({"with_canary": True, "notifies": True, "available_now": True}, False, False),
+        ({"notifies": True}, False, False),
+        ({}, False, None),
+    ],
+)
+def test_the_canary_is_injected_whoever_reports_people(
+    parts: dict[str, MagicMock], keys: dict[str, Any], injects: bool, expects: bool | None
+) -> None:
+    """The relay of another process hears it too; only a relay that hears of one expects it."""
+    Service(Settings.load(), **keys).close()
+    assert parts["CanaryThread"].called is injects
+    made = parts["RelayThread"].call_args
+    assert (None if made is None else made.kwargs["expects_canary"]) is expects
+
+
+def test_an_interval_of_nothing_injects_none(parts: dict[str, MagicMock]) -> None:
+    Service(Settings.load(canary={"interval_seconds": 0}), with_canary=True).close()
+    assert not parts["CanaryThread"].called
+
+
+@pytest.mark.parametrize("changed", ["rules", "oncall"])
+def test_changed_rules_reach_the_queries_and_whom_to_describe_the_relay(
+    parts: dict[str, MagicMock], changed: str
+) -> None:
+    before = Settings.load()
+    key = {"rules": "settle_ms", "oncall": "max_firing_per_kind"}[changed]
+    section = getattr(before, changed).model_copy(update={key: 12})
+    after = before.model_copy(update={changed: section})
+    service = Service(before, notifies=True)
+    parts["SettingsReload"].return_value.look_now_and_then.side_effect = [after, None]
+    for _ in range(2):
+        service._take_changed_rules()
+    assert parts["start_query"].call_count == (2 if changed == "rules" else 1)
+    renew = parts["RelayThread"].return_value.renew
+    assert [call.args for call in renew.call_args_list] == ([] if changed == "rules" else [(after,)])
+    service.close()
+
+
+def test_instruments_are_reported_of_rows_rules_and_parts_and_before_the_end_that_it_comes(
+    parts: dict[str, MagicMock],
+) -> None:
+    """They begin before the query, whose first batch they must not miss."""
+    before = Settings.load()
+    after = before.model_copy(update={"rules": before.rules.model_copy(update={"settle_ms": 12})})
+    parts["SettingsReload"].return_value.look_now_and_then.side_effect = [after, None]
+    instruments = MagicMock()
+    parts["start_query"].side_effect = lambda *_, **__: instruments.query_started() or MagicMock()
+    service = Service(before, notifies=True, with_canary=True, instruments=instruments)
+    service._on_batch(WrittenBatch("balance", 3, {"alerts": []}))
+    for _ in range(2):
+        service._take_changed_rules()
+    watched = {call.args[0] for call in instruments.liveness.watch.call_args_list}
+    service.close()
+    reported = [name for name, _, _ in instruments.mock_calls]
+    assert (
+        reported.index("begin")
+        < reported.index("query_started")
+        < reported.index("on_batch")
+        < reported.index("take_rules")
+        < reported.index("liveness.stop")
+    )
+    assert reported.count("take_rules") == 1
+    assert {"relay", "clock-keeper", "canary"} <= watched
+    assert parts["RelayThread"].call_args.kwargs["listener"] is instruments.deliveries
+
+
+def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_metrics_and_relay(
+    parts: dict[str, MagicMock],
+) -> None:
+    instruments, listener, batch = MagicMock(), MagicMock(), WrittenBatch("balance", 3, {"alerts": []}, {"alerts": 7})
+    service = Service(Settings.load(), notifies=True, instruments=instruments, listeners=(listener,))
+    service._on_batch(batch)
+    made = [parts[name].return_value for name in ("RelayThread", "DataLoss", "ClockPublisher", "Inspector")]
+    for one in (*made, instruments, listener):
+        one.on_batch.assert_called_once_with(batch)
+    for name in ("DataLoss", "Inspector"):
+        assert parts[name].call_args.args[2] == service._on_alerts
+    service._on_alerts([{"kind": "data_loss"}])
+    instruments.verdicts.update_alerts.assert_called_once_with([{"kind": "data_loss"}])
+    made[0].look.assert_called_once_with()
+    service.close()
+
+
+def test_a_rest_is_no_lack_of_progress(parts: dict[str, MagicMock]) -> None:
+    """Neither to the relay, which attests by a watchdog that the query works, nor to the instruments."""
+    instruments = MagicMock()
+    service = Service(Settings.load(), notifies=True, instruments=instruments)
+    age, hearer = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["hearer"]
+    hearer.rests("balance", 60.0)
+    assert age() == 0
+    hearer.rested("balance", 3, 1.5)
+    service.close()
+    assert instruments.liveness.rests.called
+    assert instruments.liveness.rested.called
+
+
+@pytest.mark.parametrize("every", [0, 20])
+def test_who_validates_nothing_ends_what_an_earlier_run_found(parts: dict[str, MagicMock], every: int) -> None:
+    """Of an alert that nobody would look at again."""
+    Service(Settings.load(quality={"every_batches": every})).close()
+    assert parts["Inspector"].called is (every > 0)
+    assert parts["end_open"].called is (every == 0)
+
+
+LATE = RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back.\n\tat x")
+
+
+def failed_query(error: Exception) -> MagicMock:
+    return MagicMock(query=MagicMock(isActive=False, exception=MagicMock(return_value=error)))
+
+
+def test_a_query_whose_python_came_late_starts_again_and_only_it(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="one"), MagicMock(NAME="other")))
+    going = MagicMock()
+    parts["start_query"].side_effect = [going, failed_query(LATE), going]
+    with Service(Settings.load()) as service:
+        service.wait(threading.Event(), 0.3)
+    assert [call.args[0] for call in parts["start_query"].call_args_list] == ["one", "other", "other"]
+
+
+def test_a_machine_that_stays_too_busy_ends_the_service(parts: dict[str, MagicMock]) -> None:
+    parts["start_query"].side_effect = lambda *_, **__: failed_query(LATE)
+    with Service(Settings.load()) as service, pytest.raises(ServiceError, match="Python worker failed to connect back"):
+        service.wait(threading.Event(), 30)
+    assert parts["start_query"].call_count == 1 + BUSY_STARTS
+
+
+def test_a_batch_in_between_makes_a_late_python_a_new_one(parts: dict[str, MagicMock]) -> None:
+    with Service(Settings.load()) as service:
+        for _ in range(2 * BUSY_STARTS):
+            service._running = [failed_query(LATE)]
+            service._look_at_failures()
+            service._on_batch(WrittenBatch("balance", 1, {}))
+
+
+def test_another_failure_ends_the_service_at_once(parts: dict[str, MagicMock]) -> None:
+    parts["start_query"].return_value = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
+    with Service(Settings.load()) as service, pytest.raises(ServiceError, match="the cause"):
+        service.wait(threading.Event(), 30)
+    assert parts["start_query"].call_count == 1

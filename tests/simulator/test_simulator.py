@@ -1,0 +1,266 @@
+"""The modelled cluster: it keeps RocketMQ's clocks, starves the queues it should, and is played in step with time."""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES, SEND_LATENCIES
+from streaming.simulator import ScenarioError, Simulation, load_scenario, parse_scenario, simulate
+from streaming.simulator.play import play
+from tests.simulator.modelled import MINUTE, START, Run, between, healthy, of, pulled, run
+from udfs.rocketmq.model import MessageQueue
+
+pytestmark = pytest.mark.replay
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    names = ("healthy", "twins", "frozen_client", "reconnect", "slow_broker")
+    return {name: run(name) for name in names}
+
+
+def test_healthy_queues_are_pulled_by_one_client_within_every_20_seconds(runs: dict[str, Run]) -> None:
+    simulation, events = runs["healthy"]
+    for from_seconds in range(25, 580, 20):
+        hosts = pulled(events, from_seconds, from_seconds + 20)
+        assert len(hosts) == 16
+        assert {len(of_queue) for of_queue in hosts.values()} == {1}
+    assert simulation.truth.at(START + 5 * MINUTE) == []
+
+
+def test_clients_are_heard_by_every_broker_every_30_seconds_and_when_their_queues_change(runs: dict[str, Run]) -> None:
+    heard = defaultdict(list)
+    for beat in of(runs["healthy"][1], HEARTBEATS):
+        heard[beat["broker_name"], beat["client_addr"]].append(beat["event_time_ms"])
+    assert len(heard) == 2 * 5
+    for times in heard.values():
+        assert all(later - earlier <= 30_100 for earlier, later in pairwise(times))
+        settled = [time_ms for time_ms in times if time_ms > START + 5_000]
+        assert all(later - earlier >= 29_900 for earlier, later in pairwise(settled))
+
+
+def test_routes_are_said_at_the_start_and_every_30_seconds(runs: dict[str, Run]) -> None:
+    times = [route["event_time_ms"] - START for route in of(runs["healthy"][1], ROUTES)]
+    assert times == list(range(0, 600_001, 30_000))
+
+
+def test_twins_starve_the_later_slot_and_both_pull_the_first(runs: dict[str, Run]) -> None:
+    simulation, events = runs["twins"]
+    mq_all = sorted(MessageQueue("orders", broker, queue) for broker in ("broker-a", "broker-b") for queue in range(8))
+    starved = simulation.truth.at(START + 4 * MINUTE)
+    assert {one.mq for one in starved} == set(mq_all[6:11])  # 16 over [A, A, B]: 0-5, 6-10 nobody's, 11-15
+    assert {one.cause for one in starved} == {"duplicate_client_id"}
+    hosts = pulled(events, 90, 420)
+    assert set(hosts) == set(mq_all[:6] + mq_all[11:])
+    assert {frozenset(hosts[mq]) for mq in mq_all[:6]} == {frozenset({"10.20.0.11", "10.20.0.12"})}
+    assert simulation.truth.at(START + 8 * MINUTE) == []
+    assert set(pulled(events, 480, 540)) == set(mq_all)
+
+
+def test_a_starved_queue_keeps_growing() -> None:
+    simulation = Simulation(load_scenario("twins"), 1, START)
+    events = simulation.events()
+    ends = []
+    for topic, event in events:
+        if topic == CLOCKS and event["event_time_ms"] - START in (2 * MINUTE, 6 * MINUTE):
+            ends.append(simulation.max_offset("orders", "broker-b", 0))
+    assert ends[1] > ends[0]
+
+
+def test_the_twin_that_stops_says_so_at_every_broker(runs: dict[str, Run]) -> None:
+    leaving = [beat for beat in of(runs["twins"][1], HEARTBEATS) if beat.get("leaving")]
+    assert [beat["broker_name"] for beat in leaving] == ["broker-a", "broker-b"]
+    assert {beat["client_addr"].split(":")[0] for beat in leaving} == {"10.20.0.12"}
+    assert all(0 <= beat["event_time_ms"] - START - 420_000 <= 5 for beat in leaving)
+
+
+def test_a_frozen_client_says_nothing_and_loses_its_queues_when_its_channels_expire(runs: dict[str, Run]) -> None:
+    simulation, events = runs["frozen_client"]
+    beats = [beat["event_time_ms"] for beat in of(events, HEARTBEATS) if "10.20.0.12" in beat["client_addr"]]
+    last = max(time_ms for time_ms in beats if time_ms < START + 3 * MINUTE)
+    assert last <= START + MINUTE
+    starved = [one for one in simulation.truth if one.cause == "frozen_client"]
+    assert len(starved) == 5
+    for one in starved:
+        assert one.start_ms == START + MINUTE
+        assert one.end_ms is not None
+        assert 120_000 <= one.end_ms - last <= 160_000
+    assert set(pulled(events, 0, 60)) == set(pulled(events, 200, 220))
+    assert "10.20.0.12" not in set().union(*pulled(events, 60.001, 360).values())
+    assert "10.20.0.12" in set().union(*pulled(events, 400, 420).values())
+
+
+def test_a_reconnected_client_has_a_second_slot_until_its_old_channel_expires(runs: dict[str, Run]) -> None:
+    simulation, events = runs["reconnect"]
+    by_addr = defaultdict(list)
+    for beat in of(events, HEARTBEATS):
+        if beat["client_id"].startswith("10.20.0.12") and beat["broker_name"] == "broker-a":
+            by_addr[beat["client_addr"]].append(beat["event_time_ms"])
+            assert "leaving" not in beat
+    old, new = sorted(by_addr.values())
+    assert max(old) < START + MINUTE <= min(new)
+    assert {one.cause for one in simulation.truth.at(START + 2 * MINUTE)} == {"reconnect"}
+    assert simulation.truth.at(START + 4 * MINUTE) == []
+
+
+def test_producers_stay_away_from_a_slow_broker_by_their_release(runs: dict[str, Run]) -> None:
+    sends: Counter[tuple[str, str, bool]] = Counter()
+    for send in of(runs["slow_broker"][1], SEND_LATENCIES):
+        is_slow = 125_000 <= send["event_time_ms"] - START < 240_000
+        sends[send["client_version"], send["broker_name"], is_slow] += 1
+    for version in ("4.9.8", "5.1.4", "5.3.3"):
+        assert sends[version, "broker-b", False] > 150
+        assert sends[version, "broker-b", True] < sends[version, "broker-a", True] / 2
+    assert sends["4.9.8", "broker-b", True] <= 3  # 2000 ms: away for 120 s
+    assert 10 <= sends["5.3.3", "broker-b", True] <= 25  # 2000 ms: away for 5 s
+
+
+def test_a_failed_send_isolates_and_is_tried_at_the_other_broker(runs: dict[str, Run]) -> None:
+    sends = of(runs["slow_broker"][1], SEND_LATENCIES)
+    failed = [send for send in sends if send["isolation"]]
+    assert {send["broker_name"] for send in failed} == {"broker-b"}
+    assert all("send_status" not in send for send in failed)
+    assert all(START + 420_000 <= send["event_time_ms"] <= START + 484_000 for send in failed)
+    for send in failed:
+        following = next(
+            later
+            for later in sends
+            if later["client_id"] == send["client_id"] and later["event_time_ms"] > send["event_time_ms"]
+        )
+        assert following["broker_name"] == "broker-a"
+
+
+def test_a_topic_that_grows_has_its_new_queues_consumed_within_a_route_poll_and_a_rebalance() -> None:
+    scenario = healthy(happenings=[{"at": 400, "action": "scale_topic", "topic": "orders", "queue_nums": 10}])
+    simulation, events = run(scenario, 3)
+    assert len({one.mq for one in simulation.truth.at(START + 400_000)}) == 4
+    assert [route["event_time_ms"] for route in of(events, ROUTES)].count(START + 400_000) == 1
+    assert simulation.truth.at(START + 460_000) == []
+    assert len(pulled(events, 460, 480)) == 20
+
+
+def test_a_lost_host_leaves_by_expiry_and_says_no_farewell() -> None:
+    happenings = [
+        {"at": 60, "action": "kill", "consumer": "order-1"},
+        {"at": 300, "action": "start", "consumer": "order-1"},
+    ]
+    simulation, events = run(healthy(happenings=happenings), 3)
+    assert {one.cause for one in simulation.truth.at(START + 2 * MINUTE)} == {"frozen_client"}
+    assert not any(beat.get("leaving") for beat in of(events, HEARTBEATS))
+    assert simulation.truth.at(START + 290_000) == []
+    assert simulation.truth.at(START + 380_000) == []
+    assert between(events, HEARTBEATS, 61, 299)
+    assert not any(beat["client_addr"].startswith("10.20.0.11:") for beat in between(events, HEARTBEATS, 60.1, 299))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"brokers": []}, "brokers = []: tuple should have at least 1 item"),
+        ({"cluster": ""}, "cluster = '': string should have at least 1 character"),
+        ({"speed": 3}, "speed is not a field of a scenario"),
+        ({"brokers": ["b", "b"]}, "brokers has 'b' twice"),
+        (
+            {"happenings": [{"at": 1, "action": "freeze", "consumer": "nobody"}]},
+            "action 'freeze' at 1: consumer 'nobody' is not one of order-1, order-2, order-3",
+        ),
+        ({"happenings": [{"at": 1, "action": "stop"}]}, "happenings.0: action 'stop' needs consumer"),
+        (
+            {"happenings": [{"at": 9, "until": 3, "action": "fail_broker", "broker_name": "broker-a"}]},
+            "happenings.0: until = 3 is not after at = 9",
+        ),
+        (
+            {"happenings": [{"at": 9, "until": 12, "action": "start", "consumer": "order-1"}]},
+            "happenings.0: action 'start' has no until",
+        ),
+        ({"happenings": [{"at": 1, "action": "set_perm", "topic": "orders"}]}, "action 'set_perm' needs perm"),
+        ({"happenings": [{"at": 1, "action": "scale_topic", "topic": "orders"}]}, "'scale_topic' needs queue_nums"),
+        (
+            {"happenings": [{"at": 1, "action": "disable_consume", "consumer_group": "nobody"}]},
+            "action 'disable_consume' at 1: consumer_group 'nobody' is not one of order-service",
+        ),
+        (
+            {"groups": [{"consumer_group": "g", "subscriptions": ["orders"], "strategy": "BEST", "consumers": []}]},
+            "groups.0.strategy: strategy 'BEST' is not one of AVG, AVG_BY_CIRCLE, CONFIG",
+        ),
+        (
+            {"groups": [{"consumer_group": "g", "consumers": [{"name": "a", "client_id": "a", "host": "h"}]}]},
+            "groups.0: consumer 'a' has neither subscriptions nor assigned_queues",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "starved_queue"}]},
+            "expects.0: kind 'starved_queue' needs cause: one of duplicate_client_id, member_not_subscribed",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "split_view", "from": 9, "until": 9}]},
+            "expects.0: until = 9 is not after from = 9",
+        ),
+        (
+            {"healthy": False, "expects": [{"kind": "slave_read", "broker_name": "broker-c"}]},
+            "expected 'slave_read': broker_name 'broker-c' is not one of broker-a, broker-b",
+        ),
+        ({"expects": [{"kind": "split_view"}]}, "healthy = true, and yet a finding is required"),
+        ({"topics": [{"topic": "orders", "queue_nums": 1, "broker_names": ["b"]}]}, "broker_name 'b' is not one of"),
+    ],
+)
+def test_a_wrong_scenario_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        parse_scenario(load_scenario("healthy").model_dump() | change)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_scenario_names_the_known_ones() -> None:
+    with pytest.raises(
+        ScenarioError, match=r"'nope' is not a file and not one of .*demo, empty_ring, .*healthy, .*twins"
+    ):
+        load_scenario("nope")
+
+
+class Recorder:
+    """A publisher that notes what it was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def publish(self, topic: str, event: dict[str, Any]) -> None:
+        self.calls.append(topic)
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+
+def test_play_flushes_before_each_clock_event_and_at_the_end() -> None:
+    recorder = Recorder()
+    progress: list[tuple[int, int]] = []
+    events = simulate(load_scenario("healthy"), 1, START, 12_000)
+    count = play(events, recorder, speed=None, stop=threading.Event(), on_progress=lambda *at: progress.append(at))
+    assert count == sum(call != "flush" for call in recorder.calls)
+    assert recorder.calls.count("flush") == 3
+    assert recorder.calls[-1] == "flush"
+    for index, call in enumerate(recorder.calls):
+        assert call != CLOCKS or recorder.calls[index - 1] == "flush"
+    assert [time_ms - START for _, time_ms in progress] == [5_000, 10_000]
+
+
+def test_play_keeps_its_pace_for_events_of_the_past() -> None:
+    events = [(CLOCKS, {"event_time_ms": time_ms}) for time_ms in (1_000, 2_000, 3_000)]
+    started = time.monotonic()
+    assert play(events, Recorder(), speed=20, stop=threading.Event()) == 3
+    assert time.monotonic() - started >= 0.1  # 2 s of them, 20 times as fast
+
+
+def test_play_stops_in_the_middle_of_a_wait() -> None:
+    stop = threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    events = [(CLOCKS, {"event_time_ms": time_ms}) for time_ms in (0, 3_600_000)]
+    assert play(events, Recorder(), speed=1, stop=stop) == 1  # the second waits for an hour
+
+
+def test_play_refuses_a_speed_of_nothing() -> None:
+    with pytest.raises(ValueError, match="speed = 0 is not above 0"):
+        play([], Recorder(), speed=0, stop=threading.Event())

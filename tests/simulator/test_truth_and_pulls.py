@@ -1,0 +1,183 @@
+"""What the modelled cluster says of itself, held against the pulls it let out."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.simulator import Scenario
+from streaming.simulator.puller import PULL_THRESHOLD_FOR_QUEUE
+from streaming.simulator.truth import Span
+from tests.plays import Play, each_play
+from tests.simulator.modelled import SECOND, START, Events, of
+
+pytestmark = pytest.mark.replay
+
+Queue = tuple[str, str, str, int]
+"""Consumer group, topic, broker, queue_id."""
+
+ON_THEIR_WAY_MS = 5
+"""Pulls that were under way when a queue lost its consumer."""
+LONG_POLL_MS = 22 * SECOND
+"""A queue that is consumed is pulled every 15 s; a round of 3 s after a failure, and the network, come on top."""
+
+
+def queue_of(span: Span) -> Queue:
+    return span.consumer_group, span.mq.topic, span.mq.broker_name, span.mq.queue_id
+
+
+def served(events: Events) -> dict[Queue, list[int]]:
+    """When each queue was pulled; refused pulls left out."""
+    times: dict[Queue, list[int]] = defaultdict(list)
+    for pull in of(events, PULLS):
+        if pull.get("pull_status") != "NO_PERMISSION":
+            queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
+            times[queue].append(pull["event_time_ms"])
+    return times
+
+
+def shares_out(scenario: Scenario, consumer_group: str) -> bool:
+    """Whether clients share the group's queues out, so that there is a truth about them."""
+    group = next(group for group in scenario.groups if group.consumer_group == consumer_group)
+    subscribes = any(group.topics_of(consumer) for consumer in group.consumers)
+    return (
+        group.message_model == "CLUSTERING"
+        and group.client_rebalance
+        and subscribes
+        and not group.lives_with_its_members
+    )
+
+
+@each_play
+def test_a_starved_queue_is_not_pulled(play: Play) -> None:
+    truth, times = play.simulation.truth, served(play.events)
+    for one in truth:
+        if one.cause == "consume_stopped":
+            continue
+        end_ms = one.end_ms or truth.known_ms
+        of_queue = times[queue_of(one)]
+        first = bisect_left(of_queue, one.start_ms + ON_THEIR_WAY_MS)
+        assert [time_ms for time_ms in of_queue[first:] if time_ms < end_ms] == [], one
+
+
+@each_play
+def test_what_is_pulled_and_not_consumed_is_not_committed(play: Play) -> None:
+    commits: dict[Queue, list[tuple[int, int]]] = defaultdict(list)
+    for pull in of(play.events, PULLS):
+        if pull.get("commit_offset"):
+            queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
+            commits[queue].append((pull["event_time_ms"], pull["commit_offset"]))
+    for one in play.simulation.truth:
+        if one.cause == "consume_stopped":
+            end_ms = one.end_ms or play.simulation.truth.known_ms
+            reported = {offset for at_ms, offset in commits[queue_of(one)] if one.start_ms <= at_ms < end_ms}
+            assert len(reported) <= 1, one
+
+
+def full_caches(events: Events) -> set[tuple[Queue, int]]:
+    """Pulls of clients that will not pull again before they have consumed some of what they keep."""
+    return {
+        ((pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"]), pull["event_time_ms"])
+        for pull in of(events, PULLS)
+        if pull["pull_offset"] - pull.get("commit_offset", pull["pull_offset"]) >= PULL_THRESHOLD_FOR_QUEUE
+    }
+
+
+def silences(times: list[int], end_ms: int, longer_than_ms: int) -> Iterator[tuple[int, int]]:
+    """Where nobody pulled for so long, from the first pull to the end of the run."""
+    for earlier, later in pairwise([*times, end_ms]):
+        if later - earlier > longer_than_ms:
+            yield earlier, later
+
+
+def longest_outside(spans: list[Span], from_ms: int, to_ms: int, end_ms: int) -> int:
+    """The longest stretch of an interval that no span covers; open spans last to `end_ms`."""
+    longest_ms, covered_ms = 0, from_ms
+    for one in sorted(spans, key=lambda one: one.start_ms):
+        longest_ms = max(longest_ms, min(one.start_ms, to_ms) - covered_ms)
+        covered_ms = max(covered_ms, one.end_ms or end_ms)
+    return max(longest_ms, to_ms - covered_ms)
+
+
+@each_play
+def test_a_queue_that_is_not_starved_is_pulled_unless_its_broker_is_down(play: Play) -> None:
+    truth, end_ms = play.simulation.truth, play.simulation.truth.known_ms
+    down = {
+        (broker_name, clock["event_time_ms"])
+        for clock in of(play.events, CLOCKS)
+        for broker_name in set(clock["brokers_asked"]) - set(clock["brokers_answered"])
+    }
+    refusing = {one.broker_name for one in play.scenario.brokers if not one.slave_read_enable}
+    masterless = {
+        broker["broker_name"]
+        for route in of(play.events, ROUTES)
+        for broker in route["brokers"]
+        if 0 not in broker["broker_ids"] and broker["broker_name"] in refusing
+    }
+    full = full_caches(play.events)
+    starved: dict[Queue, list[Span]] = defaultdict(list)
+    for one in truth:
+        starved[queue_of(one)].append(one)
+    for queue, times in served(play.events).items():
+        if not shares_out(play.scenario, queue[0]) or queue[2] in masterless:
+            continue
+        for from_ms, to_ms in silences(times, end_ms, LONG_POLL_MS):
+            was_down = any(
+                broker_name == queue[2] and from_ms - 5 * SECOND <= time_ms <= to_ms + 5 * SECOND
+                for broker_name, time_ms in down
+            )
+            silent = ((from_ms - START) / SECOND, (to_ms - START) / SECOND)
+            unexplained_ms = longest_outside(starved[queue], from_ms, to_ms, end_ms)
+            assert was_down or (queue, from_ms) in full or unexplained_ms <= LONG_POLL_MS, (queue, silent)
+
+
+@each_play
+def test_a_queue_doubled_for_longer_than_two_long_polls_is_pulled_over_two_channels(play: Play) -> None:
+    truth = play.simulation.truth
+    pulls: dict[Queue, list[tuple[int, str]]] = defaultdict(list)
+    for pull in of(play.events, PULLS):
+        queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
+        pulls[queue].append((pull["event_time_ms"], pull["client_addr"]))
+    for one in truth.doubled:
+        if truth.lasted_ms(one) > 2 * LONG_POLL_MS:
+            end_ms = one.end_ms or truth.known_ms
+            addrs = {addr for time_ms, addr in pulls[queue_of(one)] if one.start_ms <= time_ms < end_ms}
+            assert len(addrs) > 1, one
+
+
+@each_play
+def test_queues_of_a_healthy_group_are_not_pulled_over_two_channels_in_turns(play: Play) -> None:
+    """A queue goes from one channel to another and stays there: never A, B, A within a long poll, unless it settles."""
+    if not play.scenario.healthy:
+        return
+    newest: dict[Queue, list[tuple[int, str]]] = defaultdict(list)
+    for pull in of(play.events, PULLS):
+        queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
+        if not shares_out(play.scenario, queue[0]):
+            continue
+        *_, before, last = [(0, ""), (0, ""), *newest[queue]]
+        now_ms, addr = pull["event_time_ms"], pull["client_addr"]
+        is_back = addr == before[1] != last[1] and now_ms - before[0] < LONG_POLL_MS
+        assert not is_back or is_settling(play, queue, now_ms), (queue, (now_ms - START) / SECOND)
+        if addr != last[1]:
+            newest[queue] = [last, (now_ms, addr)]
+        else:
+            newest[queue][-1] = (now_ms, addr)
+
+
+def is_settling(play: Play, queue: Queue, now_ms: int) -> bool:
+    """Whether somebody joined or left, or a broker did, within the last 40 s; or two held the queue, a long poll ago.
+
+    Two hold a queue for a while where an old channel expires at one broker before the other, and where clients learn of
+    more queues one after the other.
+    """
+    joined = {}
+    for beat in of(play.events, HEARTBEATS):
+        joined.setdefault(beat["client_addr"], beat["event_time_ms"])
+    left = [beat["event_time_ms"] for beat in of(play.events, HEARTBEATS) if beat.get("leaving")]
+    doubled = [one for one in play.simulation.truth.doubled if queue_of(one) == queue]
+    is_doubled = any(one.start_ms <= now_ms < (one.end_ms or now_ms) + LONG_POLL_MS for one in doubled)
+    return is_doubled or any(0 <= now_ms - time_ms < 40 * SECOND for time_ms in (*joined.values(), *left))

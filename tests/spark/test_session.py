@@ -1,0 +1,60 @@
+"""Which Python Spark's workers run: the installed pyspark, whatever Spark puts before it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from streaming.spark.session import WORKER_PYTHON, _choose_python
+
+ASK = "import json, sys, pyspark; print(json.dumps([pyspark.__file__, sys.path, sys.argv[1:]]))"
+
+ZIP = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
+
+
+def test_a_worker_takes_the_installed_pyspark_and_every_other_entry(tmp_path: Path) -> None:
+    """A path with a blank among them, and arguments as they are."""
+    assert ZIP.is_file(), "what Spark puts before the installed one"
+    other, py4j = tmp_path / "with a blank", str(ZIP.parent / "py4j.zip")
+    path = os.pathsep.join([str(ZIP), py4j, str(tmp_path / "spark-core.jar"), str(other)])
+    ended = subprocess.run(
+        [WORKER_PYTHON, "-c", ASK, "two words", "*"],
+        env={**os.environ, "PYTHONPATH": path, "SPARK_WORKER_PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    place, entries, arguments = json.loads(ended.stdout)
+    assert place == pyspark.__file__
+    assert entries[1:3] == [py4j, str(other)]
+    assert not [entry for entry in entries if entry.endswith((".jar", "pyspark.zip"))]
+    assert arguments == ["two words", "*"]
+
+
+@pytest.mark.parametrize(
+    ("masters", "given", "chosen"),
+    [
+        (["local[2]"], None, str(WORKER_PYTHON)),
+        (["spark://host:7077"], None, sys.executable),
+        (["local[2]", "spark://host:7077"], None, sys.executable),
+        (["spark://host:7077", "local[2]"], None, str(WORKER_PYTHON)),
+        (["local[2]"], "/opt/python", "/opt/python"),
+        (["spark://host:7077"], "/opt/python", "/opt/python"),
+    ],
+)
+def test_workers_elsewhere_and_who_names_a_python_are_left_alone(
+    masters: list[str], given: str | None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_WORKER_PYTHON", "")
+    monkeypatch.setenv("PYSPARK_PYTHON", given or "")
+    if given is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    for master in masters:
+        _choose_python(master)
+    assert os.environ["PYSPARK_PYTHON"] == chosen

@@ -1,0 +1,244 @@
+"""SIGTERM as a service manager sends it, to every process of a command at once: each ends with 0, soon, in plain words.
+
+To the process group is what a shell or a supervisor does; to each process, whatever its group or session, is what
+systemd does.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Settings
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.service import relay_command
+from streaming.service.service import Service
+from streaming.system.stopping import StoppedError, is_end_asked, stop_on_signals
+from tests.board.tables import alert, write
+from tests.conftest import settings_for
+from tests.offenders import assert_none
+from tests.service.test_run_process import environment_for
+from tests.twins_log import Log, publish
+
+START_SECONDS = 180.0
+END_SECONDS = 60.0
+
+Signal = Callable[[int], None]
+
+
+def to_the_group(pid: int) -> None:
+    os.killpg(pid, signal.SIGTERM)
+
+
+def to_each(pid: int) -> None:
+    """The children first: what they do then, the command must understand."""
+    for one in [*reversed(descendants(pid)), pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGTERM)
+
+
+def descendants(pid: int) -> list[int]:
+    """Children before grandchildren."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(folder.name))
+    found, left = [], [pid]
+    while left:
+        left = [child for one in left for child in children.get(one, ())]
+        found += left
+    return found
+
+
+class Command:
+    """A `balancewatch` in a process group of its own; what it prints is in a file."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], *arguments: str) -> None:
+        self.log = folder / "printed.log"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "streaming.cli", *arguments],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait_until(self, is_there: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        deadline = time.monotonic() + seconds
+        while not is_there():
+            assert self.process.poll() is None, self.printed()
+            assert time.monotonic() < deadline, self.printed()
+            time.sleep(0.05)
+
+    def says(self, words: str) -> Callable[[], bool]:
+        return lambda: words in self.log.read_text()
+
+    def printed(self) -> str:
+        return self.log.read_text()[-4_000:]
+
+    def end(self, send: Signal) -> None:
+        """It ends with 0 within END_SECONDS, says nothing of a traceback, and leaves no process."""
+        others = descendants(self.process.pid)
+        send(self.process.pid)
+        assert self.process.wait(END_SECONDS) == 0, self.printed()
+        assert "Traceback" not in self.log.read_text()
+        assert "error: " not in self.log.read_text()
+        deadline = time.monotonic() + END_SECONDS
+        while any(Path(f"/proc/{one}").exists() for one in others):
+            assert time.monotonic() < deadline, "a child outlives its command"
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def command(folder: Path, environment: dict[str, str], *arguments: str) -> Iterator[Command]:
+    started = Command(folder, environment, *arguments)
+    try:
+        yield started
+    finally:
+        for one in [*descendants(started.process.pid), started.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        started.process.wait()
+
+
+each_way = pytest.mark.parametrize("send", [pytest.param(to_the_group, marks=pytest.mark.proof), to_each])
+"""What reaches every process reaches the group, too; the group alone is told in `make proof`."""
+
+
+@pytest.mark.real
+@pytest.mark.spark
+@each_way
+def test_run_ends_and_its_next_start_goes_on(
+    empty_kafka: EmbeddedKafka, log: Log, tmp_path: Path, send: Signal
+) -> None:
+    """It writes to Kafka, too: canaries, and clock events."""
+    settings = settings_for(empty_kafka, tmp_path)
+    publish(settings, log)
+    environment = environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150")
+    commits = settings.paths.checkpoints / "balance" / "commits"
+    with command(tmp_path, environment, "run") as run:
+        run.wait_until((commits / "3").exists)
+        run.end(send)
+    done = len(list(commits.glob("[0-9]*")))
+    with command(tmp_path, environment, "run") as run:
+        run.wait_until((commits / str(done + 2)).exists)
+        run.end(send)
+
+
+@pytest.mark.real
+@pytest.mark.spark
+@pytest.mark.parametrize("after_seconds", [1.5, 6.0])
+def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
+    settings = settings_for(empty_kafka, tmp_path)
+    with command(tmp_path, environment_for(settings), "run") as run:
+        time.sleep(after_seconds)
+        run.end(to_each)
+
+
+@pytest.mark.real
+@each_way
+def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal) -> None:
+    """Kafka's client waits half a minute, which is as long as some supervisors do."""
+    paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
+    environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
+    with command(tmp_path, environment, "run", "--bootstrap-servers", "127.0.0.1:1") as run:
+        run.wait_until(run.says("health is served"))
+        began = time.monotonic()
+        run.end(send)
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.real
+@each_way
+def test_a_relay_of_its_own_starts_no_jvm_and_ends(tmp_path: Path, send: Signal) -> None:
+    write(tmp_path / "w", {"alerts": [alert("one")]})
+    paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
+    environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
+    with command(tmp_path, environment, "relay") as relay:
+        relay.wait_until(relay.says("alert firing"))
+        assert not list(descendants(relay.process.pid))
+        relay.end(send)
+
+
+@pytest.mark.real
+@each_way
+def test_kafka_ends(tmp_path: Path, send: Signal) -> None:
+    with command(tmp_path, dict(os.environ), "kafka", "--data-dir", str(tmp_path / "kafka")) as kafka:
+        kafka.wait_until(kafka.says("bootstrap_servers="))
+        kafka.end(send)
+
+
+@pytest.mark.real
+@each_way
+def test_kafka_ends_while_it_starts(tmp_path: Path, send: Signal) -> None:
+    with command(tmp_path, dict(os.environ), "kafka", "--data-dir", str(tmp_path / "kafka")) as kafka:
+        kafka.wait_until(lambda: bool(descendants(kafka.process.pid)))
+        kafka.end(send)
+
+
+@pytest.mark.real
+@each_way
+def test_collect_ends_though_nobody_answers_it(tmp_path: Path, send: Signal) -> None:
+    """In its first round, whose Kafka is asked for half a minute."""
+    flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", "127.0.0.1:1"]
+    with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
+        collect.wait_until(collect.says("the collector starts"))
+        collect.end(send)
+
+
+@pytest.mark.real
+@pytest.mark.spark
+@each_way
+def test_collect_ends_with_its_jvm_at_work(kafka: EmbeddedKafka, tmp_path: Path, send: Signal) -> None:
+    flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", kafka.bootstrap_servers]
+    with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
+        collect.wait_until(lambda: bool(descendants(collect.process.pid)))
+        time.sleep(3)
+        collect.end(send)
+
+
+@pytest.mark.real
+@each_way
+def test_the_board_ends(tmp_path: Path, send: Signal) -> None:
+    warehouse = write(tmp_path / "w", {"alerts": [alert("one")]})
+    with command(tmp_path, dict(os.environ), "board", "--port", "0", "--warehouse", str(warehouse)) as board:
+        board.wait_until(board.says("http://127.0.0.1:"))
+        board.end(send)
+
+
+def test_the_same_wish_reported_twice_is_one_wish_and_what_failed_just_before_it_is_its_consequence() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        stop = stop_on_signals()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        assert is_end_asked(stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.is_set()
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_no_jvm_is_started_once_all_is_asked_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start for as long as it takes, and hear nothing of a SIGTERM that came before it."""
+    started: list[str] = []
+    for place in ("streaming.service.service.start_spark", "streaming.spark.session.start_spark"):
+        monkeypatch.setattr(place, lambda *_, place=place: started.append(place))
+    monkeypatch.setattr("streaming.service.service.create_topics", lambda _: None)
+    settings = Settings.load(paths={"warehouse": tmp_path / "w", "checkpoints": tmp_path / "c"})
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(StoppedError):
+        Service(settings, stop=stop)
+    relay_command._run(settings, None, stop)
+    assert_none(started)

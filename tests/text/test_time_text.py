@@ -1,0 +1,151 @@
+"""Moments and spans as people write them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from streaming.text.time_text import parse_moment, parse_span
+from streaming.text.times import both_times, span_text, time_text
+
+NOW_MS = 1_750_000_000_000
+"""2025-06-15T15:06:40Z, 17:06:40 in Berlin"""
+
+Zone = Callable[[str], None]
+
+
+def at(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "span_ms"), [("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("2h", 7_200_000), ("1d", 86_400_000)]
+)
+def test_a_span_is_a_number_and_a_unit(text: str, span_ms: int) -> None:
+    assert parse_span(text) == span_ms
+    assert parse_moment(text, NOW_MS) == NOW_MS - span_ms
+    assert parse_moment(text, NOW_MS, is_ahead=True) == NOW_MS + span_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "h", "-2h", "2 h", "2w", "1.5h", "9999999999s", "²h", "24:00", "3:12", "tomorrow 03:12", "99:99"]
+)
+def test_anything_else_is_no_moment(text: str) -> None:
+    assert parse_span(text) is None
+    with pytest.raises(ValueError, match="neither a span such as"):
+        parse_moment(text, NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T00:00:00Z", "99999d", "999999999d"])
+def test_what_lies_before_the_epoch_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not between 1970 and 9999"):
+        parse_moment(text, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("now", "2025-06-15T15:06:40+00:00"),
+        ("2025-06-15T15:06:40", "2025-06-15T15:06:40+02:00"),
+        ("2025-06-15 15:06", "2025-06-15T15:06:00+02:00"),
+        ("2025-01-15 15:06", "2025-01-15T15:06:00+01:00"),
+        ("2025-06-15", "2025-06-15T00:00:00+02:00"),
+        ("2025-06-15T15:06:40Z", "2025-06-15T15:06:40+00:00"),
+        ("2025-06-15T15:06:40+05:00", "2025-06-15T15:06:40+05:00"),
+        ("2025-06-15 15:06:40 UTC", "2025-06-15T15:06:40+00:00"),
+        ("03:12", "2025-06-15T03:12:00+02:00"),
+        ("17:06:40", "2025-06-15T17:06:40+02:00"),
+        ("17:06:41", "2025-06-14T17:06:41+02:00"),
+        ("03:12:05.250", "2025-06-15T03:12:05.250+02:00"),
+        ("16:00 UTC", "2025-06-14T16:00:00+00:00"),
+        ("15:00 UTC", "2025-06-15T15:00:00+00:00"),
+        ("yesterday 03:12", "2025-06-14T03:12:00+02:00"),
+        ("today 23:00", "2025-06-15T23:00:00+02:00"),
+    ],
+)
+def test_a_moment_is_local_where_it_names_no_zone_and_a_clock_time_the_newest_that_is_past(
+    text: str, meant: str, zone: Zone
+) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment(text, NOW_MS) == at(meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("03:12", "2025-06-16T03:12:00+02:00"),
+        ("17:06:40", "2025-06-16T17:06:40+02:00"),
+        ("18:00", "2025-06-15T18:00:00+02:00"),
+    ],
+)
+def test_ahead_a_clock_time_is_the_next_to_come(text: str, meant: str, zone: Zone) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment(text, NOW_MS, is_ahead=True) == at(meant)
+
+
+def test_yesterday_is_a_day_of_the_calendar_though_the_clocks_changed_in_between(zone: Zone) -> None:
+    zone("Europe/Berlin")
+    noon_ms = at("2025-10-26T12:00:00+01:00")  # summer time ended that night
+    assert parse_moment("yesterday 12:00", noon_ms) == at("2025-10-25T12:00:00+02:00")
+
+
+def test_a_span_may_say_ago(zone: Zone) -> None:
+    assert parse_moment("2h ago", NOW_MS) == parse_moment("2h", NOW_MS) == NOW_MS - 7_200_000
+    assert parse_moment("2h ago", NOW_MS, is_ahead=True) == NOW_MS - 7_200_000
+    with pytest.raises(ValueError, match="neither a span such as"):
+        parse_moment("03:12 ago", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "meant"),
+    [
+        ("2025-10-26T02:50:00+01:00", "02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-10-26T02:10:00+01:00", "02:30", "2025-10-26T02:30:00+02:00"),
+        ("2025-10-26T02:10:00+02:00", "02:30", "2025-10-25T02:30:00+02:00"),
+        ("2025-10-26T12:00:00+01:00", "2025-10-26 02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-10-27T12:00:00+01:00", "yesterday 02:30", "2025-10-26T02:30:00+01:00"),
+        ("2025-03-30T01:50:00+01:00", "02:30", "2025-03-29T02:30:00+01:00"),
+    ],
+)
+def test_in_the_hour_that_the_clocks_repeat_it_is_the_newest_that_is_past(
+    now: str, text: str, meant: str, zone: Zone
+) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment(text, at(now)) == at(meant)
+
+
+def test_ahead_it_is_the_first_of_the_two(zone: Zone) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment("02:30", at("2025-10-26T00:00:00Z"), is_ahead=True) == at("2025-10-26T00:30:00Z")
+    assert parse_moment("02:30", at("2025-10-26T00:40:00Z"), is_ahead=True) == at("2025-10-26T01:30:00Z")
+
+
+@pytest.mark.parametrize("text", ["02:30", "today 02:30", "2025-03-30 02:30", "2025-03-30T02:59:59.5"])
+def test_a_local_time_that_the_clocks_went_over_is_refused(text: str, zone: Zone) -> None:
+    zone("Europe/Berlin")
+    with pytest.raises(ValueError, match="does not exist: the local clocks went forward over it"):
+        parse_moment(text, at("2025-03-30T12:00:00+02:00"))
+    assert parse_moment("02:30 UTC", at("2025-03-30T12:00:00+02:00")) == at("2025-03-30T02:30:00Z")
+
+
+def test_a_time_is_reported_in_utc_and_beside_it_in_the_local_zone_where_that_differs(zone: Zone) -> None:
+    zone("UTC")
+    assert time_text(NOW_MS) == both_times(NOW_MS) == "2025-06-15 15:06:40 UTC"
+    zone("Europe/Berlin")
+    assert both_times(NOW_MS) == "2025-06-15 15:06:40 UTC (17:06:40 CEST)"
+    zone("Asia/Tokyo")
+    assert both_times(NOW_MS) == "2025-06-15 15:06:40 UTC (2025-06-16 00:06:40 JST)"
+
+
+def test_what_is_reported_can_be_typed_again(zone: Zone) -> None:
+    zone("Europe/Berlin")
+    assert parse_moment(time_text(NOW_MS), 0) == NOW_MS
+    assert parse_moment(str(datetime.fromtimestamp(NOW_MS / 1000, UTC)), 0) == NOW_MS
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "reported"),
+    [(0, "0 s"), (1, "0.001 s"), (45_000, "45 s"), (60_000, "1 min"), (90_000, "1 min 30 s"), (93_784_000, "1 d 2 h")],
+)  # fmt: skip
+def test_a_span_is_reported_in_its_two_largest_units(span_ms: int, reported: str) -> None:
+    assert span_text(span_ms) == reported

@@ -1,0 +1,57 @@
+"""Text from elsewhere: what is written out, what stays, and what each form says when it is read back."""
+
+import json
+import sys
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.text.visible_text import shown_json, visible, visible_json, visible_label, visible_name
+
+OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+OF_ARABIC_AND_OTHERS = set("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2") | {
+    chr(code) for code in (0x110BD, 0x110CD, *range(0x13430, 0x13440))
+}
+"""Formats that are drawn: they enclose or join signs of scripts, and hide nothing."""
+
+ANY = st.text(st.characters(), max_size=30)  # halves of pairs too
+
+
+def test_every_character_that_is_obeyed_or_unseen_is_written_out() -> None:
+    every = {chr(code) for code in range(sys.maxunicode + 1)}
+    obeyed = {one for one in every if unicodedata.category(one) in OBEYED} - OF_ARABIC_AND_OTHERS - {"\n", "\t"}
+    assert [one for one in obeyed if visible(one) == one] == []
+
+
+def test_what_is_read_stays() -> None:
+    for text in ("10.0.0.5@7#1", "orders%RETRY%|-_", "订单", "заказы", "طلب", "é", "a\u0301", "▲ → …", "😀", "a\n\tb"):
+        assert (visible(text), json.loads(shown_json(json.dumps(text)))) == (text, text)
+
+
+def test_how_it_is_written_out() -> None:
+    assert visible("\x1b[31m\u202e\U000e0041\ud800") == r"\x1b[31m\u202e\U000e0041\ud800"
+    assert visible_name("a\n\tb") == r"a\x0a\x09b"
+    assert visible_label('group="\u202e"\n') == 'group="\\\\u202e"\n'
+
+
+@given(ANY)
+def test_nothing_is_obeyed_in_any_form_and_writing_out_twice_changes_nothing(text: str) -> None:
+    for shown in (visible(text), visible_name(text), visible_json(json.dumps(text, ensure_ascii=False))):
+        bad = {one for one in shown if unicodedata.category(one) in OBEYED} - OF_ARABIC_AND_OTHERS
+        assert bad <= {"\n", "\t"}
+    assert visible(visible(text)) == visible(text)
+
+
+@given(st.recursive(ANY, lambda inner: st.lists(inner) | st.dictionaries(ANY, inner), max_leaves=5), st.booleans())
+def test_json_says_the_same_value_or_the_visible_one(value: object, is_ascii: bool) -> None:
+    for indent in (None, 2):
+        text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
+        assert json.loads(visible_json(text)) == json.loads(json.dumps(json.loads(text)))  # halves may meet
+        assert json.loads(shown_json(text)) == made_visible(json.loads(text))
+
+
+def made_visible(value: object) -> object:
+    if isinstance(value, dict):
+        return {visible(name): made_visible(one) for name, one in value.items()}
+    return [made_visible(one) for one in value] if isinstance(value, list) else visible(str(value))

@@ -1,0 +1,66 @@
+"""What is said of each kind, held against the rules and against what they tell of modelled clusters."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from tests.plays import Play, each_play
+from udfs.alerts.failed_rule import RULE_FAILED
+from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
+from udfs.brokers.skew_findings import CLOCK_SKEW
+from udfs.brokers.source_findings import SLOW_COLLECTOR
+from udfs.brokers.trouble import BROKER_ISOLATED
+from udfs.groups.findings import FINDERS
+from udfs.groups.group import NO_EFFECTS
+from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
+
+
+def explanations(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    kinds = {row["incident_id"]: row["kind"] for row in rows}
+    for row in rows:
+        if row["inhibited_by"] in kinds:
+            yield row["kind"], kinds[row["inhibited_by"]]
+
+
+def test_every_kind_of_the_rules_is_described() -> None:
+    of_groups = {kind for kind, _ in FINDERS}
+    others = {
+        BROKER_ISOLATED,
+        BROKER_EVICTED,
+        NO_AVAILABLE_BROKER,
+        CLUSTER_NO_DATA,
+        BROKER_NO_DATA,
+        BROKER_WITHOUT_MASTER,
+    }
+    others |= {SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
+    assert {kind for kind, facts in KIND_FACTS.items() if facts.is_of_group} == of_groups
+    assert {kind for kind, facts in KIND_FACTS.items() if not facts.is_of_group} == others
+
+
+def test_what_a_kind_names_is_there(subtests: pytest.Subtests) -> None:
+    for kind, facts in KIND_FACTS.items():
+        with subtests.test(kind):
+            assert set(facts.thresholds) <= {one.name for one in fields(Rules)} - {"kinds"}
+            assert set(facts.inhibited_by) <= KIND_FACTS.keys() - {kind}
+            assert facts.severities
+            assert set(facts.severities) <= {"critical", "error", "warning", "info"}
+
+
+def test_kinds_that_no_broker_brings_about_are_explained_by_none() -> None:
+    for kind, facts in KIND_FACTS.items():
+        if facts.is_of_group:
+            assert bool(set(facts.inhibited_by) & set(ABOVE_GROUPS)) == (kind not in NO_EFFECTS), kind
+
+
+@pytest.mark.replay
+@each_play
+def test_alerts_have_the_severities_and_explanations_that_are_reported(play: Play) -> None:
+    rows = play.alerts
+    assert rows or not any(expected.required for expected in play.scenario.expects)
+    assert [row["kind"] for row in rows if row["severity"] not in KIND_FACTS[row["kind"]].severities] == []
+    assert [row["cause"] for row in rows if row["cause"] not in {row["kind"], *KIND_FACTS[row["kind"]].causes}] == []
+    assert [pair for pair in explanations(rows) if pair[1] not in KIND_FACTS[pair[0]].inhibited_by] == []

@@ -1,0 +1,407 @@
+"""The life of an alert: every step, its row and its reason; the nearest case in which it does not step."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rules import default_rules, kind_rules
+from udfs.alerts.alert import Finding, Incident, Text, Transition, alert_id
+from udfs.alerts.flapping import Window
+from udfs.alerts.life import FIRING, PENDING, RECOVERING, RESOLVED, UNKNOWN, Evaluation, Reason, end, is_waiting, step
+from udfs.alerts.rules import Rules
+
+LABELS = {"cluster": "c", "consumer_group": "g", "topic": "orders"}
+FOUND = Finding(
+    "starved_queue", "frozen_client", "critical", 1000, Text("It is so.", "Do this."), LABELS, queues=("a:0",)
+)
+HELD = replace(FOUND, is_ready=False)
+GONE = None
+OF_KIND = kind_rules(pending_ms=20_000, pending_evaluations=3, recovering_ms=60_000)
+
+
+@dataclass
+class Alert:
+    """One alert under one set of rules, looked at again and again; times are seconds."""
+
+    rules: Rules = field(default_factory=lambda: default_rules(kinds={"*": OF_KIND}))
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
+    rows: list[Transition] = field(default_factory=list)
+
+    def look(self, at: float, finding: Finding | None, *, is_seen: bool = True, completeness: float = 1.0) -> None:
+        look = Evaluation(round(at * 1000), completeness, is_seen)
+        found = {} if finding is None else {"starved_queue orders": finding}
+        self.rows += step(self.incidents, self.windows, "starved_queue", found, lambda _: look, self.rules)
+
+    def looks(self, since: int, until: int, finding: Finding | None, every: int = 5, **reported: Any) -> None:
+        for second in range(since, until + 1, every):
+            self.look(second, finding, **reported)
+
+    def reported(self) -> list[tuple[int, str, str]]:
+        return [(row.changed_at_ms // 1000, row.state, str(row.reason)) for row in self.rows]
+
+    @property
+    def incident(self) -> Incident:
+        (incident,) = self.incidents.values()
+        return incident
+
+
+def fired(**reported: Any) -> Alert:
+    """Firing since second 20."""
+    alert = Alert()
+    alert.looks(0, 20, replace(FOUND, **reported))
+    alert.rows.clear()
+    return alert
+
+
+def test_an_alert_lives_from_its_first_sign_to_its_end_as_one_incident() -> None:
+    alert = Alert()
+    alert.looks(0, 40, FOUND)
+    alert.looks(45, 200, GONE)
+    assert alert.reported() == [
+        (0, PENDING, "first_sign"),
+        (20, FIRING, "hold_over"),
+        (45, RECOVERING, "condition_gone"),
+        (105, RESOLVED, "recovered"),
+    ]
+    assert {row.incident.incident_id for row in alert.rows} == {f"{alert_id('starved_queue', LABELS)}-0"}
+    assert {row.incident.started_at_ms for row in alert.rows} == {1000}
+    assert [row.incident.fired_at_ms for row in alert.rows] == [None, 20_000, 20_000, 20_000]
+    assert alert.incidents == {}
+
+
+# One row a case: why it does not fire, and the looks (second, finding) that lead there.
+NOT_FIRED: tuple[tuple[str, list[tuple[float, Finding | None]]], ...] = (
+    ("the time is short, however often it is seen", [(at / 10, FOUND) for at in range(0, 199, 5)]),
+    ("it is seen too rarely, however long", [(0, FOUND), (30, FOUND)]),
+    ("nobody looked in between: downtime is not pending time", [(0, FOUND), (5, FOUND), (900, FOUND), (905, FOUND)]),
+    ("the rule's own hold is running", [(at, HELD) for at in range(0, 300, 5)]),
+)
+
+
+@pytest.mark.parametrize(("reason", "looks"), NOT_FIRED, ids=[reason for reason, _ in NOT_FIRED])
+def test_it_does_not_fire_when(reason: str, looks: list[tuple[float, Finding | None]]) -> None:
+    alert = Alert()
+    for at, finding in looks:
+        alert.look(at, finding)
+    assert alert.reported() == [(0, PENDING, "first_sign")], reason
+
+
+def test_what_is_off_never_fires() -> None:
+    alert = Alert(default_rules(kinds={"*": replace(OF_KIND, is_enabled=False)}))
+    alert.looks(0, 900, FOUND)
+    assert alert.reported() == [(0, PENDING, "first_sign")]
+
+
+def test_what_needs_no_hold_fires_at_once_with_a_single_row() -> None:
+    alert = Alert(default_rules(kinds={"*": kind_rules(pending_ms=0, pending_evaluations=1)}))
+    alert.look(7, FOUND)
+    assert alert.reported() == [(7, FIRING, "hold_over")]
+
+
+def test_what_goes_away_before_it_fires_never_was_a_page() -> None:
+    alert = Alert()
+    alert.looks(0, 10, FOUND)
+    alert.look(15, GONE)
+    assert alert.reported() == [(0, PENDING, "first_sign"), (15, RESOLVED, "not_confirmed")]
+    assert alert.rows[-1].incident.fired_at_ms is None
+    assert alert.rows[-1].incident.text.summary == "Not confirmed after 14 s. It was: It is so."
+
+
+def test_what_comes_back_in_time_is_the_same_incident() -> None:
+    alert = fired()
+    alert.looks(25, 60, GONE)
+    alert.look(65, replace(FOUND, since_ms=65_000))
+    assert alert.reported() == [(25, RECOVERING, "condition_gone"), (65, FIRING, "came_back")]
+    assert (alert.incident.started_at_ms, alert.incident.flaps) == (1000, 1)
+
+
+def test_what_comes_back_after_its_end_is_another_incident() -> None:
+    alert = fired()
+    alert.looks(25, 85, GONE)
+    alert.looks(90, 110, replace(FOUND, since_ms=90_000))
+    assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED, PENDING, FIRING]
+    assert alert.incident.incident_id.endswith("-90000")
+    assert alert.incident.started_at_ms == 90_000
+    assert alert.rows[0].incident.alert_id == alert.incident.alert_id
+
+
+def test_a_sign_of_it_while_it_recovers_ends_nothing_and_opens_nothing() -> None:
+    alert = fired()
+    alert.looks(25, 60, GONE)
+    alert.look(65, HELD)
+    alert.looks(70, 120, GONE)
+    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
+    alert.look(125, GONE)
+    assert alert.reported()[-1] == (125, RESOLVED, "recovered")
+
+
+def test_time_in_which_nobody_looked_is_no_calm() -> None:
+    alert = fired()
+    alert.look(25, GONE)
+    alert.look(4000, GONE)
+    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
+
+
+@pytest.mark.parametrize("looks", [[(0, FOUND)], [(at, FOUND) for at in range(0, 25, 5)]], ids=["pending", "firing"])
+def test_what_is_not_heard_ends_nothing(looks: list[tuple[float, Finding]]) -> None:
+    alert = Alert()
+    for at, finding in looks:
+        alert.look(at, finding)
+    before = alert.reported()
+    alert.looks(30, 900, GONE, is_seen=False)
+    assert alert.reported() == before
+
+
+def test_what_is_not_heard_while_it_recovers_does_not_end_it_either() -> None:
+    alert = fired()
+    alert.look(25, GONE)
+    alert.looks(30, 900, GONE, is_seen=False)
+    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
+    alert.looks(905, 960, GONE)
+    assert alert.reported()[-1] == (960, RESOLVED, "recovered")
+
+
+def test_missing_data_are_unknown_first_then_fire_and_end_when_they_are_back() -> None:
+    missing = replace(FOUND, is_missing=True, is_ready=False)
+    alert = Alert()
+    alert.looks(0, 30, missing)
+    alert.looks(35, 40, replace(missing, is_ready=True))
+    assert alert.reported() == [(0, UNKNOWN, "data_missing"), (35, FIRING, "hold_over")]
+    early = Alert()
+    early.looks(0, 30, missing)
+    early.look(35, GONE)
+    assert early.reported() == [(0, UNKNOWN, "data_missing"), (35, RESOLVED, "data_returned")]
+
+
+@pytest.mark.parametrize(
+    ("reported", "reason"),
+    [
+        ({"cause": "pull_stopped"}, Reason.CAUSE_CHANGED),
+        ({"severity": "warning"}, Reason.SEVERITY_CHANGED),
+        ({"inhibited_by": "id-1"}, Reason.INHIBITED),
+        ({"inhibited_by": "id-1", "cause": "split_view", "queues": ("b:0",)}, Reason.INHIBITED),
+    ],
+    ids=lambda reported: str(reported)[:40],
+)
+def test_a_change_that_matters_is_written_under_the_same_incident(reported: dict[str, Any], reason: Reason) -> None:
+    alert = fired()
+    alert.look(25, replace(FOUND, **reported))
+    alert.look(30, replace(FOUND, **reported))
+    assert alert.reported() == [(25, FIRING, str(reason))]
+    assert (alert.incident.started_at_ms, alert.incident.fired_at_ms) == (1000, 20_000)
+
+
+@pytest.mark.parametrize(
+    "reported", [{"text": ("Other words.", "")}, {"evidence": {"max_offset": 7}}, {"since_ms": 9}, {"client_id": "x"}]
+)
+def test_words_and_offsets_alone_are_no_change(reported: dict[str, Any]) -> None:
+    alert = fired()
+    alert.looks(25, 200, replace(FOUND, **reported))
+    assert alert.reported() == []
+
+
+def test_figures_alone_are_reported_again_once_a_minute() -> None:
+    alert = fired(figures="1 of 9")
+    for second in range(25, 200, 5):
+        alert.look(second, replace(FOUND, figures=f"{second} of 9"))
+    assert alert.reported() == [(second, FIRING, "figures_changed") for second in (80, 140)]
+
+
+def test_an_effect_pages_when_its_cause_has_ended_and_it_has_not() -> None:
+    alert = fired(inhibited_by="cause-1")
+    assert alert.incident.inhibited_by == "cause-1"
+    alert.look(25, FOUND)
+    assert alert.reported() == [(25, FIRING, "cause_ended")]
+    assert alert.rows[0].incident.inhibited_by is None
+
+
+def test_what_began_long_ago_and_comes_anew_is_another_incident_though_it_has_the_same_start() -> None:
+    alert = Alert()
+    for begin in (0, 100):
+        alert.looks(begin, begin + 20, FOUND)
+        alert.looks(begin + 25, begin + 95, GONE)
+    assert len({row.incident.incident_id for row in alert.rows}) == 2
+    assert {row.incident.started_at_ms for row in alert.rows} == {1000}
+
+
+def test_an_effect_that_is_neither_sure_nor_gone_pages_when_its_cause_has_been_over_for_long() -> None:
+    """80 s is what members and routes need to settle."""
+    alert = fired(inhibited_by="cause-1")
+    alert.looks(25, 60, replace(HELD, inhibited_by="cause-1"))
+    alert.looks(65, 140, HELD)
+    assert alert.reported() == []
+    assert is_waiting(alert.incidents, alert.rules)
+    alert.looks(145, 200, HELD)
+    assert alert.reported() == [(145, FIRING, "cause_ended")]
+    assert alert.incident.inhibited_by is None
+
+
+def test_an_effect_that_goes_while_its_cause_has_just_ended_does_not_page() -> None:
+    alert = fired(inhibited_by="cause-1")
+    alert.looks(25, 60, HELD)
+    alert.looks(65, 200, GONE)
+    assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED]
+
+
+def test_a_severity_in_the_rules_wins() -> None:
+    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, severity="info")}))
+    alert.looks(0, 40, FOUND)
+    assert {row.incident.severity for row in alert.rows} == {"info"}
+    assert len(alert.rows) == 2
+
+
+def test_what_is_deleted_on_purpose_ends_at_once_with_that_reason() -> None:
+    row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(66_000))
+    assert (row.state, row.reason, row.changed_at_ms) == (RESOLVED, "group_deleted", 66_000)
+    assert row.incident.text == ("Over after 65 s. It was: It is so.", "Nothing to do.")
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "lasted"), [(66_000, "65 s"), (120_999, "119 s"), (121_000, "2 min"), (3_661_000, "61 min"), (0, "0 s")]
+)
+def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
+    row = end(fired().incident, Reason.RECOVERED, Evaluation(now_ms))
+    assert row.incident.text == (f"Over after {lasted}. It was: It is so.", "Nothing to do.")
+
+
+def test_every_row_says_how_much_was_heard() -> None:
+    alert = Alert()
+    alert.looks(0, 20, FOUND, completeness=0.75)
+    assert [row.completeness for row in alert.rows] == [0.75, 0.75]
+
+
+def test_time_alone_moves_what_does_not_fire() -> None:
+    alert = Alert()
+    assert not is_waiting(alert.incidents, alert.rules)
+    alert.look(0, FOUND)
+    assert is_waiting(alert.incidents, alert.rules)
+    assert not is_waiting(fired().incidents, alert.rules)
+    off = default_rules(kinds={"*": replace(OF_KIND, is_enabled=False)})
+    assert not is_waiting(alert.incidents, off)
+
+
+def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_count() -> None:
+    """Two minutes on, three minutes off, for two hours; a quarter of an hour of calm ends it."""
+    alert, spell = Alert(), 300
+    for begin in range(0, 7200, spell):
+        alert.looks(begin, begin + 115, replace(FOUND, since_ms=begin * 1000))
+        alert.looks(begin + 120, begin + spell - 5, GONE)
+    pages = [row for row in alert.rows if row.reason == Reason.HOLD_OVER]
+    assert len(pages) == 3
+    assert alert.incident.is_flapping
+    assert alert.incident.flaps == 7200 // spell - 3
+    assert sum(row.reason == Reason.CAME_BACK for row in alert.rows) == alert.incident.flaps
+    last = 7200 - spell + 120
+    alert.looks(7200, last + 30 * 60, GONE)
+    assert alert.reported()[-1][1:] == (RESOLVED, "recovered")
+    assert 12 * 60 < alert.reported()[-1][0] - last < 25 * 60
+    alert.looks(last + 30 * 60, last + 60 * 60, GONE)
+    assert alert.windows == {}
+
+
+def test_two_incidents_in_twenty_minutes_are_no_flapping() -> None:
+    alert = Alert()
+    for begin in (0, 600):
+        alert.looks(begin, begin + 115, FOUND)
+        alert.looks(begin + 120, begin + 595, GONE)
+    assert not any(row.incident.is_flapping for row in alert.rows)
+
+
+def test_another_list_of_queues_is_reported_when_it_has_stayed_the_same_for_a_rebalance() -> None:
+    alert = fired()
+    alert.looks(25, 70, replace(FOUND, queues=("a:0", "a:1")))
+    assert alert.reported() == [(45, FIRING, "queues_changed")]
+    assert alert.incident.queues == ("a:0", "a:1")
+
+
+def test_a_list_of_queues_that_goes_on_changing_is_reported_now_and_then_and_not_each_tick() -> None:
+    alert = fired()
+    for second in range(30, 330, 10):
+        alert.look(second, replace(FOUND, queues=tuple(f"a:{number}" for number in range(second))))
+    rows = [second for second, _, reason in alert.reported() if reason == "queues_changed"]
+    assert len(rows) == 3
+    assert all(later - earlier >= 80 for earlier, later in pairwise(rows))
+
+
+def test_a_list_of_queues_that_comes_back_to_what_was_reported_is_no_row() -> None:
+    alert = fired()
+    alert.look(30, replace(FOUND, queues=("a:0", "a:1")))
+    alert.looks(40, 200, FOUND)
+    assert alert.reported() == []
+    assert not is_waiting(alert.incidents, alert.rules)
+
+
+def test_evidence_in_a_row_is_bounded_and_says_how_much_there_was() -> None:
+    queues = {f"a:{number}": {"planned_owner": "c1"} for number in range(4096)}
+    incident = fired(evidence={"queues": queues, "views": {"a": [f"c{n}" for n in range(300)]}}).incident
+    assert len(incident.evidence["queues"]) == 100
+    assert incident.evidence["queues_count"] == 4096
+    assert (len(incident.evidence["views"]["a"]), incident.evidence["views"]["a_count"]) == (100, 300)
+
+
+def test_the_same_labels_give_the_same_alert_in_any_order_and_at_any_time() -> None:
+    assert alert_id("k", {"a": "1", "b": "2"}) == alert_id("k", {"b": "2", "a": "1"})
+    again = fired(since_ms=999_000, queues=("b:7",), client_id="other").incident
+    assert again.alert_id == fired().incident.alert_id
+    assert again.incident_id == f"{again.alert_id}-0"
+    assert again.started_at_ms == 999_000
+
+
+def test_another_kind_or_label_is_another_alert() -> None:
+    ids = {alert_id("k", LABELS), alert_id("other", LABELS), alert_id("k", {**LABELS, "topic": "payments"})}
+    assert len(ids) == 3
+
+
+def test_an_alert_id_is_an_interface() -> None:
+    """It is a key in other people's systems: the same for ever."""
+    assert alert_id("starved_queue", LABELS) == "f7969425ee8982d0"
+    assert len(alert_id("k", {"client_id": "${clientIP}@33318#\ud800"})) == 16
+
+
+NEXT = {
+    None: {PENDING, UNKNOWN, FIRING},
+    PENDING: {FIRING, RESOLVED},
+    UNKNOWN: {FIRING, RESOLVED},
+    FIRING: {FIRING, RECOVERING, RESOLVED},
+    RECOVERING: {FIRING, RESOLVED},
+    RESOLVED: {PENDING, UNKNOWN, FIRING},
+}
+
+FINDINGS = st.sampled_from([GONE, FOUND, HELD, replace(FOUND, queues=("a:1",)), replace(FOUND, inhibited_by="x")])
+LOOKS = st.lists(st.tuples(st.integers(0, 90), FINDINGS, st.booleans()), max_size=60)
+
+
+def walk(looks: Iterable[tuple[int, Finding | None, bool]], rules: Rules) -> Alert:
+    alert, now = Alert(rules), 0
+    for passed, finding, is_seen in looks:
+        now += passed
+        alert.look(now, finding, is_seen=is_seen)
+    return alert
+
+
+@given(looks=LOOKS, pending=st.integers(1, 4), recovering=st.sampled_from([0, 30_000]))
+def test_whatever_is_found_the_rows_are_a_path_of_the_states(
+    looks: list[tuple[int, Finding | None, bool]], pending: int, recovering: int
+) -> None:
+    rules = default_rules(kinds={"*": kind_rules(pending_evaluations=pending, recovering_ms=recovering)})
+    state: str | None = None
+    incident: str | None = None
+    for row in walk(looks, rules).rows:
+        assert row.state in NEXT[state]
+        is_new = state in (None, RESOLVED)
+        assert is_new or row.incident.incident_id == incident
+        assert row.state != RESOLVED or row.incident.fired_at_ms is not None or row.reason == Reason.NOT_CONFIRMED
+        state, incident = row.state, row.incident.incident_id
+
+
+@given(looks=LOOKS)
+def test_a_look_that_did_not_see_writes_no_end(looks: list[tuple[int, Finding | None, bool]]) -> None:
+    blind = [(passed, finding, False) for passed, finding, _ in looks]
+    rows = walk(blind, default_rules(kinds={"*": kind_rules(recovering_ms=0)})).rows
+    assert not {row.state for row in rows} & {RECOVERING, RESOLVED}

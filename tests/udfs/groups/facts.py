@@ -1,0 +1,179 @@
+"""Facts to feed the rules with: heartbeats, pulls, members, and a group that lives through them.
+
+Times are seconds from an arbitrary start, for a test to be readable; the rules see milliseconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.rules import default_rules, kind_rules
+from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.groups.group import Outcome, tick
+from udfs.groups.queue_state import Puller
+from udfs.groups.state import GroupState
+from udfs.rocketmq.membership import Member
+from udfs.rocketmq.model import queue_order
+from udfs.rocketmq.route import QueueData, Route
+
+START_MS = 1_789_000_000_000
+RULES = default_rules(kinds={"*": kind_rules(pending_evaluations=1, recovering_ms=0)})
+"""The rules' own holds and no others: what is found fires as it is certain, and is over as it is gone."""
+
+
+def at(seconds: float) -> int:
+    return START_MS + round(seconds * 1000)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    topic: str
+    sub_string: str = "*"
+    expression_type: str = "TAG"
+
+
+@dataclass(frozen=True)
+class ConsumerData:
+    subscriptions: Sequence[Subscription] = (Subscription("orders"),)
+    consumer_group: str = "order-service"
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    strategy: str | None = None
+    client_rebalance: bool | None = None
+    consume_orderly: bool | None = None
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    client_id: str
+    client_addr: str
+    event_time_ms: int
+    broker_name: str = "broker-a"
+    language: str = "JAVA"
+    client_version: str = "4.8.0"
+    without_sub: bool | None = None
+    is_listed_only: bool | None = None
+
+
+@dataclass(frozen=True)
+class Pull:
+    client_id: str | None
+    client_addr: str | None
+    queue_id: int
+    event_time_ms: int
+    broker_name: str = "broker-a"
+    topic: str = "orders"
+    commit_offset: int | None = None
+    max_offset: int | None = None
+    broker_id: int = 0
+    pull_status: str | None = None
+    suggest_broker_id: int | None = None
+    pull_offset: int = 0
+    offsets_only: bool | None = None
+
+
+def subscribes(*topics: str, **reported: object) -> ConsumerData:
+    return ConsumerData(tuple(Subscription(topic) for topic in topics), **reported)  # type: ignore[arg-type]  # by name
+
+
+def member(client_id: str, client_addr: str = "", *, first: float = 0, last: float = 0, **reported: object) -> Member:
+    fields: dict[str, object] = {
+        "client_id": client_id,
+        "client_addr": client_addr or f"{client_id}:1",
+        "language": "JAVA",
+        "client_version": "4.8.0",
+        "topics": ["orders"],
+        "strategy": None,
+        "is_judged": True,
+        "first_heartbeat_ms": at(first),
+        "last_heartbeat_ms": at(last),
+    }
+    return Member(**{**fields, **reported})  # type: ignore[arg-type]  # fields by name
+
+
+def puller(client_id: str | None, first: float, last: float, client_addr: str | None = None) -> Puller:
+    return Puller(client_id, client_addr or f"{client_id}:1", at(first), at(last))
+
+
+def route(queues: int = 8, *broker_names: str, perm: int = 6, write: int | None = None) -> Route:
+    names = broker_names or ("broker-a",)
+    return Route("orders", tuple(QueueData(name, queues, write or queues, perm) for name in names), START_MS)
+
+
+@dataclass
+class Life:
+    """A group of one topic, told what happens and looked at every 5 s.
+
+    Queues are numbers on broker-a, or names (`broker-b:1`). `cut` are (client_addr, broker) that hear nothing of each
+    other, `pulls` is what a pull tells besides.
+    """
+
+    queues: int = 8
+    brokers: tuple[str, ...] = ("broker-a",)
+    rules: Rules = RULES
+    state: GroupState = field(default_factory=lambda: GroupState("DefaultCluster", "order-service", at(0)))
+    now: float = 0
+    clients: dict[str, tuple[str, set[int | str]]] = field(default_factory=dict)
+    route: Route | None = None
+    broker_coverage: BrokerCoverage = field(default_factory=BrokerCoverage)
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    pulls: dict[str, object] = field(default_factory=dict)
+    reported: dict[str, dict[str, object]] = field(default_factory=dict)
+    outcomes: list[tuple[float, Outcome]] = field(default_factory=list)
+
+    def beat(self, client_addr: str, **reported: object) -> None:
+        client_id, _ = self.clients[client_addr]
+        reported = self.reported.setdefault(client_addr, {}) | reported
+        consumer = reported.pop("consumer", None) or subscribes(*reported.pop("topics", ("orders",)), **reported)  # type: ignore[misc]  # names
+        for broker_name in self.brokers:
+            if (client_addr, broker_name) not in self.cut:
+                beat = Heartbeat(client_id, client_addr, at(self.now), broker_name)
+                change = self.state.membership.register(beat, consumer)  # type: ignore[arg-type]  # facts
+                self.state.is_stale = self.state.is_stale or change is not None
+
+    def start(self, client_addr: str, client_id: str, *queues: int | str, **reported: object) -> None:
+        """A client that heartbeats every 30 s and pulls these queues every 10 s from now on."""
+        self.clients[client_addr] = (client_id, set(queues))
+        self.reported[client_addr] = reported
+        self.beat(client_addr)
+
+    def take(self, client_addr: str, *queues: int | str) -> None:
+        self.clients[client_addr] = (self.clients[client_addr][0], set(queues))
+
+    def leave(self, client_addr: str) -> None:
+        del self.clients[client_addr]
+        for broker_name in self.brokers:
+            change = self.state.membership.unregister(broker_name, client_addr, at(self.now))
+            self.state.is_stale = self.state.is_stale or change is not None
+
+    def freeze(self, client_addr: str) -> None:
+        """It stays connected and is listed, and does nothing more."""
+        del self.clients[client_addr]
+
+    def run(self, until: float) -> list[tuple[float, str, str, str]]:
+        """Let time pass; (second, kind, state, cause) of the alert rows meanwhile, of what fired."""
+        since = len(self.outcomes)
+        while self.now < until:
+            self.now += 5
+            for client_addr, (client_id, queues) in sorted(self.clients.items()):
+                if self.now % 30 == 0:
+                    self.beat(client_addr)
+                if self.now % 10 == 0:
+                    for queue in sorted(queues, key=str):
+                        name = queue if isinstance(queue, str) else f"broker-a:{queue}"
+                        broker_name, queue_id = queue_order(name)
+                        reported = {"broker_name": broker_name, "max_offset": 100, **self.pulls}
+                        self.state.observe(Pull(client_id, client_addr, queue_id, at(self.now), **reported))  # type: ignore[arg-type]  # by name
+            known = self.route or route(self.queues, *self.brokers)
+            outcome = tick(self.state, {"orders": known}, at(self.now), self.broker_coverage, self.rules)
+            self.outcomes.append((self.now, outcome))
+        return [
+            (when, row.incident.kind, row.state, row.incident.cause)
+            for when, outcome in self.outcomes[since:]
+            for row in outcome.transitions
+            if row.incident.has_fired
+        ]
+
+    def verdicts(self) -> dict[int, str]:
+        topic_state = self.state.topics["orders"].queues
+        return {int(name.rpartition(":")[2]): queue_state.verdict for name, queue_state in topic_state.items()}

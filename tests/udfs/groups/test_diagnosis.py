@@ -1,0 +1,167 @@
+"""Why a queue starves and from when on that is certain: one table, then how queues are gathered into one finding."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.udfs.groups.facts import RULES, at
+from udfs.groups.consumption import Consumption
+from udfs.groups.diagnosis import CAUSES, Evidence, Starvation, diagnose
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, PlannedShare
+from udfs.groups.queue_state import PullAnomaly, QueueState
+from udfs.groups.starved_topic import gather
+
+NOBODY: frozenset[str] = frozenset()
+
+# Each row: number, reason, verdict, the plan, its second, the last pull, the verdict's second, proven twins, the
+# owner's newest heartbeat, then the cause, since when, and from when on it is certain. The group is watched from 0.
+CASES: list[tuple[Any, ...]] = [
+    (1, "a queue that is pulled", "OK", "A", 0, 100, 0, "", 90, None),
+    (2, "a queue of which nothing is known", "UNKNOWN", "A", 0, None, 0, "", 90, None),
+    (3, "a queue that two pull", "DOUBLE_CONSUMED", "A", 0, 100, 0, "", 90, None),
+    (4, "a queue another pulls", "MISPLACED", "-A", 0, 100, 0, "A", 90, None),
+    (5, "a queue that is not judged", "NOT_JUDGED", "-A", 0, None, 0, "A", 90, None),
+    (6, "a proven twin's slot, silent", "STARVED", "-A", 60, 65, 110, "A", 90, ("duplicate_client_id", 65, 110)),
+    (7, "silent before the twin came", "STARVED", "-A", 60, 20, 105, "A", 90, ("duplicate_client_id", 60, 105)),
+    (8, "an unproven twin: never", "STARVED", "-A", 60, 65, 110, "", 90, ("duplicate_client_id", 65, None)),
+    (9, "other twins prove nothing", "STARVED", "-A", 60, 65, 110, "B", 90, ("duplicate_client_id", 65, None)),
+    (10, "not subscribed: after settling", "STARVED", "?A", 60, 65, 110, "", 90, ("member_not_subscribed", 65, 140)),
+    (11, "no members: after settling", "STARVED", "", 60, 50, 105, "", 0, ("group_offline", 60, 140)),
+    (12, "heartbeat 70 s late", "STALLED", "A", 0, 100, 145, "", 90, ("frozen_client", 100, 160)),
+    (13, "heartbeat late before it is silent", "STALLED", "A", 0, 100, 145, "", 60, ("frozen_client", 100, 145)),
+    (14, "heartbeats go on, 120 s without a pull", "STALLED", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
+    (15, "late by the very second pulling stopped", "STALLED", "A", 0, 100, 145, "", 150, ("frozen_client", 100, 220)),
+    (16, "a new owner has 120 s from the plan", "STALLED", "A", 100, 50, 145, "", 180, ("pull_stopped", 50, 220)),
+    (17, "never pulled since it was topic_state", "STALLED", "A", 0, None, 45, "", 90, ("pull_stopped", 0, 120)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", CASES, ids=[str(row[0]) for row in CASES])
+def test_cause(row: tuple[Any, ...]) -> None:
+    _, reason, verdict, owner, planned, pulled, since, twins, heard, expected = row
+    gaps = {"-": DUPLICATE_CLIENT_ID, "?": MEMBER_NOT_SUBSCRIBED}
+    is_gap = owner[:1] in gaps
+    queue_state = QueueState(
+        last_pull_ms=None if pulled is None else at(pulled),
+        share=PlannedShare(None, gaps[owner[0]], owner[1:]) if is_gap else PlannedShare(owner or None),
+        share_since_ms=at(planned),
+        verdict=verdict,
+        since_ms=at(since),
+    )
+    found = diagnose(queue_state, Evidence(frozenset(twins), {"A": at(heard)}), at(0), RULES)
+    if expected is None:
+        assert found is None, reason
+    else:
+        cause, since_s, certain_s = expected
+        client_id = None if cause == "group_offline" else "A"
+        certain_at_ms = None if certain_s is None else at(certain_s)
+        assert found is not None, reason
+        assert replace(found, given_ms=0) == Starvation(cause, at(since_s), client_id, certain_at_ms), reason
+
+
+def silent(pulled: float | None, consumed: float | None = None) -> QueueState:
+    known = None if consumed is None else Consumption(5, 9, at(consumed), 5, at(consumed), at(consumed))
+    return QueueState(
+        last_pull_ms=None if pulled is None else at(pulled),
+        share=PlannedShare("A"),
+        share_since_ms=at(0),
+        verdict="STALLED",
+        since_ms=at(165),
+        consumption=known,
+    )
+
+
+def test_silence_begins_with_the_last_that_was_consumed_where_pulls_are_not_reported() -> None:
+    """A client that answers no question is killed at 92 s: it was consuming until then, so it did not stop pulling."""
+    found = diagnose(
+        silent(None, 90), Evidence(NOBODY, {"A": at(91)}, late=frozenset("A")), at(5), RULES, broker_name="a"
+    )
+    assert found is not None
+    assert (found.cause, found.since_ms, found.certain_at_ms) == ("frozen_client", at(90), at(165))
+
+
+@pytest.mark.parametrize(("joined", "certain"), [(0, 220), (160, 280), (9_000, 580)])
+def test_an_owner_that_has_just_come_back_is_given_as_long_as_a_new_one_but_not_for_ever(
+    joined: float, certain: float
+) -> None:
+    joined_ms = {"a": {"A": at(joined)}}
+    evidence = Evidence(NOBODY, {"A": at(joined + 500)}, joined_ms=joined_ms)
+    found = diagnose(silent(100), evidence, at(0), RULES, broker_name="a")
+    assert found is not None
+    assert (found.cause, found.since_ms, found.certain_at_ms) == ("pull_stopped", at(100), at(certain))
+
+
+@pytest.mark.parametrize(("now", "cause"), [(150, "consume_disabled"), (532, "pull_stopped")])
+def test_a_refusal_is_the_cause_while_the_owner_asks_again_and_again(now: float, cause: str) -> None:
+    """One of long ago may be of a route that has been mended since."""
+    refused = PullAnomaly(refused_ms=at(136))
+    queue_state = QueueState(
+        share=PlannedShare("A"), share_since_ms=at(90), verdict="STALLED", since_ms=at(135), anomaly=refused
+    )
+    found = diagnose(queue_state, Evidence(frozenset(), {"A": at(now - 10)}, at(now)), at(0), RULES)
+    assert found is not None
+    assert found.cause == cause
+
+
+def starving(cause: str = "frozen_client", certain: float | None = 0, client_id: str | None = "A") -> Starvation:
+    return Starvation(cause, at(0), client_id, None if certain is None else at(certain))
+
+
+def test_nothing_starves_so_nothing_is_found() -> None:
+    assert gather({}, NOBODY, NOBODY, None, at(0), RULES) is None
+
+
+@pytest.mark.parametrize(("certain", "now"), [(1, 0), (None, 1000)])
+def test_what_is_not_certain_yet_is_a_first_sign_and_not_ready(certain: float | None, now: float) -> None:
+    found = gather({"a:0": starving(certain=certain)}, NOBODY, NOBODY, None, at(now), RULES)
+    assert found is not None
+    assert (found.queues, found.is_ready) == (("a:0",), False)
+
+
+def test_what_is_not_certain_yet_adds_nothing_to_an_open_incident() -> None:
+    assert gather({"a:0": starving(certain=1)}, NOBODY, NOBODY, "frozen_client", at(0), RULES) is None
+
+
+def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:
+    found = gather({"a:10": starving(), "a:9": starving()}, NOBODY, NOBODY, None, at(0), RULES)
+    assert found is not None
+    assert found.queues == ("a:9", "a:10")
+    assert (found.cause, found.client_id, found.is_ready) == ("frozen_client", "A", True)
+
+
+def test_the_strongest_cause_names_the_finding() -> None:
+    everything = {f"a:{i}": starving(cause, client_id=cause) for i, cause in enumerate(reversed(CAUSES))}
+    found = gather(everything, NOBODY, NOBODY, None, at(0), RULES)
+    assert found is not None
+    assert (found.cause, found.client_id) == ("duplicate_client_id", "duplicate_client_id")
+    assert CAUSES[-1] == "group_offline"
+
+
+def test_queues_about_to_starve_are_waited_for_so_that_the_first_page_lists_all() -> None:
+    certain = {"a:0": starving(certain=10)}
+    for now, is_ready in ((10, False), (89.999, False), (90, True)):
+        found = gather(certain, frozenset({"a:1"}), NOBODY, None, at(now), RULES)
+        assert found is not None
+        assert (found.queues, found.is_ready) == (("a:0",), is_ready)
+
+
+def test_a_queue_that_will_be_certain_later_is_waited_for_too() -> None:
+    found = gather({"a:0": starving(certain=0), "a:1": starving(certain=30)}, NOBODY, NOBODY, None, at(10), RULES)
+    assert found is not None
+    assert (found.queues, found.is_ready) == (("a:0",), False)
+
+
+def test_an_unproven_twins_queue_is_not_waited_for() -> None:
+    found = gather({"a:0": starving(), "a:1": starving(certain=None)}, NOBODY, NOBODY, None, at(10), RULES)
+    assert found is not None
+    assert found.is_ready
+
+
+def test_an_open_incident_holds_its_queues_until_somebody_pulls() -> None:
+    held = gather({}, NOBODY, frozenset({"a:1", "a:0"}), "frozen_client", at(10), RULES)
+    assert held is not None
+    assert (held.cause, held.queues, held.is_ready) == ("frozen_client", ("a:0", "a:1"), False)
+    grown = gather({"a:2": starving()}, NOBODY, frozenset({"a:0"}), "frozen_client", at(10), RULES)
+    assert grown is not None
+    assert grown.queues == ("a:0", "a:2")

@@ -1,0 +1,161 @@
+"""Who should consume each queue: the plan slot by slot, then groups whose members do not share out alike."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.udfs.groups.facts import member, route
+from udfs.groups.plan import (
+    DUPLICATE_CLIENT_ID,
+    MEMBER_NOT_SUBSCRIBED,
+    MIXED_STRATEGY,
+    InferredStrategies,
+    PlannedShare,
+    is_recomputed,
+    plan,
+    reference_view,
+    strategies_of,
+    strategy_of,
+)
+from udfs.rocketmq.allocation import allocate
+
+
+def planned(queues: int, ids: str, strategy: str = "AVG", **topics: list[str]) -> list[str]:
+    """Each queue's owner; `-A` a slot lost to twin A, `?B` a slot of B, who does not subscribe."""
+    members = [member(name, f"h{i}:1", topics=topics.get(name, ["orders"])) for i, name in enumerate(ids)]
+    marks = {DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
+    return [
+        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
+        for share in plan("g", route(queues), members, strategy).values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("queues", "ids", "strategy", "owners"),
+    [
+        (8, "AB", "AVG", "A A A A B B B B"),
+        (8, "BA", "AVG", "A A A A B B B B"),
+        (8, "AAB", "AVG", "A A A -A -A -A B B"),
+        (16, "AAB", "AVG", "A A A A A A -A -A -A -A -A B B B B B"),
+        (8, "AA", "AVG", "A A A A -A -A -A -A"),
+        (8, "ABB", "AVG", "A A A B B B -B -B"),
+        (8, "AAAB", "AVG", "A A -A -A -A -A B B"),
+        (8, "AABB", "AVG", "A A -A -A B B -B -B"),
+        (8, "AAB", "AVG_BY_CIRCLE", "A -A B A -A B A -A"),
+        (8, "AB", "AVG_BY_CIRCLE", "A B A B A B A B"),
+        (1, "AA", "AVG", "A"),
+        (2, "ABCD", "AVG", "A B"),
+    ],
+)
+def test_twins_starve_exactly_their_later_slots(queues: int, ids: str, strategy: str, owners: str) -> None:
+    assert planned(queues, ids, strategy) == owners.split()
+
+
+def test_a_member_that_does_not_subscribe_takes_a_slot_all_the_same() -> None:
+    assert planned(8, "ABC", B=["payments"]) == ["A", "A", "A", "?B", "?B", "?B", "C", "C"]
+
+
+def test_a_topic_without_readable_queues_has_an_empty_plan() -> None:
+    assert plan("g", route(8, perm=2), [member("A")], "AVG") == {}
+    assert plan("g", route(0), [member("A")], "AVG") == {}
+
+
+def test_a_group_without_members_gives_every_queue_to_nobody() -> None:
+    assert set(plan("g", route(4), [], "AVG").values()) == {PlannedShare(None)}
+
+
+def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:
+    with pytest.raises(ValueError, match="CONFIG"):
+        plan("g", route(4), [member("A", strategy="CONFIG")], "AVG")
+
+
+@examples(60)
+@given(st.integers(1, 40), st.text("ABCDE", min_size=1, max_size=12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
+def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: int, ids: str, strategy: str) -> None:
+    owners = planned(queues, ids, strategy)
+    assert len(owners) == queues
+    lost = {owner[1:] for owner in owners if owner.startswith("-")}
+    assert lost <= {name for name in ids if ids.count(name) > 1}
+    assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
+
+
+def test_the_strategy_most_members_report_is_the_groups() -> None:
+    reported = [member("A", strategy=name) for name in ("AVG_BY_CIRCLE", "AVG_BY_CIRCLE", "AVG", None, None, None)]
+    assert strategy_of(reported, "AVG") == "AVG_BY_CIRCLE"
+    assert strategy_of(reported[1:3], "AVG_BY_CIRCLE") == "AVG"
+    assert strategy_of(reported[3:], "AVG_BY_CIRCLE") == "AVG_BY_CIRCLE"
+
+
+def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() -> None:
+    one, two = {"h1:1": member("A")}, {"h1:2": member("A"), "h2:2": member("B")}
+    views = {"broker-a": one, "broker-b": two, "broker-c": {**two, "h3:3": member("C")}}
+    members = list(two.values())
+    assert reference_view(views, route(4, "broker-a", "broker-b")) == members
+    assert reference_view({"broker-b": two, "broker-a": two | {}}, route(4, "broker-a", "broker-b")) == members
+    assert reference_view(views, route(4, "broker-d")) == []
+
+
+# Members that do not share out alike.
+
+
+def mixed(
+    queues: int, reported: dict[str, str | None], seen: InferredStrategies | None = None, default: str = "AVG"
+) -> list[str]:
+    """Each queue's owner, `*` for a gap between strategies, `-A` a slot lost to twin A."""
+    members = [member(name, f"{name}:1", strategy=strategy) for name, strategy in reported.items()]
+    marks = {MIXED_STRATEGY: "*", DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
+    return [
+        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
+        for share in plan("g", route(queues), members, default, seen).values()
+    ]
+
+
+def test_each_member_takes_its_share_by_its_own_strategy_and_leaves_the_others_gaps() -> None:
+    assert mixed(8, {"A": "AVG", "B": "AVG_BY_CIRCLE"}) == ["A", "A", "A", "A", "*", "B", "*", "B"]
+
+
+def test_a_member_that_reports_nothing_does_as_most_others_do() -> None:
+    assert mixed(4, {"A": "AVG_BY_CIRCLE", "B": None}) == ["A", "B", "A", "B"]
+    members = [member("A", strategy="AVG_BY_CIRCLE"), member("B")]
+    assert strategies_of(members, "AVG", InferredStrategies()) == {"A": "AVG_BY_CIRCLE", "B": "AVG_BY_CIRCLE"}
+
+
+def test_what_the_pulls_showed_is_believed_of_members_that_describe_nothing() -> None:
+    shown = InferredStrategies({"A": "AVG_BY_CIRCLE", "B": "AVG_BY_CIRCLE"})
+    assert mixed(4, {"A": None, "B": None}, shown) == ["A", "B", "A", "B"]
+    assert mixed(4, {"A": "AVG", "B": "AVG"}, shown) == ["A", "A", "B", "B"]
+
+
+def test_a_member_of_an_unknown_strategy_has_what_it_pulls() -> None:
+    shown = InferredStrategies({"A": "AVG", "B": "?"}, {"B": ["broker-a:0", "broker-a:5"]})
+    assert mixed(8, {"A": None, "B": None}, shown) == ["A", "A", "A", "A", "*", "B", "*", "*"]
+
+
+def test_consistent_hash_gives_what_the_client_gives_and_twins_starve_nothing() -> None:
+    queues = route(16).readable_queues()
+    owners = {
+        queue.queue_id: client_id
+        for client_id in ("A", "B")
+        for queue in allocate("CONSISTENT_HASH", "g", client_id, queues, ["A", "A", "B"])
+    }
+    members = [member("A", "h1:1"), member("A", "h2:1"), member("B", "h3:1")]
+    shares = plan("g", route(16), members, "CONSISTENT_HASH")
+    assert [share.owner for share in shares.values()] == [owners[queue_id] for queue_id in range(16)]
+
+
+def test_machine_rooms_and_configured_lists_are_known_to_the_clients_only() -> None:
+    assert is_recomputed({"A": "AVG", "B": "CONSISTENT_HASH", "C": "?"})
+    for strategy in ("CONFIG", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY-AVG", "our-own"):
+        assert not is_recomputed({"A": "AVG", "B": strategy})
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+@pytest.mark.parametrize("others", [(), ("b@7",)])
+def test_a_client_without_a_client_id_is_planned_like_any_other_or_takes_nothing(
+    strategy: str, others: tuple[str, ...]
+) -> None:
+    members = [member(client_id, strategy=strategy) for client_id in ("", *others)]
+    shares = plan("g", route(8), members, strategy)
+    assert len(shares) == 8
+    assert {share.owner for share in shares.values()} <= {None, "", *others}

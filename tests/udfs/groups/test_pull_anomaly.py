@@ -1,0 +1,118 @@
+"""What is unusual about a queue's pulls, pull by pull: one table a kind of trouble."""
+
+import pytest
+
+from tests.udfs.groups.facts import Heartbeat, Pull, at, subscribes
+from udfs.groups.queue_state import Puller
+from udfs.groups.state import GroupState
+
+NAME = "broker-a:0"
+
+
+def after(*pulls: Pull) -> GroupState:
+    state = GroupState("c", "g", at(0))
+    for pull in pulls:
+        state.observe(pull)
+    return state
+
+
+def committed(second: float, offset: int, client_id: str = "A", addr: str = "") -> Pull:
+    return Pull(client_id, addr or f"{client_id}:1", 0, at(second), commit_offset=offset)
+
+
+# Each row: why, the pulls as (second, committed offset, client, address), then (high, low) or None for no regression.
+REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None]] = [
+    ("offsets that grow", [(0, 10, "A", ""), (10, 20, "A", "")], None),
+    ("one that stays", [(0, 10, "A", ""), (10, 10, "A", "")], None),
+    ("one that falls", [(0, 100, "A", ""), (10, 40, "A", "")], (100, 40)),
+    ("and comes again", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 100, "A", "")], None),
+    ("not quite", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 99, "A", "")], (100, 40)),
+    ("and falls once more", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 50, "A", ""), (30, 10, "A", "")], (100, 10)),
+    ("a hand-over", [(0, 100, "A", ""), (10, 40, "B", "")], None),
+    ("another client, long after", [(0, 100, "A", ""), (60, 40, "B", "")], (100, 40)),
+    ("one that pulls again alone", [(0, 100, "A", "h1:1"), (5, 40, "B", "h2:1"), (60, 100, "A", "h1:1")], None),
+    ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
+    ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
+    ("a batch, by a client that was restarted", [(0, 100, "A", "h1:1"), (20, 68, "A", "h1:2")], None),
+    ("a batch and one more", [(0, 101, "A", "h1:1"), (20, 68, "A", "h1:2")], (101, 68)),
+    ("a single message, by one that pulls alone", [(0, 100, "A", ""), (10, 99, "A", "")], (100, 99)),
+    ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
+]
+
+
+@pytest.mark.parametrize("row", REGRESSIONS, ids=[row[0] for row in REGRESSIONS])
+def test_a_committed_offset_goes_back(
+    row: tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None],
+) -> None:
+    _, pulls, expected = row
+    odd = after(*(committed(*pull) for pull in pulls)).topics["orders"].queues[NAME].anomaly
+    found = (odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None
+    assert found == expected
+
+
+def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:
+    state = after(Pull("A", "A:1", 0, at(5), pull_status="NO_PERMISSION"))
+    queue_state = state.topics["orders"].queues[NAME]
+    assert (queue_state.pullers, queue_state.last_pull_ms, state.first_pull_ms) == ({}, None, {"broker-a": at(5)})
+    assert queue_state.anomaly is not None
+    assert queue_state.anomaly.refused_ms == at(5)
+
+
+def test_a_slave_serves_until_a_master_does() -> None:
+    pulls = [Pull("A", "A:1", 0, at(second), broker_id=1, suggest_broker_id=1) for second in (5, 10)]
+    queue_state = after(*pulls).topics["orders"].queues[NAME]
+    assert queue_state.anomaly is not None
+    assert (queue_state.anomaly.slave_since_ms, queue_state.anomaly.is_slave_suggested) == (at(5), True)
+    queue_state = after(*pulls, Pull("A", "A:1", 0, at(15))).topics["orders"].queues[NAME]
+    assert queue_state.anomaly is not None
+    assert queue_state.anomaly.slave_since_ms is None
+
+
+def test_an_ordinary_pull_costs_no_state() -> None:
+    assert after(committed(0, 10), committed(10, 20)).topics["orders"].queues[NAME].anomaly is None
+
+
+def test_turns_are_counted_until_one_pulls_alone() -> None:
+    addrs = ("h1:1", "h2:1") * 4
+    by_turns = [Pull("A", addr, 0, at(5 * turn)) for turn, addr in enumerate(addrs)]
+    odd = after(*by_turns).topics["orders"].queues[NAME].anomaly
+    assert odd is not None
+    assert odd.turns == 4  # at 5, 15, 25 and 35: once in ten seconds
+    alone = [Pull("A", "h2:1", 0, at(second)) for second in (50, 65, 70)]
+    odd = after(*by_turns, *alone).topics["orders"].queues[NAME].anomaly
+    assert odd is not None
+    assert odd.turns == 0
+
+
+def named_by_turns(state: GroupState) -> None:
+    for turn in range(20):
+        state.observe(Pull("A", ("h1:1", None)[turn % 2], 0, at(10 * turn)))
+
+
+def beat(state: GroupState, addr: str) -> None:
+    state.membership.register(Heartbeat("A", addr, at(0)), subscribes("orders"))  # type: ignore[arg-type]  # facts
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_one_client_reported_by_its_address_and_by_its_id_is_one_puller(is_listed: bool) -> None:
+    state = after()
+    if is_listed:
+        beat(state, "h1:1")
+    named_by_turns(state)
+    queue_state = state.topics["orders"].queues[NAME]
+    assert list(queue_state.pullers) == ["h1:1"]
+    assert queue_state.anomaly is None
+
+
+def test_a_client_reported_by_its_id_first_is_the_one_whose_address_is_reported_then() -> None:
+    state = after(Pull("A", None, 0, at(0)), Pull("A", "h1:1", 0, at(10)))
+    (found,) = state.topics["orders"].queues[NAME].pullers.items()
+    assert found == ("h1:1", Puller("A", "h1:1", at(0), at(10)))
+
+
+def test_a_pull_by_an_id_that_two_channels_carry_is_neithers() -> None:
+    state = after()
+    beat(state, "h1:1")
+    beat(state, "h2:1")
+    named_by_turns(state)
+    assert sorted(state.topics["orders"].queues[NAME].pullers) == ["A", "h1:1"]

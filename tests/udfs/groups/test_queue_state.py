@@ -1,0 +1,119 @@
+"""Who consumes a queue, who should, and the verdict on the two: one table."""
+
+from typing import Any
+
+import pytest
+
+from tests.udfs.groups.facts import RULES, at, puller
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, PlannedShare
+from udfs.groups.pullers import observed_owners, observed_pullers
+from udfs.groups.queue_state import (
+    DOUBLED_TURNS,
+    HAND_OVER_MS,
+    PullAnomaly,
+    Puller,
+    QueueState,
+)
+from udfs.groups.queue_verdicts import verdict_of
+from udfs.rocketmq.model import queue_order
+
+# The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),
+# the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.
+# Watched since 0, planned since 0; a pull counts for 45 s.
+A, B, C = "A", "B", "C"
+BY_TURNS = PullAnomaly(turns=DOUBLED_TURNS)
+TWIN_SLOT = PlannedShare(None, DUPLICATE_CLIENT_ID, A)
+VERDICTS: list[tuple[Any, ...]] = [
+    (1, "its owner pulls", A, [(A, 0, 100)], 100, 100, [], True, "OK"),
+    (2, "its owner pulled 44.9 s ago", A, [(A, 0, 55.1)], 55.1, 100, [], True, "OK"),
+    (3, "a puller nobody can name may be the owner", A, [(None, 0, 100)], 100, 100, [], True, "OK"),
+    (4, "another view gives it to the puller", A, [(B, 0, 100)], 100, 100, [B], True, "OK"),
+    (5, "another than the owner pulls", A, [(B, 0, 100)], 100, 100, [], True, "MISPLACED"),
+    (6, "somebody pulls what the plan gives nobody", TWIN_SLOT, [(B, 0, 100)], 100, 100, [], True, "MISPLACED"),
+    (7, "hand-over: the old owner's last poll ends late", B, [(A, 0, 90), (B, 65, 100)], 100, 100, [], True, "OK"),
+    (8, "side by side beyond a hand-over", A, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLE_CONSUMED"),
+    (9, "side by side by 30 s exactly", A, [(A, 0, 100), (B, 70, 100)], 100, 100, [], True, "OK"),
+    (10, "side by side, planned for neither", C, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLE_CONSUMED"),
+    (11, "its owner is silent for 45 s", A, [], 55, 100, [], True, "STALLED"),
+    (12, "not yet 45 s", A, [], 56, 100, [], True, "UNKNOWN"),
+    (13, "its owner never pulled, others of the group do", A, [], None, 100, [], True, "STALLED"),
+    (14, "nothing was ever seen to pull in the group", A, [], None, 100, [], False, "UNKNOWN"),
+    (15, "a twin's later slot", TWIN_SLOT, [], None, 100, [], True, "STARVED"),
+    (16, "a twin's later slot needs no pulls to be known", TWIN_SLOT, [], None, 100, [], False, "STARVED"),
+    (17, "a twin's later slot, pulled just now", TWIN_SLOT, [], 60, 100, [], True, "UNKNOWN"),
+    (18, "nobody's, and the group did pull once", PlannedShare(None), [], None, 100, [], True, "STARVED"),
+    (19, "nobody's, and nothing was ever seen of the group", PlannedShare(None), [], None, 100, [], False, "UNKNOWN"),
+    (20, "topic_state for less than 45 s", A, [], None, 44, [], True, "UNKNOWN"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", VERDICTS, ids=[str(row[0]) for row in VERDICTS])
+def test_verdict(row: tuple[Any, ...]) -> None:
+    _, reason, owner, pulls, last_pull, now, others, has_pulls, verdict = row
+    queue_state = QueueState(
+        last_pull_ms=None if last_pull is None else at(last_pull),
+        share=owner if isinstance(owner, PlannedShare) else PlannedShare(owner),
+        share_since_ms=at(0),
+        anomaly=BY_TURNS,
+    )
+    pullers = [
+        Puller(None, "h0:1", at(first), at(last)) if name is None else puller(name, first, last)
+        for name, first, last in pulls
+    ]
+    found = verdict_of(
+        queue_state, pullers, set(others), watched_since_ms=at(0), has_pulls=has_pulls, now_ms=at(now), rules=RULES
+    )
+    assert found == verdict, reason
+
+
+def test_a_new_plan_gives_its_owner_45_seconds_to_pull() -> None:
+    queue_state = QueueState(last_pull_ms=at(0), share=PlannedShare(A), share_since_ms=at(60))
+    verdicts = [
+        verdict_of(queue_state, [], set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(now), rules=RULES)
+        for now in (104.999, 105)
+    ]
+    assert verdicts == ["UNKNOWN", "STALLED"]
+
+
+def test_twins_pulling_their_shared_slot_are_doubled() -> None:
+    queue_state = QueueState(share=PlannedShare(A), anomaly=BY_TURNS)
+    both = [puller(A, 0, 100, "h1:1"), puller(A, 10, 100, "h2:1")]
+    assert (
+        verdict_of(queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES)
+        == "DOUBLE_CONSUMED"
+    )
+
+
+def test_a_hand_over_there_and_back_is_not_doubled() -> None:
+    there_and_back = PullAnomaly(turns=DOUBLED_TURNS - 1)
+    both = [puller(A, 0, 100), puller(B, 10, 95)]
+    for anomaly, verdict in ((None, "OK"), (there_and_back, "OK"), (BY_TURNS, "DOUBLE_CONSUMED")):
+        queue_state = QueueState(share=PlannedShare(A), anomaly=anomaly)
+        found = verdict_of(
+            queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES
+        )
+        assert found == verdict
+
+
+def test_doubled_begins_just_beyond_a_hand_over() -> None:
+    queue_state, hand_over = QueueState(share=PlannedShare(A), anomaly=BY_TURNS), HAND_OVER_MS / 1000
+    for overlap, verdict in ((hand_over, "OK"), (hand_over + 0.001, "DOUBLE_CONSUMED")):
+        both = [puller(A, 0, 50), puller(B, 50 - overlap, 60)]
+        found = verdict_of(queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(60), rules=RULES)
+        assert found == verdict
+
+
+def test_a_puller_is_observed_for_45_seconds() -> None:
+    queue_state = QueueState(pullers={"A:1": puller(A, 0, 55), "B:1": puller(B, 0, 56)})
+    assert [one.client_id for one in observed_pullers(queue_state, at(100), 45_000)] == [B]
+
+
+def test_observed_owners_are_ids_with_addresses_only_where_an_id_is_not_enough() -> None:
+    assert observed_owners([puller(B, 0, 1), puller(A, 0, 1)]) == [A, B]
+    assert observed_owners([puller(A, 0, 1, "h1:1"), puller(A, 0, 1, "h2:1")]) == ["A at h1:1", "A at h2:1"]
+    assert observed_owners([Puller(None, "h1:1", 0, 1)]) == ["h1:1"]
+    assert observed_owners([Puller(None, None, 0, 1)]) == ["unknown"]
+
+
+def test_queue_names_sort_by_broker_and_then_number() -> None:
+    assert sorted(["b:2", "b:10", "a:3", "a:b:0"], key=queue_order) == ["a:3", "a:b:0", "b:2", "b:10"]

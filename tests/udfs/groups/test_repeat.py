@@ -1,0 +1,189 @@
+"""Repetitions move exactly the facts that an event told in full would have moved; what is news moves nothing."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.udfs.groups.facts import RULES, Heartbeat, Life, Pull, at, subscribes
+from udfs.groups.consumption import PULL_THRESHOLD_FOR_QUEUE
+from udfs.groups.deadlines import calm_until
+from udfs.groups.repeat import repeat_heartbeat, repeat_pull
+from udfs.groups.state import GroupState
+
+A, B = "pay-1@1", "pay-2@1"
+
+
+def calm_group() -> GroupState:
+    """Two clients of four queues each, for two minutes; the newest look found nothing wrong."""
+    life = Life(pulls={"commit_offset": 100, "max_offset": 100})
+    life.start("h1:1", A, 0, 1, 2, 3)
+    life.start("h2:1", B, 4, 5, 6, 7)
+    life.run(120)
+    assert life.outcomes[-1][1].is_calm
+    return life.state
+
+
+def reported_in_full(group: GroupState, event: Heartbeat | Pull, **consumer: Any) -> GroupState:
+    full = deepcopy(group)
+    if isinstance(event, Pull):
+        full.observe(event)
+    else:
+        assert full.membership.displace(event) is None
+        assert full.membership.register(event, subscribes("orders", **consumer)) is None
+    return full
+
+
+PULLED = Pull(A, "h1:1", 0, at(125), commit_offset=100, max_offset=100)
+BEATEN = Heartbeat(A, "h1:1", at(125))
+
+
+def test_a_pull_that_goes_on_moves_what_it_would_have_moved_if_it_were_reported_in_full() -> None:
+    group = calm_group()
+    full = reported_in_full(group, PULLED)
+    assert repeat_pull(group, PULLED, RULES)
+    assert group == full
+    assert group.topics["orders"].queues["broker-a:0"].last_pull_ms == at(125)
+
+
+def test_a_client_that_is_reported_by_its_id_alone_is_news_when_its_channel_has_become_known() -> None:
+    """A broker that gave no data before lists it now: its next pull counts as its channel's."""
+    group = calm_group()
+    (puller,) = group.topics["orders"].queues["broker-a:0"].pullers.values()
+    puller.client_addr = None
+    group.topics["orders"].queues["broker-a:0"].pullers = {A: puller}
+    assert not repeat_pull(group, replace(PULLED, client_addr=None), RULES)
+    del group.membership.views["broker-a"]["h1:1"]
+    reported = replace(PULLED, client_addr=None)
+    full = reported_in_full(group, reported)
+    assert repeat_pull(group, reported, RULES)
+    assert group == full
+
+
+def test_a_heartbeat_that_goes_on_moves_what_it_would_have_moved_if_it_were_reported_in_full() -> None:
+    group = calm_group()
+    full = reported_in_full(group, BEATEN)
+    assert repeat_heartbeat(group, BEATEN, subscribes("orders"))
+    assert group == full
+    assert group.membership.views["broker-a"]["h1:1"].gap_ms == 5_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"client_addr": "h2:1", "client_id": B}, id="another_client"),
+        pytest.param({"client_addr": "h1:2"}, id="another_channel"),
+        pytest.param({"client_id": B}, id="another_client_id_on_its_channel"),
+        pytest.param({"pull_status": "NO_PERMISSION"}, id="refused"),
+        pytest.param({"broker_id": 1}, id="served_by_a_slave"),
+        pytest.param({"queue_id": 8}, id="a_queue_that_nobody_knew"),
+        pytest.param({"topic": "bills"}, id="a_topic_that_nobody_knew"),
+        pytest.param({"commit_offset": 99}, id="a_commit_that_fell"),
+        pytest.param({"client_addr": None, "client_id": None}, id="of_nobody"),
+    ],
+)
+def test_a_pull_that_is_news_moves_nothing(changes: dict[str, Any]) -> None:
+    group = calm_group()
+    before = deepcopy(group)
+    assert not repeat_pull(group, replace(PULLED, **changes), RULES)
+    assert group == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "consumer"),
+    [
+        pytest.param({}, subscribes("orders", "bills"), id="another_topic"),
+        pytest.param({}, subscribes("orders", strategy="AVG_BY_CIRCLE"), id="another_strategy"),
+        pytest.param({}, subscribes("orders", consume_orderly=True), id="another_listener"),
+        pytest.param({"client_id": B}, subscribes("orders"), id="another_client_on_its_channel"),
+        pytest.param({"client_addr": "h1:2"}, subscribes("orders"), id="another_channel"),
+        pytest.param({"broker_name": "broker-b"}, subscribes("orders"), id="another_broker"),
+        pytest.param({"is_listed_only": True}, subscribes("orders"), id="listed_alone"),
+    ],
+)
+def test_a_heartbeat_that_is_news_moves_nothing(changes: dict[str, Any], consumer: Any) -> None:
+    group = calm_group()
+    before = deepcopy(group)
+    assert not repeat_heartbeat(group, replace(BEATEN, **changes), consumer)
+    assert group == before
+
+
+def test_a_channel_that_has_left_does_not_repeat_itself() -> None:
+    group = calm_group()
+    group.membership.left["broker-a h1:1"] = at(126)
+    assert not repeat_heartbeat(group, BEATEN, subscribes("orders"))
+
+
+def standing(group: GroupState, reported: Callable[[int], dict[str, Any]]) -> int:
+    """For how many seconds pulls of a queue whose commit stands still are repetitions."""
+    for second in range(125, 600, 5):
+        pull = Pull(A, "h1:1", 0, at(second), **reported(second))
+        if not repeat_pull(group, pull, RULES):
+            return second - 120
+    return 600
+
+
+def test_a_commit_that_stands_still_is_news_well_before_that_is_called_a_silence() -> None:
+    seconds = standing(calm_group(), lambda second: {"commit_offset": 100, "max_offset": 100 + second})
+    assert 60 <= seconds <= (RULES.consume_silence_ms - RULES.pull_silence_ms) // 1000 + 5
+
+
+def test_a_client_whose_cache_is_full_gives_its_group_a_deadline() -> None:
+    group = calm_group()
+    ahead = {"pull_offset": 100 + PULL_THRESHOLD_FOR_QUEUE, "commit_offset": 101, "max_offset": 5_000}
+    assert repeat_pull(group, replace(PULLED, **ahead), RULES)
+    for queue_state in group.topics["orders"].queues.values():
+        queue_state.last_pull_ms = at(1_000)
+        for puller in queue_state.pullers.values():
+            puller.last_pull_ms = at(1_000)
+    for member in group.membership.views["broker-a"].values():
+        member.last_heartbeat_ms = at(1_000)
+    assert calm_until(group, RULES) == at(125) + RULES.consume_silence_ms
+
+
+seconds = st.floats(60, 200)
+offsets = st.one_of(st.none(), st.integers(90, 130))
+pulls = st.builds(
+    lambda who, queue, second, **reported: Pull(*who, queue, at(second), **reported),
+    st.sampled_from([(A, "h1:1"), (None, "h1:1"), (A, None), (B, "h2:1"), (A, "h1:2"), (None, None)]),
+    st.integers(0, 4),
+    seconds,
+    commit_offset=offsets,
+    max_offset=offsets,
+    pull_offset=st.integers(90, 1_300),
+    broker_id=st.sampled_from([0, 0, 0, 1]),
+    pull_status=st.sampled_from([None, "FOUND", "NO_MATCHED_MSG", "NO_PERMISSION"]),
+    suggest_broker_id=st.sampled_from([None, 0, 1]),
+    offsets_only=st.sampled_from([None, None, True]),
+)
+beats = st.builds(
+    lambda who, second, without_sub: Heartbeat(*who, at(second), without_sub=without_sub),
+    st.sampled_from([(A, "h1:1"), (B, "h2:1")]),
+    seconds,
+    st.sampled_from([None, True]),
+)
+
+
+@examples(60)
+@given(st.lists(st.one_of(pulls, beats), max_size=12))
+def test_any_row_of_events_leaves_the_group_as_if_each_were_reported_in_full(events: list[Heartbeat | Pull]) -> None:
+    """Only repetitions are told to the one, all that were are told to the other."""
+    group = calm_group()
+    full = deepcopy(group)
+    for event in events:
+        before = deepcopy(group)
+        if isinstance(event, Pull):
+            is_repeated = repeat_pull(group, event, RULES)
+        else:
+            is_repeated = repeat_heartbeat(group, event, subscribes("orders"))
+        if is_repeated:
+            full = reported_in_full(full, event)
+        else:
+            assert group == before
+    assert group == full
+    assert calm_until(group, RULES) >= calm_until(calm_group(), RULES)

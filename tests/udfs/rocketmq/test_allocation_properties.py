@@ -1,0 +1,135 @@
+"""What holds for every group, by named properties; the nearby strategies and machine rooms draw their rooms too."""
+
+import copy
+from collections import Counter
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.udfs.rocketmq.allocation_lines import ROOMS, before_at
+from udfs.rocketmq.allocation import POSITIONAL, allocate, allocate_all
+from udfs.rocketmq.model import MessageQueue, java_order
+
+OPTIONS: dict[str, Any] = {"consumer_idcs": {"sh", "hz"}, **ROOMS}
+
+positional = st.sampled_from(sorted(POSITIONAL))
+nearby = st.sampled_from(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]).map(lambda inner: f"MACHINE_ROOM_NEARBY-{inner}")
+covering = st.one_of(positional, nearby, st.just("CONSISTENT_HASH"))
+every_strategy = st.one_of(covering, st.just("MACHINE_ROOM"))
+
+queues = st.lists(
+    st.builds(MessageQueue, st.just("orders"), st.sampled_from(["sh@a", "hz@b", "bj@c"]), st.integers(0, 15)),
+    min_size=1,
+    max_size=40,
+    unique=True,
+).map(sorted)
+cids = st.builds("{}@{}".format, st.sampled_from(["sh", "hz", "gz"]), st.integers(0, 12))
+unique_cids = st.lists(cids, min_size=1, max_size=12, unique=True).map(sorted)
+any_cids = st.lists(cids, min_size=1, max_size=12).map(sorted)
+
+
+def owners(strategy: str, mq_all: list[MessageQueue], cid_all: list[str], **options: Any) -> dict[MessageQueue, str]:
+    """Of a strategy that gives no queue to two ClientIds."""
+    shares = allocate_all(strategy, "g", mq_all, cid_all, **OPTIONS, **options)
+    return {mq: cid for cid, share in shares.items() for mq in share}
+
+
+@given(covering, queues, unique_cids)
+def test_unique_ids_cover_every_queue_once(strategy: str, mq_all: list[MessageQueue], cid_all: list[str]) -> None:
+    taken = [mq for cid in cid_all for mq in allocate(strategy, "g", cid, mq_all, cid_all, **OPTIONS)]
+    assert sorted(taken) == mq_all
+
+
+@given(queues, unique_cids)
+def test_machine_room_covers_every_queue_of_its_rooms_once(mq_all: list[MessageQueue], cid_all: list[str]) -> None:
+    taken = [mq for cid in cid_all for mq in allocate("MACHINE_ROOM", "g", cid, mq_all, cid_all, **OPTIONS)]
+    assert sorted(taken) == [mq for mq in mq_all if mq.broker_name in ("sh@a", "hz@b")]
+
+
+@given(st.one_of(positional, st.just("MACHINE_ROOM")), queues, unique_cids)
+def test_shares_of_unique_ids_differ_by_one_at_most(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
+) -> None:
+    sizes = [len(allocate(strategy, "g", cid, mq_all, cid_all, **OPTIONS)) for cid in cid_all]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@given(nearby, queues, unique_cids)
+def test_a_room_with_clients_keeps_its_queues(strategy: str, mq_all: list[MessageQueue], cid_all: list[str]) -> None:
+    alive = {before_at(cid) for cid in cid_all}
+    for mq, cid in owners(strategy, mq_all, cid_all).items():
+        if before_at(mq.broker_name) in alive:
+            assert before_at(mq.broker_name) == before_at(cid)
+
+
+@given(nearby, queues, unique_cids)
+def test_a_client_s_own_room_comes_first_then_rooms_in_java_s_order(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
+) -> None:
+    for cid, share in allocate_all(strategy, "g", mq_all, cid_all, **OPTIONS).items():
+        rooms = [before_at(mq.broker_name) for mq in share]
+        assert rooms == sorted(rooms, key=lambda room: (room != before_at(cid), java_order(room)))
+
+
+@given(st.one_of(positional, st.just("MACHINE_ROOM")), queues, any_cids)
+def test_a_twin_starves_exactly_the_slots_of_its_later_indexes(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
+) -> None:
+    distinct = [f"{index:02}" for index in range(len(cid_all))]
+    slots = [allocate(strategy, "g", cid, mq_all, distinct, **OPTIONS) for cid in distinct]
+    later = {mq for index, cid in enumerate(cid_all) if cid_all.index(cid) < index for mq in slots[index]}
+    taken = Counter(mq for cid in set(cid_all) for mq in allocate(strategy, "g", cid, mq_all, cid_all, **OPTIONS))
+    assert {mq for slot in slots for mq in slot} - set(taken) == later
+    assert set(taken.values()) <= {1}
+
+
+@given(st.sampled_from(["CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-CONSISTENT_HASH"]), queues, any_cids)
+def test_a_twin_starves_nothing_on_the_ring(strategy: str, mq_all: list[MessageQueue], cid_all: list[str]) -> None:
+    assert sorted(owners(strategy, mq_all, cid_all)) == mq_all
+
+
+@given(queues, unique_cids, st.integers(1, 12), st.data())
+def test_on_the_ring_a_removal_moves_only_the_removed_client_s_queues(
+    mq_all: list[MessageQueue], cid_all: list[str], virtual_nodes: int, data: st.DataObject
+) -> None:
+    removed = data.draw(st.sampled_from(cid_all))
+    rest = [cid for cid in cid_all if cid != removed]
+    before = owners("CONSISTENT_HASH", mq_all, cid_all, virtual_nodes=virtual_nodes)
+    after = owners("CONSISTENT_HASH", mq_all, rest, virtual_nodes=virtual_nodes) if rest else {}
+    stayed = {mq: cid for mq, cid in before.items() if cid != removed}
+    assert {mq: after.get(mq) for mq in stayed} == stayed
+
+
+@given(every_strategy, queues, any_cids, st.sampled_from(["4.7.1", "4.9.8", "5.5.0"]))
+def test_allocate_all_is_allocate_for_each(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str], client_version: str
+) -> None:
+    options = {"client_version": client_version, **OPTIONS}
+    each = {cid: allocate(strategy, "g", cid, mq_all, cid_all, **options) for cid in cid_all}
+    assert allocate_all(strategy, "g", mq_all, cid_all, **options) == each
+
+
+@given(every_strategy, queues, any_cids, st.randoms(use_true_random=False))
+def test_inputs_are_taken_as_they_come_and_left_alone(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str], random: Random
+) -> None:
+    random.shuffle(mq_all)
+    random.shuffle(cid_all)
+    before = copy.copy(mq_all), copy.copy(cid_all)
+    shares = allocate_all(strategy, "g", mq_all, cid_all, **OPTIONS)
+    for share in shares.values():
+        share.clear()
+    assert (mq_all, cid_all) == before
+    assert allocate_all(strategy, "g", tuple(mq_all), tuple(cid_all), **OPTIONS).keys() == shares.keys()
+
+
+@given(st.one_of(positional, st.just("CONSISTENT_HASH")), queues, any_cids, st.randoms(use_true_random=False))
+def test_a_share_is_in_the_order_of_the_queues_given(
+    strategy: str, mq_all: list[MessageQueue], cid_all: list[str], random: Random
+) -> None:
+    random.shuffle(mq_all)
+    for share in allocate_all(strategy, "g", mq_all, cid_all).values():
+        assert share == sorted(share, key=mq_all.index)

@@ -1,0 +1,266 @@
+"""Progress: what is told to whom, what a crash loses, and how much is consumed again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.offset_store import (
+    CANNOT_READ,
+    NO_OFFSET,
+    ConsumerOffsetManager,
+    LocalFileOffsetStore,
+    RemoteBrokerOffsetStore,
+    compute_commit_offset,
+    compute_pull_from_where,
+    query_consumer_offset,
+    repeated_messages,
+    slave_sync_ms,
+)
+from udfs.rocketmq.process_queue import OffsetError
+from udfs.rocketmq.version import NEWEST, ClientVersion
+
+Q0, Q1 = (MessageQueue("orders", "broker-a", queue_id) for queue_id in range(2))
+
+
+def broker_with(offset: int, mq: MessageQueue = Q0) -> ConsumerOffsetManager:
+    broker = ConsumerOffsetManager()
+    broker.commit_offset("g", mq, offset)
+    return broker
+
+
+def test_a_concurrent_consumers_offset_never_goes_back_and_an_orderly_ones_may() -> None:
+    store = RemoteBrokerOffsetStore()
+    for offset in (5, 9, 7):
+        store.update_offset(Q0, offset, increase_only=True)
+    assert store.read_from_memory(Q0) == 9
+    store.update_offset(Q0, 7)
+    assert store.read_from_memory(Q0) == 7
+    assert store.read_from_memory(Q1) == NO_OFFSET
+
+
+def test_what_is_read_from_the_broker_is_remembered() -> None:
+    store = RemoteBrokerOffsetStore()
+    assert store.read_from_store(Q0, lambda mq: 30) == 30
+    assert store.read_from_memory(Q0) == 30
+
+
+def test_a_broker_without_an_offset_and_one_that_cannot_be_asked_are_told_apart() -> None:
+    def fails(mq: MessageQueue) -> int | None:
+        raise OffsetError(str(mq))
+
+    store = RemoteBrokerOffsetStore()
+    assert store.read_from_store(Q0, lambda mq: None) == NO_OFFSET
+    assert store.read_from_store(Q0, fails) == CANNOT_READ
+    assert store.offset_table == {}
+
+
+def test_only_queues_held_are_reported_and_the_others_are_forgotten() -> None:
+    store, reported = RemoteBrokerOffsetStore(), {}
+    store.update_offset(Q0, 5)
+    store.update_offset(Q1, 6)
+    store.persist_all({Q0}, reported.__setitem__)
+    assert reported == {Q0: 5}
+    assert store.offset_table == {Q0: 5}
+
+
+def test_a_client_that_holds_no_queue_reports_and_forgets_nothing() -> None:
+    store, reported = RemoteBrokerOffsetStore(), {}
+    store.update_offset(Q0, 5)
+    store.persist_all(set(), reported.__setitem__)
+    assert reported == {}
+    assert store.offset_table == {Q0: 5}
+
+
+def test_a_lost_queue_is_reported_before_it_is_forgotten() -> None:
+    store, reported = RemoteBrokerOffsetStore(), {}
+    store.update_offset(Q0, 5)
+    store.persist(Q0, reported.__setitem__)
+    store.persist(Q1, reported.__setitem__)
+    store.remove_offset(Q0)
+    assert reported == {Q0: 5}
+    assert store.offset_table == {}
+
+
+def test_a_frozen_offset_stays_until_the_queue_is_removed() -> None:
+    store = RemoteBrokerOffsetStore()
+    store.update_and_freeze_offset(Q0, 100)
+    store.update_offset(Q0, 7)
+    store.update_offset(Q0, 900, increase_only=True)
+    assert store.read_from_memory(Q0) == 100
+    store.remove_offset(Q0)
+    store.update_offset(Q0, 7)
+    assert store.read_from_memory(Q0) == 7
+
+
+def test_a_broker_takes_a_smaller_offset_and_says_so() -> None:
+    broker = broker_with(10)
+    assert not broker.commit_offset("g", Q0, 10)
+    assert broker.commit_offset("g", Q0, 4)
+    assert broker.query_offset("g", Q0) == 4
+    assert broker.query_offset("g", Q1) == broker.query_offset("h", Q0) == NO_OFFSET
+
+
+def test_a_broker_crash_loses_what_was_committed_since_the_last_flush() -> None:
+    broker = broker_with(10)
+    broker.persist()
+    broker.commit_offset("g", Q0, 50)
+    broker.commit_offset("g", Q1, 3)
+    broker.load()
+    assert broker.query_offset("g", Q0) == 10
+    assert broker.query_offset("g", Q1) == NO_OFFSET
+
+
+def test_a_clean_shutdown_loses_nothing() -> None:
+    broker = broker_with(10)
+    broker.persist()
+    broker.load()
+    broker.commit_offset("g", Q0, 11)
+    assert broker.query_offset("g", Q0) == 11
+    broker.load()
+    assert broker.query_offset("g", Q0) == 10
+
+
+def test_a_failover_sets_a_group_back_to_the_slaves_last_copy() -> None:
+    master, slave = broker_with(10), ConsumerOffsetManager()
+    slave.sync_from(master)
+    master.commit_offset("g", Q0, 50)
+    assert slave.query_offset("g", Q0) == 10
+    assert repeated_messages(slave.query_offset("g", Q0), range(50)) == 40
+
+
+def test_a_master_that_returns_does_not_know_what_its_slave_was_reported() -> None:
+    master = broker_with(10)
+    slave = ConsumerOffsetManager()
+    slave.sync_from(master)
+    slave.commit_offset("g", Q0, 70)
+    assert master.query_offset("g", Q0) == 10
+    slave.sync_from(master)
+    assert slave.query_offset("g", Q0) == 10
+
+
+@pytest.mark.parametrize(("version", "every_ms"), [((4, 9, 8), 10_000), ((5, 0, 0), 63_000), (NEWEST, 63_000)])
+def test_a_slave_copies_every_10_seconds_and_from_5_0_every_63(version: ClientVersion, every_ms: int) -> None:
+    assert slave_sync_ms(version) == every_ms
+
+
+def test_a_client_crash_repeats_what_was_consumed_since_it_last_reported_the_broker() -> None:
+    broker, store = ConsumerOffsetManager(), RemoteBrokerOffsetStore()
+    store.update_offset(Q0, 10)
+    store.persist_all({Q0}, lambda mq, offset: broker.commit_offset("g", mq, offset))
+    store.update_offset(Q0, 32)
+    assert repeated_messages(broker.query_offset("g", Q0), range(32)) == 22
+
+
+@pytest.mark.parametrize("version", [(4, 7, 1), (4, 9, 7), (5, 1, 4)])
+def test_an_older_broadcasting_client_forgets_in_its_file_what_it_does_not_hold(version: ClientVersion) -> None:
+    store = LocalFileOffsetStore(version)
+    store.update_offset(Q0, 5)
+    store.persist_all({Q0})
+    store.update_offset(Q0, 6)
+    store.persist(Q0)
+    store.remove_offset(Q0)
+    assert store.file == {Q0: 5}
+    assert store.offset_table == {Q0: 6}
+    store.update_offset(Q1, 8)
+    store.persist_all({Q1})
+    assert store.file == {Q1: 8}
+
+
+@pytest.mark.parametrize("version", [(4, 9, 8), (5, 2, 0), NEWEST])
+def test_a_newer_broadcasting_client_keeps_in_its_file_what_it_held_before(version: ClientVersion) -> None:
+    store = LocalFileOffsetStore(version)
+    store.update_offset(Q0, 5)
+    store.persist(Q0)
+    store.remove_offset(Q0)
+    store.update_offset(Q1, 8)
+    store.persist_all({Q1})
+    assert store.file == {Q0: 5, Q1: 8}
+    assert store.offset_table == {Q1: 8}
+
+
+def test_a_broadcasting_client_that_restarts_reads_its_file() -> None:
+    store = LocalFileOffsetStore()
+    store.update_offset(Q0, 5)
+    store.persist_all({Q0})
+    store.persist_all(set())
+    store.update_offset(Q0, 9)
+    restarted = LocalFileOffsetStore()
+    restarted.file.update(store.file)
+    restarted.load()
+    assert restarted.offset_table == {Q0: 5}
+    assert restarted.read_from_store(Q0) == 5
+    assert restarted.read_from_store(Q1) == NO_OFFSET
+
+
+def test_a_broadcasting_offset_read_from_the_file_goes_back_in_memory_too() -> None:
+    store = LocalFileOffsetStore()
+    store.file[Q0] = 5
+    store.update_offset(Q0, 9)
+    store.update_offset(Q0, 8, increase_only=True)
+    assert store.offset_table[Q0] == 9
+    assert store.read_from_store(Q0) == 5
+    assert store.offset_table[Q0] == 5
+
+
+@pytest.mark.parametrize(
+    ("stored", "min_offset", "is_first_in_memory", "reported"),
+    [
+        (17, 0, True, 17),
+        (0, 5, False, 0),
+        (-1, 0, True, 0),
+        (-1, 0, False, None),
+        (-1, 1, True, None),
+        (-1, -1, True, 0),
+    ],
+)
+def test_a_new_group_on_a_queue_that_still_has_everything_in_memory_starts_at_0(
+    stored: int, min_offset: int, is_first_in_memory: bool, reported: int | None
+) -> None:
+    assert query_consumer_offset(stored, min_offset, is_first_in_memory) == reported
+
+
+@pytest.mark.parametrize(
+    ("consume_from_where", "topic", "start"),
+    [
+        ("CONSUME_FROM_LAST_OFFSET", "orders", 1_000),
+        ("CONSUME_FROM_LAST_OFFSET", "%RETRY%g", 0),
+        ("CONSUME_FROM_FIRST_OFFSET", "orders", 0),
+        ("CONSUME_FROM_FIRST_OFFSET", "%RETRY%g", 0),
+        ("CONSUME_FROM_TIMESTAMP", "orders", 640),
+        ("CONSUME_FROM_TIMESTAMP", "%RETRY%g", 1_000),
+        ("CONSUME_FROM_MAX_OFFSET", "orders", 1_000),
+        ("CONSUME_FROM_MIN_OFFSET", "orders", 1_000),
+    ],
+)
+def test_a_group_without_an_offset_starts_where_it_is_reported_to(
+    consume_from_where: str, topic: str, start: int
+) -> None:
+    assert compute_pull_from_where(consume_from_where, topic, NO_OFFSET, 1_000, 640) == start
+    assert compute_pull_from_where(consume_from_where, topic, 37, 1_000, 640) == 37
+    assert compute_pull_from_where(consume_from_where, topic, 0, 1_000, 640) == 0
+    with pytest.raises(OffsetError, match=topic):
+        compute_pull_from_where(consume_from_where, topic, CANNOT_READ, 1_000, 640)
+
+
+@given(st.integers(0, 100), st.sets(st.integers(0, 100)))
+def test_one_slow_message_holds_the_commit_back(pulled_to: int, unfinished: set[int]) -> None:
+    in_hand = {offset for offset in unfinished if offset < pulled_to}
+    committed = compute_commit_offset(pulled_to, in_hand)
+    assert committed <= pulled_to
+    assert all(offset >= committed for offset in in_hand)
+    assert committed == pulled_to or committed in in_hand
+
+
+def test_a_concurrent_move_repeats_everything_above_the_lowest_unfinished() -> None:
+    finished = {0, 1, 2, 4, 5, 6, 9}
+    in_hand = {3, 7, 8}
+    committed = compute_commit_offset(10, in_hand)
+    assert committed == 3
+    assert repeated_messages(committed, finished) == 4
+    assert repeated_messages(committed, finished | in_hand) == 7
+
+
+def test_an_orderly_move_repeats_the_batch_in_hand_and_nothing_else() -> None:
+    assert repeated_messages(8, range(8)) == 0
+    assert repeated_messages(8, range(9)) == 1

@@ -1,0 +1,212 @@
+"""sendDefaultImpl by release: how often it tries, what each try does to the FaultItem, and how it ends."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from udfs.rocketmq.send import (
+    ASYNC,
+    HANDED_OVER,
+    ONEWAY,
+    REMOTING_EXCEPTIONS,
+    SEND_STATUSES,
+    SYNC,
+    Outcome,
+    Send,
+    SendOptions,
+    end_try,
+    judge_broker,
+    retry_response_codes,
+    start_send,
+    start_try,
+)
+
+NOW = 1_700_000_000_000
+OK, INTERRUPTED = Outcome("SEND_OK"), Outcome("InterruptedException")
+NO_BROKER, NO_ANSWER, NO_CONNECTION = (
+    Outcome(name) for name in ("MQClientException", "RemotingTimeoutException", "RemotingConnectException")
+)
+NOT_FLUSHED = Outcome("FLUSH_DISK_TIMEOUT")
+RELEASES = ("4.0.0", "4.7.1", "4.9.1", "4.9.2", "4.9.8", "5.1.3", "5.1.4", "5.3.0", "5.3.1", "5.5.0")
+
+
+def refused(code: int) -> Outcome:
+    return Outcome("MQBrokerException", code)
+
+
+def play(options: SendOptions, *outcomes: Outcome, took_ms: int = 1) -> Send:
+    """Tries at broker-0, broker-1, ... until the send is over; every try takes `took_ms`."""
+    send, now_ms = start_send(options, NOW), NOW
+    for number, outcome in enumerate(outcomes):
+        send = start_try(send, f"broker-{number}", now_ms)
+        if send.result:
+            return send
+        now_ms += took_ms
+        send, update = end_try(send, outcome, now_ms)
+        assert (update.broker_name, update.current_latency_ms) == (f"broker-{number}", took_ms)
+        if send.result:
+            return send
+    return send
+
+
+@pytest.mark.parametrize(
+    ("mode", "retries", "tries"), [(SYNC, 2, 3), (SYNC, 0, 1), (SYNC, 5, 6), (ASYNC, 2, 1), (ONEWAY, 2, 1)]
+)
+def test_tries_by_mode(mode: str, retries: int, tries: int) -> None:
+    options = SendOptions(communication_mode=mode, retry_times_when_send_failed=retries)
+    send = play(options, *[NO_CONNECTION] * 9)
+    assert (send.times, options.times_total) == (tries, tries)
+    assert send.result == Outcome("MQClientException", 10001)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "up_to_5_1_3", "from_5_1_4", "with_detector"),
+    [
+        (OK, (False, True), (False, True), (False, True)),
+        (NOT_FLUSHED, (False, True), (False, True), (False, True)),
+        (Outcome(HANDED_OVER), (False, True), (False, True), (False, True)),
+        (INTERRUPTED, (False, True), (False, True), (False, True)),
+        (NO_BROKER, (True, True), (False, True), (False, True)),
+        (NO_ANSWER, (True, True), (True, True), (True, False)),
+        (NO_CONNECTION, (True, True), (True, True), (True, False)),
+        (refused(2), (True, True), (True, False), (True, False)),
+    ],
+)
+def test_what_isolates_a_broker_and_what_makes_it_unreachable(
+    outcome: Outcome, up_to_5_1_3: tuple[bool, bool], from_5_1_4: tuple[bool, bool], with_detector: tuple[bool, bool]
+) -> None:
+    assert judge_broker(outcome, "4.7.1") == judge_broker(outcome, "5.1.3", True) == up_to_5_1_3
+    assert judge_broker(outcome, "5.1.4") == judge_broker(outcome) == from_5_1_4
+    assert judge_broker(outcome, "5.1.4", True) == judge_broker(outcome, "5.5.0", True) == with_detector
+
+
+@pytest.mark.parametrize(
+    ("version", "codes"),
+    [
+        ("4.0.0", {1, 14, 16, 17, 204, 205}),
+        ("4.9.1", {1, 14, 16, 17, 204, 205}),
+        ("4.9.2", {1, 14, 16, 17, 204, 205}),
+        ("5.2.0", {1, 14, 16, 17, 204, 205}),
+        ("5.3.0", {1, 2, 14, 16, 17, 204, 205}),
+        ("5.3.1", {1, 2, 14, 16, 17, 204, 205, 1500}),
+    ],
+)
+def test_retried_response_codes(version: str, codes: set[int]) -> None:
+    assert retry_response_codes(version) == codes
+    for code in range(2_000):
+        send = play(SendOptions(client_version=version), refused(code), OK)
+        assert send.result == (OK if code in codes else refused(code))
+
+
+def test_an_operator_may_choose_the_codes() -> None:
+    options = SendOptions(retry_response_codes=frozenset({215}))
+    assert play(options, refused(215), OK).result == OK
+    assert play(options, refused(1), OK).result == refused(1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (NO_CONNECTION, 10001),
+        (NO_ANSWER, 10002),
+        (NO_BROKER, 10003),
+        (refused(14), 14),
+        (Outcome("RemotingSendRequestException"), None),
+    ],
+)
+def test_giving_up_reports_why_the_last_try_failed(outcome: Outcome, code: int | None) -> None:
+    assert play(SendOptions(), NO_ANSWER, NO_CONNECTION, outcome).result == Outcome("MQClientException", code)
+
+
+def test_an_interruption_ends_a_send_at_once() -> None:
+    send = play(SendOptions(), NO_ANSWER, INTERRUPTED, OK)
+    assert (send.result, send.times) == (INTERRUPTED, 2)
+
+
+def test_a_message_stored_badly_is_returned_unless_another_broker_is_wanted() -> None:
+    assert play(SendOptions(), NOT_FLUSHED).result == NOT_FLUSHED
+    other = SendOptions(retry_another_broker_when_not_store_ok=True)
+    assert play(other, NOT_FLUSHED, OK).result == OK
+    assert play(other, NOT_FLUSHED, NOT_FLUSHED, Outcome("SLAVE_NOT_AVAILABLE")).result == Outcome(
+        "SLAVE_NOT_AVAILABLE"
+    )
+
+
+@pytest.mark.parametrize("last", [NO_ANSWER, NO_BROKER, refused(2), refused(13)])
+def test_a_message_stored_badly_once_outweighs_every_later_failure(last: Outcome) -> None:
+    send = play(SendOptions(retry_another_broker_when_not_store_ok=True), NO_ANSWER, NOT_FLUSHED, last)
+    assert send.result == NOT_FLUSHED
+
+
+def test_up_to_4_2_0_each_try_has_the_whole_timeout() -> None:
+    send = play(SendOptions(client_version="4.2.0"), NO_ANSWER, NO_ANSWER, took_ms=3_000)
+    send = start_try(send, "broker-2", NOW + 6_000)
+    assert (send.timeout_ms, send.result) == (3_000, None)
+
+
+@pytest.mark.parametrize(("took_ms", "timeouts_ms"), [(1_000, [3_000, 2_000, 1_000]), (1_500, [3_000, 1_500, 0])])
+def test_from_4_3_0_the_tries_share_the_timeout(took_ms: int, timeouts_ms: list[int]) -> None:
+    send, reported = start_send(SendOptions(client_version="4.3.0"), NOW), []
+    for number in range(3):
+        send = start_try(send, "broker-a", NOW + number * took_ms)
+        reported.append(send.timeout_ms)
+        send, _ = end_try(send, NO_ANSWER, NOW + (number + 1) * took_ms)
+    assert reported == timeouts_ms
+
+
+def test_a_send_that_ran_out_of_time_says_so_unless_the_message_is_stored() -> None:
+    send = play(SendOptions(), NO_ANSWER, NO_ANSWER, took_ms=3_001)
+    assert (send.result, send.times) == (Outcome("RemotingTooMuchRequestException"), 1)
+    stored = play(SendOptions(retry_another_broker_when_not_store_ok=True), NOT_FLUSHED, OK, took_ms=3_001)
+    assert stored.result == NOT_FLUSHED
+
+
+@pytest.mark.parametrize(("version", "timeouts_ms"), [("5.3.2", [3_000, 2_999, 2_998]), ("5.3.3", [800, 800, 2_998])])
+def test_from_5_3_3_a_request_may_have_a_timeout_of_its_own_but_the_last(version: str, timeouts_ms: list[int]) -> None:
+    options = SendOptions(client_version=version, send_msg_max_timeout_per_request_ms=800)
+    send, reported = start_send(options, NOW), []
+    for number in range(3):
+        send = start_try(send, "broker-a", NOW + number)
+        reported.append(send.timeout_ms)
+        send, _ = end_try(send, NO_ANSWER, NOW + number + 1)
+    assert reported == timeouts_ms
+
+
+@pytest.mark.parametrize(("version", "resets"), [("4.9.8", False), ("5.1.3", False), ("5.1.4", True), ("5.5.0", True)])
+def test_a_retry_begins_at_a_new_index_from_5_1_4(version: str, resets: bool) -> None:
+    send = start_send(SendOptions(client_version=version), NOW)
+    assert not send.resets_index
+    assert send.last_broker_name is None
+    send, _ = end_try(start_try(send, "broker-a", NOW), NO_ANSWER, NOW)
+    assert send.resets_index is resets
+    assert send.last_broker_name == "broker-a"
+
+
+OUTCOMES = st.one_of(
+    st.sampled_from(sorted(SEND_STATUSES | REMOTING_EXCEPTIONS | {"MQClientException"})).map(Outcome),
+    st.sampled_from([1, 2, 13, 14, 215, 1500]).map(refused),
+)
+
+
+@given(st.sampled_from(RELEASES), st.booleans(), st.integers(0, 4), st.lists(OUTCOMES, min_size=6, max_size=6))
+def test_every_send_ends_within_its_tries_and_ends_well_only_if_the_message_was_stored(
+    version: str, retry_another: bool, retries: int, outcomes: list[Outcome]
+) -> None:
+    options = SendOptions(
+        client_version=version,
+        retry_times_when_send_failed=retries,
+        retry_another_broker_when_not_store_ok=retry_another,
+    )
+    send = play(options, *outcomes)
+    assert send.result is not None
+    tried = outcomes[: send.times]
+    assert 1 <= send.times == len(send.brokers_sent) <= retries + 1
+    assert (send.result.name in SEND_STATUSES) == any(outcome.name in SEND_STATUSES for outcome in tried)
+    assert all(outcome != OK for outcome in tried[:-1])
+
+
+def test_what_was_not_started_cannot_end_and_what_is_no_outcome_is_refused() -> None:
+    with pytest.raises(ValueError, match="no try"):
+        end_try(start_send(SendOptions(), NOW), OK, NOW)
+    with pytest.raises(ValueError, match="TimeoutException"):
+        Outcome("TimeoutException")

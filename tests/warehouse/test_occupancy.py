@@ -1,0 +1,154 @@
+"""Who works with a folder alone: a second one is told who has it, and a dead one leaves nothing behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conf.settings import Settings
+from streaming.cli import app
+from streaming.service.run_command import only_run
+from streaming.warehouse.occupancy import OccupiedError, Part, occupying
+from tests.offenders import assert_none
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from streaming.warehouse.occupancy import occupying
+with occupying("run", "run", {"paths.warehouse": Path(sys.argv[1])}):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(tmp_path: Path) -> None:
+    folders = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
+    with occupying("run", "run", folders), pytest.raises(OccupiedError) as said, occupying("run", "run", folders):
+        pass
+    assert f"paths.warehouse = {str(tmp_path / 'w')!r}: `balancewatch run` (pid {os.getpid()}" in str(said.value)
+    assert f" on {socket.gethostname()}, since 20" in str(said.value)
+    with occupying("run", "run", folders):
+        pass
+
+
+@pytest.mark.parametrize("shared", ["paths.warehouse", "paths.checkpoints"])
+def test_the_tables_alone_or_the_checkpoints_alone_are_enough_to_refuse(shared: str, tmp_path: Path) -> None:
+    one = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
+    other = {key: tmp_path / "other" / key for key in one} | {shared: one[shared]}
+    with occupying("run", "run", one), pytest.raises(OccupiedError, match=shared), occupying("run", "run", other):
+        pass
+
+
+def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "w")
+    (tmp_path / "up").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = [tmp_path / "link", Path("w"), Path("./up/link"), tmp_path / "x" / ".." / "w", Path("~/w")]
+    with occupying("run", "run", {"k": tmp_path / "w"}):
+        for name in names:
+            with pytest.raises(OccupiedError), occupying("run", "run", {"k": name}):
+                pass
+
+
+def test_what_was_refused_half_way_lets_go_of_the_other_half(tmp_path: Path) -> None:
+    other = {"paths.warehouse": tmp_path / "other", "paths.checkpoints": tmp_path / "c"}
+    with (
+        occupying("run", "run", {"paths.checkpoints": tmp_path / "c"}),
+        pytest.raises(OccupiedError),
+        occupying("run", "run", other),
+    ):
+        pass
+    with occupying("run", "run", other):
+        pass
+
+
+def test_one_folder_for_both_is_taken_once(tmp_path: Path) -> None:
+    with occupying("run", "run", {"paths.warehouse": tmp_path, "paths.checkpoints": tmp_path / "x" / ".."}):
+        pass
+
+
+def test_a_run_and_a_relay_of_its_own_do_not_meet_unless_the_run_reports_people(tmp_path: Path) -> None:
+    paths = {"warehouse": tmp_path / "w", "checkpoints": tmp_path / "c"}
+    mute = Settings.load(paths=paths, oncall={"enabled": False})
+    speaking = Settings.load(paths=paths)
+    with occupying("relay", "relay", {"paths.warehouse": tmp_path / "w"}):
+        with only_run(mute):
+            pass
+        with pytest.raises(OccupiedError, match=r"`balancewatch relay` .* oncall\.enabled = false"), only_run(speaking):
+            pass
+
+
+def test_who_was_killed_has_let_go(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(OccupiedError, match=f"pid {holder.pid}"), occupying("run", "run", {"k": tmp_path}):
+                pass
+        finally:
+            holder.send_signal(signal.SIGKILL)
+            holder.wait()
+    with occupying("run", "run", {"k": tmp_path}):
+        pass
+
+
+def test_a_holder_that_noted_nothing_is_still_a_holder(tmp_path: Path) -> None:
+    with occupying("run", "run", {"k": tmp_path}):
+        (tmp_path / "run.lock").write_text("")
+        with pytest.raises(OccupiedError, match="another process is at it"), occupying("run", "run", {"k": tmp_path}):
+            pass
+
+
+def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with occupying("run", "run", {"k": tmp_path}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("part", "arguments"),
+    [
+        ("run", ["run"]),
+        ("run", ["run", "--available-now"]),
+        ("relay", ["run"]),
+        ("relay", ["relay"]),
+        ("relay", ["relay", "--once"]),
+    ],
+)
+def test_a_command_that_comes_second_ends_with_1_and_one_sentence_before_it_starts_anything(
+    part: Part, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers at its Kafka, and it does not come to ask."""
+    started: list[str] = []
+    monkeypatch.setattr("streaming.spark.session.start_spark", lambda *_: started.append("spark"))
+    monkeypatch.setattr("streaming.service.service.create_topics", lambda *_: started.append("topics"))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path / "w"))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__CHECKPOINTS", str(tmp_path / "c"))
+    monkeypatch.setenv("BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with occupying(part, part, {"paths.warehouse": tmp_path / "w"}):
+        ended = CliRunner().invoke(app, arguments)
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(number, handler)
+    assert ended.exit_code == 1
+    said = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1
+    assert f"`balancewatch {part}` (pid {os.getpid()} on " in said[0]
+    assert_none(started)
+
+
+def test_what_only_reads_asks_nobody(tmp_path: Path) -> None:
+    with occupying("relay", "relay", {"paths.warehouse": tmp_path}):
+        shown = CliRunner().invoke(app, ["silence", "list", "--warehouse", str(tmp_path)])
+    assert shown.exit_code == 0

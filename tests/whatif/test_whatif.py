@@ -1,0 +1,393 @@
+"""The whatif command: what it reads from Delta or a file, what it prints, and what it refuses; no JVM, no Kafka."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streaming.cli import app
+from streaming.warehouse.writer import append_rows
+from streaming.whatif.live_group import read_group
+from streaming.whatif.whatif import EXAMPLE, read_file, to_group, to_json, to_spec
+from tests.row_writer import RowWriter
+
+START_MS = 1_750_000_000_000
+IDS = ("10.0.0.1@7", "10.0.0.2@7")
+
+
+def member(client_id: str, second: int = 0, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "c",
+        "consumer_group": "billing",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_addr": f"{client_id.partition('@')[0]}:5000",
+        "language": "JAVA",
+        "client_version": "V4_9_8",
+        "topics": ["%RETRY%billing", "orders"],
+        "change": "JOINED",
+        "last_heartbeat": START_MS,
+        "changed_at": START_MS + second * 1000,
+    }
+    return row | columns
+
+
+def queue(broker_name: str, queue_id: int, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "c",
+        "consumer_group": "billing",
+        "topic": "orders",
+        "broker_name": broker_name,
+        "queue_id": queue_id,
+        "planned_owner": IDS[0],
+        "observed_owners": [],
+        "verdict": "UNKNOWN",
+        "since": START_MS,
+        "changed_at": START_MS,
+    }
+    return row | columns
+
+
+def write(root: Path, *batches: dict[str, list[dict[str, Any]]]) -> Path:
+    writer = RowWriter(root)
+    for number, rows in enumerate(batches):
+        append_rows(writer, rows, "app", number)
+    return root
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """billing: four queues on each of two brokers; broker-a lists two members, broker-b one, others have left."""
+    members = [member(cid) for cid in (*IDS, "10.0.0.3@7", "10.0.0.4@7")]
+    first = {
+        "memberships": [*members, member(IDS[0], broker_name="broker-b")],
+        "assignments": [
+            *(queue(name, queue_id) for name in ("broker-b", "broker-a") for queue_id in range(4)),
+            queue("broker-a", 0, topic="%RETRY%billing"),
+            queue("broker-a", 0, consumer_group="audit", cluster="d"),
+        ],
+    }
+    second = {
+        "memberships": [
+            member("10.0.0.3@7", 5, change="LEFT"),
+            member("10.0.0.4@7", 6, change="EXPIRED"),
+            member(IDS[1], 7, change="CHANGED", strategy="AVG_BY_CIRCLE"),
+            member(IDS[1], 3, change="CHANGED", topics=[]),  # written late: event time decides
+        ],
+        "assignments": [queue("broker-a", 0, verdict="OK", changed_at=START_MS + 9000)],
+    }
+    return write(tmp_path_factory.mktemp("warehouse"), first, second)
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["whatif", *map(str, arguments)])
+
+
+def report(*arguments: str | Path) -> dict[str, Any]:
+    result = invoke(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    read: dict[str, Any] = json.loads(result.stdout)
+    return read
+
+
+def of(warehouse: Path, *changes: str) -> tuple[str | Path, ...]:
+    return ("--warehouse", warehouse, "--group", "billing", "--topic", "orders", *changes)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Two clients, AVG, four queues on each of two brokers."""
+    path = tmp_path / "state.json"
+    path.write_text(
+        json.dumps(
+            {
+                "consumer_group": "billing",
+                "topic": "orders",
+                "queues": [{"broker_name": name, "read_queue_nums": 4} for name in ("broker-a", "broker-b")],
+                "clients": [{"client_id": client_id} for client_id in IDS],
+            }
+        )
+    )
+    return path
+
+
+def test_the_newest_rows_of_delta_are_the_state(warehouse: Path) -> None:
+    live = read_group(warehouse, "billing", "orders", None, "AVG")
+    assert live.broker_name == "broker-a"
+    assert [(mq.broker_name, mq.queue_id) for mq in live.group.queues] == [
+        (name, queue_id) for name in ("broker-a", "broker-b") for queue_id in range(4)
+    ]
+    assert {client.client_id: client.strategy for client in live.group.clients} == dict(
+        zip(IDS, (None, "AVG_BY_CIRCLE"), strict=True)
+    )
+    assert all(client.subscribes("orders") for client in live.group.clients)
+    assert {client.client_version for client in live.group.clients} == {(4, 9, 8)}
+    assert live.group.strategy == "AVG_BY_CIRCLE"
+    assert live.notes == ("The brokers list different members: this is the list of broker-a (2); broker-b has 1.",)
+
+
+def test_the_setting_s_strategy_is_assumed_when_no_client_has_reported_its_own(tmp_path: Path) -> None:
+    rows = {"memberships": [member(IDS[0])], "assignments": [queue("broker-a", 0, verdict="NOT_JUDGED")]}
+    live = read_group(write(tmp_path, rows), "billing", "orders", None, "CONSISTENT_HASH")
+    assert live.group.strategy == "CONSISTENT_HASH"
+    assert live.notes[0] == "No client has told its strategy: CONSISTENT_HASH is assumed."
+    assert live.notes[1].startswith("The queues' verdict is NOT_JUDGED:")
+
+
+def test_a_group_without_members_starves(tmp_path: Path) -> None:
+    rows = {"memberships": [member(IDS[0], change="LEFT")], "assignments": [queue("broker-a", 0)]}
+    read = report(*of(write(tmp_path, rows)))
+    assert read["after"]["starved"] == [{"queue": "broker-a:0", "cause": "group_offline", "client_id": None}]
+
+
+def test_twins_in_delta_are_two_channels(tmp_path: Path) -> None:
+    twins = [member("A", client_addr=f"10.0.0.{host}:5") for host in (1, 2)]
+    rows = {"memberships": [*twins, member("B")], "assignments": [queue("broker-a", number) for number in range(8)]}
+    read = report(*of(write(tmp_path, rows)))
+    assert [one["queue"] for one in read["after"]["starved"]] == ["broker-a:3", "broker-a:4", "broker-a:5"]
+    assert [one["client"] for one in read["after"]["clients"]] == ["A", "A (2)", "B"]
+
+
+def test_a_saved_state_gives_the_same_answer(warehouse: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    changes = ("--twin", IDS[0], "--add-broker", "broker-c=2", "--slow-broker", "broker-c", "--latency-ms", "800")
+    live = report(*of(warehouse, *changes, "--save", str(saved)))
+    again = report("--file", saved, *changes)
+    assert live["notes"]
+    assert {**live, "notes": []} == again
+    assert live["sends"]["avoiding"]["avoided_ms"]
+
+
+def test_a_file_says_what_to_group_and_to_spec_say() -> None:
+    group = to_group(EXAMPLE)
+    assert to_group(to_spec(group)) == group
+    assert to_json(to_spec(group)) == to_json(EXAMPLE)
+
+
+def test_the_example_is_a_state(tmp_path: Path) -> None:
+    path = tmp_path / "example.json"
+    path.write_text(invoke("--example").stdout)
+    assert read_file(path) == to_group(EXAMPLE)
+    assert invoke("--file", path).exit_code == 0
+
+
+def test_every_field_of_a_file_counts(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    spec = {
+        "cluster": "c",
+        "consumer_group": "billing",
+        "topic": "orders",
+        "strategy": "MACHINE_ROOM",
+        "consumer_idcs": ["sh"],
+        "virtual_nodes": 3,
+        "queues": [
+            {"broker_name": "sh@a", "read_queue_nums": 2, "room": "sh"},
+            {"broker_name": "hz@b", "queue_ids": [5, 7], "room": "hz"},
+        ],
+        "clients": [
+            {"client_id": "A", "client_version": "4.7.1", "room": "sh", "topics": ["orders"]},
+            {"client_id": "B", "strategy": "CONFIG", "config_queues": ["hz@b:7"], "topics": None},
+            {"client_id": "C", "topics": ["payments"]},
+        ],
+    }
+    path.write_text(json.dumps(spec))
+    read = report("--file", path)
+    shares = {client["client"]: client["queues"] for client in read["before"]["clients"]}
+    assert shares == {"A": ["sh@a:0"], "B": ["hz@b:7"], "C": []}
+    assert [one["queue"] for one in read["before"]["starved"]] == ["hz@b:5", "sh@a:1"]
+    nearby = report(
+        "--file", path, "--strategy", "MACHINE_ROOM_NEARBY-AVG", "--remove-client", "B", "--remove-client", "C"
+    )
+    assert nearby["after"]["clients"][0]["queues"] == ["sh@a:0", "sh@a:1", "hz@b:5", "hz@b:7"]
+    assert to_json(to_spec(read_file(path))) == to_json(to_spec(to_group(to_spec(read_file(path)))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ([], "Nothing starves."),
+        (["--add-client", "x", "--add-client", "y"], "Nothing starves, 6 move to another client."),
+        (["--remove-client", IDS[0]], "Nothing starves, 4 move to another client."),
+        (["--twin", IDS[0]], "3 of 8 queues starve, 3 are consumed twice, none move to another client."),
+        (["--unsubscribe", IDS[0]], "4 of 8 queues starve, none move to another client."),
+        (["--add-broker", "broker-c"], "Nothing starves, 2 move to another client."),
+        (["--remove-broker", "broker-a"], "Nothing starves, 2 move to another client."),
+        (["--queues", "8"], "Nothing starves, none move to another client."),
+        (["--queues", "broker-b=2"], "Nothing starves, 1 moves to another client."),
+        (["--strategy", "AVG_BY_CIRCLE"], "Nothing starves, 4 move to another client."),
+        (
+            ["--strategy", f"{IDS[1]}=AVG_BY_CIRCLE"],
+            "2 of 8 queues starve, 2 are consumed twice, none move to another client.",
+        ),
+        (
+            ["--strategy", "CONSISTENT_HASH", "--virtual-nodes", "0"],
+            "8 of 8 queues starve, none move to another client.",
+        ),
+        (["--strategy", "MACHINE_ROOM", "--consumer-idc", "sh"], "8 of 8 queues starve, none move to another client."),
+    ],
+)
+def test_changes(state: Path, changes: list[str], verdict: str) -> None:
+    result = invoke("--file", state, *changes)
+    assert result.stdout.splitlines()[0] == verdict
+    assert report("--file", state, *changes)["verdict"] == verdict
+
+
+def test_people_get_a_matrix_that_needs_no_colour(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = invoke("--file", state, "--twin", IDS[1]).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.rstrip() for line in lines[-6:]] == [
+        "              before  after",
+        "              A B C   A B C",
+        "broker-a:0-2  x .     x . .",
+        "broker-a:3    x .     . x x   taken twice",
+        "broker-b:0-1  . x     . x x   taken twice",
+        "broker-b:2-3  . x     . . .   nobody: duplicate_client_id",
+    ]
+
+
+def test_a_wide_group_collapses_to_ranges_a_client(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    many = [argument for number in range(40) for argument in ("--add-client", f"10.1.0.{number}@7")]
+    lines = invoke("--file", state, "--queues", "64", *many).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "The matrix of 42 clients does not fit here; --format csv has it."
+    assert any("4: broker-a:0-3" in line for line in lines)
+
+
+def test_csv_has_a_row_a_queue(state: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(invoke("--file", state, "--twin", IDS[0], "--format", "csv").stdout)))
+    assert len(rows) == 8
+    assert rows[0] == {
+        "broker_name": "broker-a",
+        "queue_id": "0",
+        "before": IDS[0],
+        "after": f"{IDS[0]} {IDS[0]} (2)",
+        "change": "doubled",
+        "cause": "",
+        "cause_client_id": "",
+    }
+    assert rows[3] | {"broker_name": "", "queue_id": ""} == {
+        "broker_name": "",
+        "queue_id": "",
+        "before": IDS[0],
+        "after": "",
+        "change": "starved",
+        "cause": "duplicate_client_id",
+        "cause_client_id": IDS[0],
+    }
+
+
+def test_a_slow_broker(state: Path) -> None:
+    asked = ("--file", state, "--slow-broker", "broker-b", "--rate", "10", "--seconds", "20")
+    sends = report(*asked, "--latency-ms", "700", "--client-version", "4.9.8")["sends"]
+    assert sends["verdict"].startswith("At 700 ms a producer of 4.9.8 with sendLatencyFaultEnable sends broker-b ")
+    assert sends["healthy"]["tries"] == sends["plain"]["tries"] == {"broker-a": 100, "broker-b": 100}
+    assert sends["avoiding"]["tries"]["broker-b"] == sends["avoiding"]["slow"] < 10
+    assert len(sends["avoiding"]["avoided_ms"]) == 1
+    never = report(*asked, "--latency-ms", "100")["sends"]
+    assert never["verdict"].endswith("never avoids broker-b: it goes on sending it 50%.")
+    lines = invoke(*asked, "--latency-ms", "700").stdout
+    assert "broker-b (700 ms)" in lines
+    assert "Avoided, in seconds from the first send: " in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give either --group and --topic, or --file"),
+        (["--group", "billing"], "give either --group and --topic, or --file"),
+        (["--file", "STATE", "--group", "billing"], "give either --group and --topic, or --file"),
+        (["--file", "STATE", "--format", "yaml"], "--format 'yaml': choose table, json or csv"),
+        (["--file", "nowhere.json"], "--file nowhere.json: No such file or directory; `balancewatch whatif --example`"),
+        (["--file", "STATE", "--save", "STATE"], "File exists; name another file"),
+        (
+            ["--file", "STATE", "--remove-client", "x"],
+            f"there is no client x in group billing on topic orders; there is {IDS[0]}",
+        ),
+        (["--file", "STATE", "--add-broker", "x=many"], "--add-broker 'many' is not a number of queues"),
+        (["--file", "STATE", "--queues", "x"], "--queues 'x' is not a number of queues"),
+        (["--file", "STATE", "--strategy", "SWAY"], "strategy 'SWAY' of group 'billing' is not one of AVG"),
+        (["--file", "STATE", "--strategy", "CONFIG"], "what CONFIG hands to 10.0.0.1@7 is known to that client only"),
+        (["--file", "STATE", "--client-version", "new"], "--client-version 'new' is not a release such as 4.9.8"),
+        (["--file", "STATE", "--slow-broker", "x"], "broker x has no queue of orders; broker-a, broker-b have"),
+        (["--file", "STATE", "--slow-broker", "broker-a", "--rate", "9999"], "is over 20000; lower one of them"),
+    ],
+)
+def test_what_cannot_work_ends_in_a_sentence_that_names_it(arguments: list[str], sentence: str, state: Path) -> None:
+    result = invoke(*(str(state) if argument == "STATE" else argument for argument in arguments))
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"topic": None}, "Expected `str`, got `null` - at `$.topic`"),
+        ({"queues": [{"broker_name": "a", "read_queue_nums": -1}]}, "`$.queues[0].read_queue_nums`"),
+        ({"clients": [{"client_id": "A", "topic": []}]}, "unknown field `topic` - at `$.clients[0]`"),
+        ({"clients": [{"client_id": ""}]}, "`$.clients[0].client_id`"),
+        ({"clients": [{"client_id": "A", "config_queues": ["a"]}]}, "`$.clients[0].config_queues[0]`"),
+    ],
+)
+def test_a_file_that_is_no_state_says_where(state: Path, wrong: dict[str, Any], sentence: str) -> None:
+    state.write_text(json.dumps(json.loads(state.read_text()) | wrong))
+    result = invoke("--file", state)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--group", "bill", "--topic", "orders"], "--group bill is not known; there is audit, billing"),
+        (
+            ["--group", "billing", "--topic", "x"],
+            "group billing of cluster c has no queue of it; its topics are %RETRY%billing, orders",
+        ),
+        (["--group", "billing", "--topic", "orders", "--cluster", "d"], "--cluster d has no group billing; it is in c"),
+    ],
+)
+def test_what_delta_does_not_know_is_said_with_what_it_knows(
+    warehouse: Path, arguments: list[str], sentence: str
+) -> None:
+    result = invoke("--warehouse", warehouse, *arguments)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert sentence in result.stderr
+
+
+def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
+    rows = [queue("broker-a", 0), queue("broker-a", 0, cluster="d")]
+    root = write(tmp_path, {"assignments": rows, "memberships": [member("A"), member("B", cluster="d")]})
+    result = invoke(*of(root))
+    assert (result.exit_code, "give --cluster, one of c, d" in result.stderr) == (2, True)
+    assert report(*of(root, "--cluster", "d"))["before"]["clients"][0]["client_id"] == "B"
+
+
+def test_no_tables_is_a_failure_that_names_the_setting(tmp_path: Path) -> None:
+    result = invoke(*of(tmp_path / "nowhere"))
+    assert result.exit_code == 1
+    assert "no assignments table there; has `run` written it?" in result.stderr
+
+
+def test_no_jvm_is_started(warehouse: Path) -> None:
+    """In a process of its own, as another test may have left Spark in this one."""
+    arguments = ["whatif", *map(str, of(warehouse)), "--format", "json"]
+    script = f"""
+import sys
+from streaming.cli import app
+try:
+    app({arguments!r})
+finally:
+    sys.exit(3 if "pyspark" in sys.modules else 0)
+"""
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, check=False)
+    assert (ended.returncode, "before" in json.loads(ended.stdout)) == (0, True), ended.stderr

@@ -1,0 +1,247 @@
+"""The life of an alert: PENDING, FIRING, RECOVERING, RESOLVED, and UNKNOWN where the data are missing.
+
+    PENDING or UNKNOWN ─► FIRING ⇄ RECOVERING ─► RESOLVED        each step is one row, with the reason for it
+
+A pure function of what was, what is found, and how well it was seen. Pending and calm time is what passed between two
+evaluations that followed each other; a longer gap is the monitor's own absence, and counts for nothing. What gives no
+data ends nothing. The states and their order are those of Prometheus' `for` and `keep_firing_for`, and of Grafana's
+Recovering; unlike theirs all of it is in the state of the query, and so survives any restart.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from udfs.alerts.alert import Finding, Incident, Text, Transition, opened, with_finding
+from udfs.alerts.flapping import Window
+from udfs.alerts.rules import KindRules, Rules
+
+PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN = "PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN"
+
+TOLD_AGAIN_MS = 60_000
+"""Figures alone are written again at most this often."""
+
+QUEUES_STEADY_MS = 20_000
+"""Another list of queues is reported once it has stayed the same for a rebalance; one that keeps changing, now and
+then.
+"""
+
+
+class Reason(StrEnum):
+    """Why a row was written."""
+
+    FIRST_SIGN = "first_sign"  # PENDING: it holds, its hold is running
+    DATA_MISSING = "data_missing"  # UNKNOWN: what it is about gives no data
+    HOLD_OVER = "hold_over"  # FIRING: seen for long enough, often enough
+    CAME_BACK = "came_back"  # FIRING: it held again before it was over
+    CAUSE_CHANGED = "cause_changed"
+    QUEUES_CHANGED = "queues_changed"
+    SEVERITY_CHANGED = "severity_changed"
+    INHIBITED = "inhibited"  # an open incident explains it now
+    CAUSE_ENDED = "cause_ended"  # what explained it is over, and it is not
+    FIGURES_CHANGED = "figures_changed"
+    CONDITION_GONE = "condition_gone"  # RECOVERING: it does not hold now
+    RECOVERED = "recovered"  # RESOLVED: it stayed away
+    NOT_CONFIRMED = "not_confirmed"  # RESOLVED: it went away before it fired
+    DATA_RETURNED = "data_returned"  # RESOLVED: the data are back
+    GROUP_DELETED = "group_deleted"  # RESOLVED: on purpose
+    TOPIC_DELETED = "topic_deleted"
+    FORGOTTEN = "forgotten"  # RESOLVED: a person decided that it is gone (`balancewatch forget`)
+    GIVEN_UP = "given_up"  # RESOLVED: nothing of what it was about is left
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation: when, and how much of what the incident is about gave data.
+
+    `is_seen` False: too little gave data for the incident to end.
+    """
+
+    now_ms: int
+    completeness: float = 1.0
+    is_seen: bool = True
+
+
+Step = tuple[Incident | None, Transition | None]
+
+
+def advance(
+    incident: Incident | None, finding: Finding | None, evaluation: Evaluation, kind: KindRules, rules: Rules
+) -> Step:
+    """The incident after this evaluation, and the row to write, if any. `kind` is how alerts of this kind live."""
+    if finding is not None and kind.severity:
+        finding = replace(finding, severity=kind.severity)
+    if incident is None:
+        return (None, None) if finding is None else _begin(finding, evaluation, kind)
+    passed_ms = evaluation.now_ms - incident.seen_ms
+    passed_ms = passed_ms if 0 <= passed_ms <= rules.max_evaluation_gap_ms else 0
+    incident = replace(incident, seen_ms=max(evaluation.now_ms, incident.seen_ms))
+    if finding is None:
+        return _stay_away(incident, evaluation, kind, passed_ms) if evaluation.is_seen else (incident, None)
+    if not incident.has_fired:
+        return _hold(incident, finding, evaluation, kind, passed_ms)
+    if not finding.is_ready:
+        return _linger(replace(incident, calm_ms=0), finding, evaluation, rules.settle_ms)
+    return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, evaluation, rules.settle_ms)
+
+
+def end(incident: Incident, reason: Reason, evaluation: Evaluation) -> Transition:
+    """The last row."""
+    return _row(_over(incident, evaluation.now_ms), RESOLVED, reason, evaluation)[1]
+
+
+def _begin(finding: Finding, evaluation: Evaluation, rules: KindRules) -> Step:
+    incident = opened(finding, UNKNOWN if finding.is_missing else PENDING, evaluation.now_ms)
+    if _is_due(incident, finding, rules):
+        return _fire(incident, finding, evaluation)
+    return _row(incident, incident.state, Reason.DATA_MISSING if finding.is_missing else Reason.FIRST_SIGN, evaluation)
+
+
+def _hold(incident: Incident, finding: Finding, evaluation: Evaluation, rules: KindRules, passed_ms: int) -> Step:
+    held = replace(incident, evaluations=incident.evaluations + 1, held_ms=incident.held_ms + passed_ms)
+    return _fire(held, finding, evaluation) if _is_due(held, finding, rules) else (held, None)
+
+
+def _is_due(incident: Incident, finding: Finding, rules: KindRules) -> bool:
+    """Seen for long enough in event time, and often enough."""
+    is_held = incident.held_ms >= rules.pending_ms and incident.evaluations >= rules.pending_evaluations
+    return finding.is_ready and is_held and rules.is_enabled
+
+
+def _fire(incident: Incident, finding: Finding, evaluation: Evaluation) -> Step:
+    return _row(
+        replace(with_finding(incident, finding), state=FIRING, fired_at_ms=evaluation.now_ms),
+        FIRING,
+        Reason.HOLD_OVER,
+        evaluation,
+    )
+
+
+def _go_on(incident: Incident, finding: Finding, evaluation: Evaluation, settle_ms: int) -> Step:
+    """The incident fires, or fires again from RECOVERING; a row when its content has changed."""
+    if incident.state == RECOVERING:
+        back = replace(with_finding(incident, finding), state=FIRING, flaps=incident.flaps + 1)
+        return _row(back, FIRING, Reason.CAME_BACK, evaluation)
+    incident = _note_queues(incident, finding, evaluation.now_ms)
+    reason = _what_changed(incident, finding, evaluation, settle_ms)
+    return (incident, None) if reason is None else _row(with_finding(incident, finding), FIRING, reason, evaluation)
+
+
+def _linger(incident: Incident, finding: Finding, evaluation: Evaluation, settle_ms: int) -> Step:
+    """The finding holds and is not ready. When its inhibitor ended `settle_ms` ago: FIRING again with the last text,
+    reason CAUSE_ENDED.
+    """
+    if incident.state != FIRING or not incident.inhibited_by or finding.inhibited_by:
+        return replace(incident, alone_ms=None), None
+    alone_ms = evaluation.now_ms if incident.alone_ms is None else incident.alone_ms
+    if evaluation.now_ms < alone_ms + settle_ms:
+        return replace(incident, alone_ms=alone_ms), None
+    return _row(replace(incident, alone_ms=None, inhibited_by=None), FIRING, Reason.CAUSE_ENDED, evaluation)
+
+
+def _note_queues(incident: Incident, finding: Finding, now_ms: int) -> Incident:
+    """Since when the finding is about these queues, where they are others than those told."""
+    if finding.queues == incident.queues:
+        return incident if incident.next_queues is None else replace(incident, next_queues=None)
+    if finding.queues == incident.next_queues:
+        return incident
+    differs_ms = now_ms if incident.next_queues is None else incident.differs_ms
+    return replace(incident, next_queues=finding.queues, next_ms=now_ms, differs_ms=differs_ms)
+
+
+def _what_changed(incident: Incident, finding: Finding, evaluation: Evaluation, settle_ms: int) -> Reason | None:
+    """The strongest change that deserves a row."""
+    if incident.inhibited_by != finding.inhibited_by:
+        return Reason.INHIBITED if finding.inhibited_by else Reason.CAUSE_ENDED
+    if incident.cause != finding.cause:
+        return Reason.CAUSE_CHANGED
+    if incident.next_queues is not None:
+        is_steady = evaluation.now_ms >= incident.next_ms + QUEUES_STEADY_MS
+        if is_steady or evaluation.now_ms >= incident.differs_ms + settle_ms:
+            return Reason.QUEUES_CHANGED
+    if incident.severity != finding.severity:
+        return Reason.SEVERITY_CHANGED
+    is_time = evaluation.now_ms >= incident.written_ms + TOLD_AGAIN_MS
+    return Reason.FIGURES_CHANGED if is_time and incident.figures != finding.figures else None
+
+
+def _stay_away(incident: Incident, evaluation: Evaluation, rules: KindRules, passed_ms: int) -> Step:
+    """The finding does not hold. An incident that never fired ends at once; one that fired is RECOVERING, and ends
+    after `recovering_ms` without the finding.
+    """
+    if not incident.has_fired:
+        reason = Reason.DATA_RETURNED if incident.state == UNKNOWN else Reason.NOT_CONFIRMED
+        return None, end(incident, reason, evaluation)
+    calm = replace(incident, calm_ms=incident.calm_ms + (passed_ms if incident.state == RECOVERING else 0))
+    if calm.calm_ms >= rules.recovering_ms and not calm.is_flapping:
+        return None, end(calm, Reason.RECOVERED, evaluation)
+    if incident.state == RECOVERING:
+        return calm, None
+    return _row(replace(calm, state=RECOVERING), RECOVERING, Reason.CONDITION_GONE, evaluation)
+
+
+def _row(incident: Incident, state: str, reason: Reason, evaluation: Evaluation) -> tuple[Incident, Transition]:
+    is_back = evaluation.now_ms < incident.written_ms  # told by Kafka's time once, while no tick came
+    at_ms = incident.written_ms + 1 if is_back else evaluation.now_ms
+    incident = replace(incident, written_ms=at_ms)
+    return incident, Transition(incident, state, reason, at_ms, evaluation.completeness)
+
+
+def _over(incident: Incident, now_ms: int) -> Incident:
+    """The incident as its last row tells it: over, after how long."""
+    seconds = max(0, now_ms - incident.started_at_ms) // 1000
+    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    verb = "Over" if incident.has_fired else "Not confirmed"
+    return replace(incident, text=Text(f"{verb} after {lasted}. It was: {incident.text.summary}", "Nothing to do."))
+
+
+def step(
+    incidents: dict[str, Incident],
+    windows: dict[str, Window],
+    kind: str,
+    findings: Mapping[str, Finding],
+    evaluate_at: Callable[[Incident | None], Evaluation],
+    rules: Rules,
+) -> Iterator[Transition]:
+    """Move all incidents of one kind; keys are the kind, or the kind and its subject, apart by a blank.
+
+    `windows` remember how the alerts came and went, past their end, so that one that keeps coming back is held open.
+    """
+    if not (findings or incidents or windows):
+        return
+    of_kind = rules.of_kind(kind)
+    known = {key for key in (*incidents, *windows) if key == kind or key.startswith(f"{kind} ")}
+    for key in sorted(known | findings.keys()):
+        incident, window = incidents.pop(key, None), windows.get(key)
+        evaluation = evaluate_at(incident)
+        incident, transition = advance(incident, findings.get(key), evaluation, of_kind, rules)
+        is_on = incident is not None and incident.state == FIRING
+        if window is None and is_on:
+            window = windows[key] = Window()
+        if window is not None and evaluation.is_seen:
+            window.note(evaluation.now_ms, rules.flap_slot_ms, is_on=is_on)
+            window.judge(rules.flap_high, rules.flap_low)
+            if window.is_over():
+                del windows[key]
+        if incident is not None:
+            incident.is_flapping = window is not None and window.is_flapping
+            if transition is not None:
+                transition = replace(transition, incident=incident)
+            incidents[key] = incident
+        if transition is not None:
+            yield transition
+
+
+def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
+    """Whether time alone may move one of them on."""
+    return any(
+        incident.alone_ms is not None or incident.next_queues is not None
+        if incident.state == FIRING
+        else _is_moving(incident, rules)
+        for incident in incidents.values()
+    )
+
+
+def _is_moving(incident: Incident, rules: Rules) -> bool:
+    """A kind that is off stays PENDING until its condition goes, which something other than time brings about."""
+    return incident.has_fired or rules.of_kind(incident.kind).is_enabled

@@ -1,0 +1,46 @@
+"""Which silence keeps an alert from being told. Times are epoch ms; the clock is the caller's."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from udfs.alerts.pattern import Labels, Matchers, is_match
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Somebody's word that nobody need hear of what matches, from `starts_at_ms` until just before `ends_at_ms`."""
+
+    silence_id: str
+    matchers: Matchers
+    created_by: str
+    comment: str
+    starts_at_ms: int
+    ends_at_ms: int
+
+    def is_active(self, now_ms: int) -> bool:
+        return self.starts_at_ms <= now_ms < self.ends_at_ms
+
+
+def pick_silence(silences: Iterable[Silence], labels: Labels, now_ms: int) -> Silence | None:
+    """The silence that covers it now; of several the one that ends last."""
+    covering = [one for one in silences if one.is_active(now_ms) and is_match(one.matchers, labels)]
+    return max(covering, key=lambda one: (one.ends_at_ms, one.silence_id), default=None)
+
+
+def pick_silence_throughout(silences: Iterable[Silence], labels: Labels, from_ms: int, until_ms: int) -> Silence | None:
+    """A silence of those that together cover every moment of [from, until); None when one moment is not covered.
+
+    Of an empty span the moment `from_ms` is asked.
+    """
+    matching = [one for one in silences if is_match(one.matchers, labels)]
+    at_ms = from_ms
+    while True:
+        silence = pick_silence(matching, labels, at_ms)
+        if silence is None or silence.ends_at_ms >= until_ms:
+            return silence
+        at_ms = silence.ends_at_ms
+
+
+def next_change_ms(silences: Iterable[Silence], now_ms: int) -> int | None:
+    """The next moment at which one begins or ends."""
+    return min((at for one in silences for at in (one.starts_at_ms, one.ends_at_ms) if at > now_ms), default=None)

@@ -1,0 +1,253 @@
+"""One cluster at one tick of the clock: which brokers give no data, have no master, and what that explains.
+
+Every shard knows the same of a cluster and concludes the same; one of them writes it down. So a broker's own alert and
+what it inhibits in ten thousand groups are decided in one batch.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from udfs.alerts.alert import Finding, Transition
+from udfs.alerts.life import Evaluation, Reason, end, step
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_findings import (
+    CLUSTER_NO_DATA,
+    explains,
+    find_brokers_no_data,
+    find_brokers_without_master,
+    find_cluster_no_data,
+    open_id,
+)
+from udfs.brokers.cluster_state import (
+    ClusterState,
+    Tick,
+    note_no_data,
+    note_nothing,
+    note_retired,
+    note_silent,
+    retired,
+)
+from udfs.brokers.mute_brokers import find_mute, note_mute
+from udfs.brokers.rounds import missing_ms, scaled
+from udfs.brokers.skew_findings import step_skew
+from udfs.brokers.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
+from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, waits_under
+
+__all__ = [
+    "BROKER_NO_DATA",
+    "BROKER_WITHOUT_MASTER",
+    "CLUSTER_NO_DATA",
+    "ClusterState",
+    "Overview",
+    "Tick",
+    "evaluate_cluster",
+]
+
+NOBODY_TELLS: Mapping[str, str] = MappingProxyType({})
+
+HEARTBEAT_MS = 30_000
+"""MQClientInstance's heartbeat interval: so far apart are the newest heartbeats of a broker's clients."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a tick says of the whole cluster.
+
+    tick        what all sources that live have asked and heard
+    rules       those of the cluster, for rounds as far apart as its are
+    without_data     brokers whose clients and queues are not known now
+    missed      those of them that gave data just now
+    resumed     brokers that give data again after they were missed for long
+    silent      brokers that no client reaches, though they may answer
+    explained   broker → the incident that explains what is wrong under it
+    masterless  broker → the incident that explains what needs its master
+    cluster_id  the open incident that explains everything, while nothing of the cluster gives data
+    gap_ms      for how long nothing had arrived, at the tick that ends it
+    """
+
+    tick: Tick
+    rules: Rules
+    without_data: frozenset[str]
+    missed: frozenset[str]
+    resumed: frozenset[str]
+    silent: frozenset[str]
+    explained: dict[str, str]
+    masterless: dict[str, str]
+    cluster_id: str | None
+    gap_ms: int
+    transitions: list[Transition]
+
+
+def evaluate_cluster(
+    cluster_state: ClusterState, cluster: str, tick: Tick, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS
+) -> Overview:
+    """Judge the cluster as of this tick. `failing` are brokers to which sends fail, each with the incident that says so
+    (gone_broker.failing_brokers).
+    """
+    now_ms = tick.now_ms
+    cluster_state.heartbeat_sample.forget()
+    cluster_state.rounds.note(tick)
+    cluster_state.rounds.forget(now_ms)
+    interval_ms = cluster_state.interval_ms = cluster_state.rounds.interval_ms(now_ms)
+    rules = scaled(rules, interval_ms, cluster_state.rounds.usual_gap_ms(now_ms))
+    tick = _without_forgotten(cluster_state, cluster_state.rounds.together(now_ms))
+    late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
+    nothing_ms = cluster_state.nothing_ms
+    gap_ms = note_nothing(cluster_state, tick, late_ms)
+    if nothing_ms is not None and gap_ms <= now_ms - late_ms + rules.no_data_ms:
+        gap_ms = 0  # it was late, not away
+    without_data = tick.asked if cluster_state.nothing_ms is not None else tick.asked - tick.answered
+    resumed = _resumed(cluster_state, tick, without_data, missing_ms(rules, interval_ms))
+    note_no_data(cluster_state, tick, without_data)
+    cluster_state.missed.note(now_ms, tick.asked, without_data, interval_ms)
+    resumed |= note_silent(cluster_state, tick, late_ms, without_data)
+    resumed |= note_mute(cluster_state, tick, late_ms, rules)
+    note_retired(cluster_state, tick, tick.answered - without_data)
+    share = len(tick.asked - without_data) / len(tick.asked) if tick.asked else 1.0
+    is_one = len(without_data) == 1 < len(tick.asked)
+    if share >= rules.completeness_min or is_one:
+        cluster_state.below_ms = None
+    elif cluster_state.below_ms is None:
+        cluster_state.below_ms = _last_heard_ms(cluster_state, tick, rules)
+    of_cluster = dict(find_cluster_no_data(cluster_state, cluster, tick, without_data, rules))
+    mute = dict(find_mute(cluster_state, cluster, now_ms, rules))
+    of_cluster |= {key: one for key, one in mute.items() if one.kind == CLUSTER_NO_DATA}
+    of_cluster |= find_stopped_collectors(cluster_state, cluster, now_ms, rules)
+    transitions = list(_step(cluster_state, CLUSTER_NO_DATA, of_cluster, now_ms, share, rules))
+    transitions += _give_up(cluster_state, now_ms)
+    cluster_id = open_id(cluster_state, CLUSTER_NO_DATA, now_ms, rules)
+    before = _by_broker(cluster_state, BROKER_NO_DATA, now_ms, rules)
+    of_brokers = dict(find_brokers_no_data(cluster_state, cluster, cluster_id, now_ms, rules))
+    of_brokers |= {key: one for key, one in mute.items() if one.kind == BROKER_NO_DATA}
+    of_brokers = _after_producers(cluster_state, of_brokers, failing)
+    transitions += _step(cluster_state, BROKER_NO_DATA, of_brokers, now_ms, share, rules)
+    masterless = _after_producers(
+        cluster_state, dict(find_brokers_without_master(cluster_state, cluster, now_ms, rules)), failing
+    )
+    transitions += _step(cluster_state, BROKER_WITHOUT_MASTER, masterless, now_ms, share, rules)
+    slow = dict(find_slow_collector(cluster_state, cluster, now_ms))
+    transitions += _step(cluster_state, SLOW_COLLECTOR, slow, now_ms, share, rules)
+    transitions += step_skew(cluster_state, cluster, now_ms, rules)
+    is_dark = bool(tick.asked) and without_data == tick.asked
+    all_without_data = frozenset(without_data | cluster_state.no_data_ms.keys())
+    return Overview(
+        tick,
+        rules,
+        all_without_data,
+        _just_missed(cluster_state, all_without_data, now_ms - missing_ms(rules, interval_ms)),
+        resumed,
+        frozenset(cluster_state.silent_ms),
+        _explained(cluster_state, before, now_ms, rules),
+        _by_broker(cluster_state, BROKER_WITHOUT_MASTER, now_ms, rules),
+        cluster_id if is_dark else None,
+        gap_ms,
+        transitions,
+    )
+
+
+def _last_heard_ms(cluster_state: ClusterState, tick: Tick, rules: Rules) -> int:
+    """Since when the brokers that give no data at this tick, the first of its kind, give none.
+
+    `run` ticks in a collector's place some time after its last round. Not before the longest gap between evaluations,
+    for who was not there cannot know since when there was nothing.
+    """
+    if cluster_state.nothing_ms is not None:
+        return cluster_state.nothing_ms
+    heard_ms = cluster_state.rounds.newest_heard_ms() if tick.is_own else None
+    return tick.now_ms if heard_ms is None else max(heard_ms, tick.now_ms - rules.max_evaluation_gap_ms)
+
+
+def _after_producers(
+    cluster_state: ClusterState, findings: Mapping[str, Finding], failing: Mapping[str, str]
+) -> dict[str, Finding]:
+    """However a broker is found to be gone: what its producers told before stands above it."""
+    return {
+        key: replace(
+            one,
+            inhibited_by=one.inhibited_by
+            or waits_under(cluster_state.incidents.get(key), failing.get(one.broker_name or "")),
+        )
+        for key, one in findings.items()
+    }
+
+
+def _without_forgotten(cluster_state: ClusterState, tick: Tick) -> Tick:
+    """What a person took for gone is not missed; a broker that really answers is no longer forgotten."""
+    if not cluster_state.forgotten_ms:
+        return tick
+    if not tick.is_own:
+        for broker_name in tick.answered & cluster_state.forgotten_ms.keys():
+            del cluster_state.forgotten_ms[broker_name]
+    forgotten = cluster_state.forgotten_ms.keys()
+    return replace(tick, asked=tick.asked - forgotten, answered=tick.answered - forgotten)
+
+
+def _resumed(cluster_state: ClusterState, tick: Tick, without_data: frozenset[str], missing: int) -> frozenset[str]:
+    """Brokers with data now that had been missed for longer than lost rounds explain; notes that they give data."""
+    resumed = set()
+    for broker_name in tick.answered - without_data:
+        last_ms = cluster_state.answered_ms.get(broker_name, cluster_state.no_data_ms.get(broker_name))
+        if last_ms is not None and broker_name in cluster_state.no_data_ms and tick.now_ms - last_ms > missing:
+            resumed.add(broker_name)
+        cluster_state.answered_ms[broker_name] = tick.now_ms
+    for broker_name in cluster_state.answered_ms.keys() - tick.asked - cluster_state.no_data_ms.keys():
+        del cluster_state.answered_ms[broker_name]
+    return frozenset(resumed)
+
+
+def _just_missed(cluster_state: ClusterState, without_data: frozenset[str], since_ms: int) -> frozenset[str]:
+    """Of these brokers those that gave data after `since_ms`."""
+    return frozenset(name for name in without_data if cluster_state.answered_ms.get(name, 0) > since_ms)
+
+
+def _give_up(cluster_state: ClusterState, now_ms: int) -> Iterator[Transition]:
+    """Unheard brokers that people have retired. A dead one is never given up: that takes a decision."""
+    for broker_name in list(retired(cluster_state)):
+        for of_brokers in (
+            cluster_state.gone_ms,
+            cluster_state.no_data_ms,
+            cluster_state.left_ms,
+            cluster_state.lost_topics,
+        ):
+            of_brokers.pop(broker_name, None)
+        cluster_state.missed.drop(broker_name)
+        incident = cluster_state.incidents.pop(f"{BROKER_NO_DATA} {broker_name}", None)
+        if incident is not None:
+            yield end(incident, Reason.GIVEN_UP, Evaluation(now_ms))
+
+
+def _step(
+    cluster_state: ClusterState, kind: str, findings: dict[str, Finding], now_ms: int, share: float, rules: Rules
+) -> Iterator[Transition]:
+    """These tell of what is missing: they end when it gives data again, however little else is."""
+    return step(
+        cluster_state.incidents,
+        cluster_state.windows,
+        kind,
+        findings,
+        lambda _: Evaluation(now_ms, round(share, 4)),
+        rules,
+    )
+
+
+def _by_broker(cluster_state: ClusterState, kind: str, now_ms: int, rules: Rules) -> dict[str, str]:
+    """Broker → its open incident of this kind, if that explains anything."""
+    return {
+        incident.broker_name: incident.incident_id
+        for incident in cluster_state.incidents.values()
+        if incident.kind == kind and incident.broker_name and explains(incident, now_ms, rules)
+    }
+
+
+def _explained(cluster_state: ClusterState, before: dict[str, str], now_ms: int, rules: Rules) -> dict[str, str]:
+    """What brokers without data explain, and for settle_ms what those explain that just give data again."""
+    open_ones = _by_broker(cluster_state, BROKER_NO_DATA, now_ms, rules)
+    for broker_name in before.keys() - open_ones.keys():
+        cluster_state.lingering[broker_name] = before[broker_name], now_ms + rules.settle_ms
+    cluster_state.lingering = {
+        broker_name: (incident_id, until_ms)
+        for broker_name, (incident_id, until_ms) in sorted(cluster_state.lingering.items())
+        if until_ms > now_ms and broker_name not in open_ones
+    }
+    return {broker_name: incident_id for broker_name, (incident_id, _) in cluster_state.lingering.items()} | open_ones

@@ -1,0 +1,217 @@
+"""What is known of a cluster between two ticks, beside its groups: who gives no data, since when, and what was
+reported.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from udfs.alerts.alert import Incident
+from udfs.alerts.flapping import Window
+from udfs.brokers.heartbeat_sample import HeartbeatSample
+from udfs.brokers.missed_rounds import MissedRounds
+from udfs.brokers.rounds import Rounds, Tick
+from udfs.brokers.skew import Skew
+
+__all__ = [
+    "ClusterState",
+    "QueueChange",
+    "Tick",
+    "note_no_data",
+    "note_nothing",
+    "note_retired",
+    "note_silent",
+    "retired",
+]
+
+
+STILL_THERE_MS = 60_000
+"""A NameServer drops a broker's routes as soon as its connection breaks, which may be just after its last answer."""
+
+
+REFUSED_WITHIN_MS = 60_000
+"""A refusal that began so near to the last words of a broker's clients is the reason why no more give data."""
+
+
+class QueueChange(NamedTuple):
+    """A topic's queues a broker, before and after its route changed."""
+
+    topic: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+    def is_by_people(self) -> bool:
+        """A broker that dies leaves the route as it is without it, or empty; more queues elsewhere are a decision."""
+        return any(count > self.before.get(name, 0) for name, count in self.after.items())
+
+
+@dataclass
+class ClusterState:
+    """What is kept of a cluster between ticks, beside its groups.
+
+    no_data_ms     broker → since when it was asked and did not answer
+    answered_ms    broker → the newest round that heard it
+    without_master_ms  broker → since when routes name only slaves of it
+    topics         broker → how many topics' routes name it
+    lost_topics    broker that routes no longer name → topic → the queues that were left; none where people moved all
+    left_ms        broker → when the last route that named it did not any more
+    gone_ms        broker → since when nobody asks a broker without data
+    silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
+    silent_at_ms   silent broker → the tick at which it was found to be
+    mute_ms        broker → its newest pull, where pulls have stopped for all groups at once
+    mute_at_ms     mute broker → the tick at which it was found to be
+    nothing_ms     the newest heartbeat of all, where none arrives any more
+    interval_ms    how far apart the rounds come, as of the newest
+    ahead          who told a time from the future → when last, by Kafka's clock, and how far ahead
+    forgotten_ms   broker → when a person decided that it is gone; until it gives data
+    lingering      broker → the incident that explained what is under it, and until when it still does
+    """
+
+    no_data_ms: dict[str, int] = field(default_factory=dict)
+    answered_ms: dict[str, int] = field(default_factory=dict)
+    without_master_ms: dict[str, int] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)
+    lost_topics: dict[str, dict[str, int]] = field(default_factory=dict)
+    left_ms: dict[str, int] = field(default_factory=dict)
+    gone_ms: dict[str, int] = field(default_factory=dict)
+    silent_ms: dict[str, int] = field(default_factory=dict)
+    silent_at_ms: dict[str, int] = field(default_factory=dict)
+    mute_ms: dict[str, int] = field(default_factory=dict)
+    mute_at_ms: dict[str, int] = field(default_factory=dict)
+    nothing_ms: int | None = None
+    forgotten_ms: dict[str, int] = field(default_factory=dict)
+    lingering: dict[str, tuple[str, int]] = field(default_factory=dict)
+    interval_ms: int = 0
+    ahead: dict[str, tuple[int, int]] = field(default_factory=dict)
+    skew: Skew = field(default_factory=Skew)
+    rounds: Rounds = field(default_factory=Rounds)
+    missed: MissedRounds = field(default_factory=MissedRounds)
+    heartbeat_sample: HeartbeatSample = field(default_factory=HeartbeatSample)
+    pulls: HeartbeatSample = field(default_factory=HeartbeatSample)  # by group, not by client
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
+    below_ms: int | None = None
+
+    def learn_route(
+        self, before: set[str], brokers: set[str], masterless: set[str], at_ms: int, change: QueueChange | None = None
+    ) -> None:
+        """A topic's route names `brokers`, of which `masterless` have slaves only; it named `before`."""
+        if change is not None:
+            self._note_lost(before - brokers, change)
+        for broker_name in before - brokers:
+            self.heartbeat_sample.drop(broker_name)
+            self.pulls.drop(broker_name)
+            self.topics[broker_name] = self.topics.get(broker_name, 1) - 1
+            if self.topics[broker_name] <= 0:
+                del self.topics[broker_name]
+                self.left_ms[broker_name] = at_ms
+                self.without_master_ms.pop(broker_name, None)
+        for broker_name in brokers - before:
+            self.topics[broker_name] = self.topics.get(broker_name, 0) + 1
+            self.lost_topics.pop(broker_name, None)
+            self.left_ms.pop(broker_name, None)
+        for broker_name in masterless:
+            self.without_master_ms.setdefault(broker_name, at_ms)
+        for broker_name in brokers - masterless:
+            self.without_master_ms.pop(broker_name, None)
+
+    def _note_lost(self, gone: set[str], change: QueueChange) -> None:
+        left = sum(change.after.values())
+        for topics in self.lost_topics.values():
+            if change.topic in topics and (change.is_by_people() or left > topics[change.topic]):
+                del topics[change.topic]
+        for broker_name in gone:
+            topics = self.lost_topics.setdefault(broker_name, {})
+            if not change.is_by_people():
+                topics[change.topic] = left
+
+    def is_retired(self, broker_name: str) -> bool:
+        """No route names it, and not because it died: people have moved its topics, or deleted them."""
+        return not self.topics.get(broker_name) and self.lost_topics.get(broker_name) == {}
+
+    def forget_broker(self, broker_name: str, at_ms: int) -> list[Incident]:
+        """It is gone by decision; what was open of it."""
+        self.forgotten_ms[broker_name] = at_ms
+        places: tuple[dict[str, Any], ...] = (
+            self.no_data_ms,
+            self.answered_ms,
+            self.without_master_ms,
+            self.gone_ms,
+            self.silent_ms,
+            self.topics,
+        )
+        for of_brokers in (*places, self.silent_ms, self.topics, self.lost_topics, self.lingering):
+            of_brokers.pop(broker_name, None)
+        self.missed.drop(broker_name)
+        self.rounds.drop_broker(broker_name)
+        self.heartbeat_sample.drop(broker_name)
+        self.pulls.drop(broker_name)
+        self.mute_ms.pop(broker_name, None)
+        self.mute_at_ms.pop(broker_name, None)
+        about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
+        return [self.incidents.pop(key) for key in about]
+
+
+def note_nothing(cluster_state: ClusterState, tick: Tick, late_ms: int) -> int:
+    """Whether anything arrives, where only agents tell; for how long nothing had, at the tick that ends it.
+
+    A collector that answers hears nothing of clients that are all frozen: that is theirs, not ours.
+    """
+    nothing_ms = cluster_state.heartbeat_sample.all_silent(late_ms) if tick.is_own and tick.answered else None
+    before_ms, cluster_state.nothing_ms = cluster_state.nothing_ms, nothing_ms
+    return tick.now_ms - before_ms if before_ms is not None and nothing_ms is None else 0
+
+
+def note_no_data(cluster_state: ClusterState, tick: Tick, without_data: frozenset[str]) -> None:
+    for broker_name in without_data:
+        cluster_state.no_data_ms.setdefault(broker_name, tick.now_ms)
+    for broker_name in tick.answered - without_data:
+        cluster_state.no_data_ms.pop(broker_name, None)
+        cluster_state.gone_ms.pop(broker_name, None)
+    for broker_name in list(cluster_state.no_data_ms):
+        if broker_name in tick.asked:
+            cluster_state.gone_ms.pop(broker_name, None)
+        else:
+            cluster_state.gone_ms.setdefault(broker_name, tick.now_ms)
+
+
+def note_retired(cluster_state: ClusterState, tick: Tick, heard: frozenset[str]) -> None:
+    """Who still answers when routes have not named it for a while was not left by dying."""
+    for broker_name, left_ms in list(cluster_state.left_ms.items()):
+        if broker_name in heard and tick.now_ms >= left_ms + STILL_THERE_MS:
+            cluster_state.lost_topics[broker_name] = {}
+        elif broker_name not in tick.asked | cluster_state.no_data_ms.keys() | cluster_state.silent_ms.keys():
+            del cluster_state.left_ms[broker_name]
+            cluster_state.lost_topics.pop(broker_name, None)
+
+
+def retired(cluster_state: ClusterState) -> Iterator[str]:
+    """Unheard brokers that nobody asks, because people have moved all that was theirs."""
+    for broker_name in sorted(cluster_state.gone_ms):
+        if cluster_state.is_retired(broker_name):
+            yield broker_name
+
+
+def note_silent(cluster_state: ClusterState, tick: Tick, late_ms: int, without_data: frozenset[str]) -> frozenset[str]:
+    """A broker stays silent until somebody speaks there or it is retired, whatever becomes of the witnesses. Where
+    somebody speaks again.
+
+    Of a broker that did not answer in this round nobody would have been heard; of one that refused groups, or let
+    them not give data, their clients from then on were not.
+    """
+    before = set(cluster_state.silent_ms)
+    for broker_name, since_ms in list(cluster_state.silent_ms.items()):
+        if (cluster_state.heartbeat_sample.at(broker_name) or 0) > since_ms or cluster_state.is_retired(broker_name):
+            del cluster_state.silent_ms[broker_name]
+            cluster_state.silent_at_ms.pop(broker_name, None)
+    refused = [one for one in cluster_state.rounds.unasked(tick.now_ms, ()) if one.client_id is None]
+    for broker_name, since_ms in cluster_state.heartbeat_sample.silent(late_ms).items():
+        is_refused = any(
+            one.broker_name in (None, broker_name)
+            and abs(one.since_ms - since_ms) <= REFUSED_WITHIN_MS + cluster_state.interval_ms
+            for one in refused
+        )
+        if cluster_state.topics.get(broker_name) and broker_name not in without_data and not is_refused:
+            cluster_state.silent_ms.setdefault(broker_name, since_ms)
+            cluster_state.silent_at_ms.setdefault(broker_name, tick.now_ms)
+    return frozenset(before - cluster_state.silent_ms.keys())

@@ -1,0 +1,242 @@
+"""starved_queue: the queues of a topic that nobody consumes, with the cause of each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from udfs.alerts import prose
+from udfs.alerts.alert import Finding, Incident
+from udfs.groups.diagnosis import (
+    CAUSES,
+    CONSUME_STOPPED,
+    FROZEN_CLIENT,
+    GROUP_OFFLINE,
+    Evidence,
+    Starvation,
+    diagnose,
+)
+from udfs.groups.findings.duplicates import is_pulled_anyway
+from udfs.groups.inference import SPLIT_VIEW
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers
+from udfs.groups.queue_state import NOT_JUDGED, OK, STALLED, STARVED, QueueState
+from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.starved_topic import StarvedTopic, gather
+from udfs.groups.state import TopicState
+from udfs.rocketmq.membership import Membership
+from udfs.rocketmq.model import queue_order
+
+STARVED_QUEUE = "starved_queue"
+
+WARNED = (GROUP_OFFLINE, WRITE_ONLY_QUEUE)
+"""Causes that are as often meant as not: a group that was shut down, a topic that is being scaled."""
+
+
+def find_starved(snapshot: GroupSnapshot) -> Findings:
+    """Kind 4. A queue starves when nobody consumes it and one of the causes of udfs.groups.diagnosis is certain; a
+    finding a topic, by `starved_queue TOPIC`. A queue of the open incident stays starved until somebody pulls it: a new
+    plan alone ends nothing. Not starved: a queue without a certain cause, which is kind 5.
+    """
+    findings = {}
+    for topic, topic_state in sorted(snapshot.state.topics.items()):
+        incident = snapshot.incident(f"{STARVED_QUEUE} {topic}")
+        if incident is None and not is_quiet(topic_state):
+            continue
+        evidence = snapshot.evidence(topic, topic_state)
+        starvations = _keep_causes(diagnose_topic(snapshot, topic_state, evidence), incident)
+        starved = gather(
+            starvations,
+            _coming(topic_state, starvations, evidence),
+            _still_silent(topic_state, incident),
+            incident.cause if incident else None,
+            snapshot.now_ms,
+            snapshot.rules,
+        )
+        if starved is not None:
+            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, incident)
+    return findings
+
+
+def is_quiet(topic_state: TopicState) -> bool:
+    """Whether nobody pulls some queue: most groups, at most ticks, need no more than this."""
+    return any(queue_state.verdict in (STARVED, STALLED) for queue_state in topic_state.queues.values())
+
+
+def diagnose_topic(snapshot: GroupSnapshot, topic_state: TopicState, evidence: Evidence) -> dict[str, Starvation]:
+    """Each queue of the topic that starves, or is about to, and why."""
+    watched_since_ms = max(snapshot.state.watched_since_ms, topic_state.watched_since_ms)
+    found = {}
+    for name, queue_state in topic_state.queues.items():
+        broker_name, _ = queue_order(name)
+        since_ms = max(watched_since_ms, snapshot.broker_coverage.data_since_ms(broker_name) or 0)
+        if starvation := diagnose(queue_state, evidence, since_ms, snapshot.rules, broker_name=broker_name):
+            found[name] = starvation
+    return found
+
+
+def _keep_causes(starvations: dict[str, Starvation], incident: Incident | None) -> dict[str, Starvation]:
+    """A queue that nobody has pulled since its cause was told keeps that cause, unless a stronger one shows.
+
+    What a trouble leaves behind looks like silence: locks that come late, a plan that changed.
+    """
+    reported = reported_evidence(incident)
+    unreported: dict[str, Any] = {"cause": incident.cause, "client_id": incident.client_id} if incident else {}
+    unlisted = frozenset(incident.queues) - reported.keys() if incident else frozenset()
+    kept = {}
+    for name, starvation in starvations.items():
+        before = reported.get(name) or (unreported if name in unlisted else {})
+        known = before.get("cause")
+        is_stronger = starvation.cause == GROUP_OFFLINE
+        if known is None or is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
+            kept[name] = starvation
+        else:
+            kept[name] = replace(starvation, cause=known, client_id=before["client_id"] or starvation.client_id)
+    return kept
+
+
+def reported_evidence(incident: Incident | None) -> Mapping[str, Any]:
+    """Queue → its evidence when it was last told, of the first queues (alert.bound)."""
+    return incident.evidence.get("queues", {}) if incident else {}
+
+
+def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evidence: Evidence) -> frozenset[str]:
+    """Queues about to starve for a reason already known: a proven twin's slots, a frozen owner's queues."""
+    frozen = {s.client_id for s in starvations.values() if s.cause == FROZEN_CLIENT}
+    return frozenset(
+        name
+        for name, queue_state in topic_state.queues.items()
+        if queue_state.verdict not in (STARVED, STALLED)
+        and not is_pulled_anyway(queue_state)
+        and (
+            (queue_state.share.gap == DUPLICATE_CLIENT_ID and queue_state.share.slot_of in evidence.twin_ids)
+            or queue_state.share.owner in frozen
+        )
+    )
+
+
+def _still_silent(topic_state: TopicState, incident: Incident | None) -> frozenset[str]:
+    if incident is None or not topic_state.is_shared:
+        return frozenset()
+    return frozenset(
+        name
+        for name in incident.queues
+        if (queue_state := topic_state.queues.get(name))
+        and (
+            queue_state.verdict == STALLED or (not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK))
+        )
+    )
+
+
+def _starved_finding(
+    snapshot: GroupSnapshot, topic: str, topic_state: TopicState, starved: StarvedTopic, incident: Incident | None
+) -> Finding:
+    """What other incidents explain in part only is reported by the cause of the rest, and not inhibited."""
+    state = snapshot.state
+    queues = {name: _queue_evidence(topic_state, name, starved, incident) for name in starved.queues}
+    cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
+    addr = _addr_of(state.membership, client_id)
+    strategies = snapshot.strategies(topic, topic_state)
+    return Finding(
+        kind=STARVED_QUEUE,
+        cause=cause,
+        severity="warning" if cause in WARNED else "critical",
+        since_ms=starved.since_ms,
+        text=prose.describe_starved_queue(
+            state.cluster,
+            state.consumer_group,
+            topic,
+            cause,
+            starved.queues,
+            starved.since_ms,
+            client_id=client_id,
+            client_addr=addr,
+            backlog=_backlog(topic_state, starved.queues),
+            strategies=strategies,
+            came=_came(topic_state, starved.queues) if cause == CONSUME_STOPPED else 0,
+        ),
+        labels={**snapshot.labels, "topic": topic},
+        topic=topic,
+        client_id=client_id,
+        broker_name=names_of_brokers(starved.queues),
+        queues=starved.queues,
+        evidence={"client_addr": addr, "queues": queues, "strategies": strategies},
+        inhibited_by=inhibited_by,
+        is_ready=starved.is_ready,
+    )
+
+
+def _blame(
+    snapshot: GroupSnapshot, starved: StarvedTopic, queues: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str | None, str | None]:
+    """(cause, client_id, inhibited_by): all explained by open incidents, or the strongest cause that is not."""
+    open_ones = {
+        name: _explained_by(snapshot, reported["cause"], reported["client_id"]) for name, reported in queues.items()
+    }
+    rest = sorted(
+        (CAUSES.index(queues[name]["cause"]), queues[name]["client_id"] or "")
+        for name, incident_id in open_ones.items()
+        if incident_id is None and queues[name]["cause"] in CAUSES
+    )
+    if rest and len(rest) < len(queues):
+        position, client_id = rest[0]
+        return CAUSES[position], client_id or None, None
+    inhibitor = None if rest else _explained_by(snapshot, starved.cause, starved.client_id)
+    return starved.cause, starved.client_id, inhibitor
+
+
+def _explained_by(snapshot: GroupSnapshot, cause: str | None, client_id: str | None) -> str | None:
+    """The open incident that is the reason for a cause."""
+    keys = {
+        DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {client_id}",
+        GROUP_OFFLINE: GROUP_OFFLINE,
+        SPLIT_VIEW: SPLIT_VIEW,
+    }
+    return snapshot.inhibitor(keys[cause]) if cause in keys else None
+
+
+def _addr_of(membership: Membership, client_id: str | None) -> str | None:
+    addrs = sorted(member.client_addr for _, member in membership.members() if member.client_id == client_id)
+    return addrs[0] if addrs else None
+
+
+def _backlog(topic_state: TopicState, names: tuple[str, ...]) -> int | None:
+    known = [
+        queue_state.max_offset - queue_state.commit_offset
+        for name in names
+        if (queue_state := topic_state.queues[name]).max_offset is not None and queue_state.commit_offset is not None
+    ]
+    return sum(max(0, lag) for lag in known) if known else None
+
+
+def _came(topic_state: TopicState, names: tuple[str, ...]) -> int:
+    """Messages that came while the commits stood still."""
+    known = (topic_state.queues[name].consumption for name in names)
+    return sum(one.max_offset - one.first_max_offset for one in known if one is not None)
+
+
+def _queue_evidence(
+    topic_state: TopicState, name: str, starved: StarvedTopic, incident: Incident | None
+) -> dict[str, Any]:
+    """A queue that is only still silent keeps what was told of it."""
+    queue_state, starvation = topic_state.queues[name], starved.causes.get(name)
+    reported = reported_evidence(incident).get(name, {})
+    if not reported and starvation is None and incident is not None:
+        reported = {"cause": incident.cause, "client_id": incident.client_id}
+    return {
+        "cause": starvation.cause if starvation else reported.get("cause"),
+        "client_id": starvation.client_id if starvation else reported.get("client_id"),
+        "planned_owner": queue_state.share.owner,
+        "slot_of": queue_state.share.slot_of,
+        "last_pull_ms": queue_state.last_pull_ms,
+        "commit_offset": queue_state.commit_offset,
+        "max_offset": queue_state.max_offset,
+        **(_stands(queue_state) if starvation and starvation.cause == CONSUME_STOPPED else {}),
+    }
+
+
+def _stands(queue_state: QueueState) -> dict[str, Any]:
+    """The commit and the end of the queue when the commit was last seen to move, and now."""
+    known = queue_state.consumption
+    if known is None:
+        return {}
+    then = {"time_ms": known.since_ms, "commit_offset": known.commit_offset, "max_offset": known.first_max_offset}
+    return {"then": then, "now": {**then, "time_ms": known.reported_ms, "max_offset": known.max_offset}}

@@ -1,0 +1,141 @@
+"""One consumer group at one tick of the clock.
+
+    expire ─► plan ─► judge ─► infer (only what is wrong; plan and judge once more) ─► report ─► find ─► step
+
+`now_ms` is the cluster's newest clock event. Between two ticks nothing is concluded, so a log gives the same
+incidents however it is cut into batches.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from udfs.alerts.alert import Finding, Transition, brokers_of
+from udfs.alerts.coverage import Coverage
+from udfs.alerts.life import Evaluation, Reason, end, step
+from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.groups.calm import is_calm
+from udfs.groups.closing import close_idle_topics
+from udfs.groups.deadlines import calm_until, next_evaluation_ms
+from udfs.groups.diagnosis import GROUP_OFFLINE, ORDER_LOCK, PULL_STOPPED
+from udfs.groups.expiry import expire
+from udfs.groups.findings import FINDERS
+from udfs.groups.findings.brokers import ORDER_AT_RISK, SLAVE_READ
+from udfs.groups.inference import infer
+from udfs.groups.not_asked import NotAsked
+from udfs.groups.planning import plan_group
+from udfs.groups.queue_state import OwnershipRow
+from udfs.groups.queue_verdicts import Moment
+from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.state import GroupState
+from udfs.groups.verdicts import judge, judge_again, report
+from udfs.rocketmq.membership import Change
+from udfs.rocketmq.route import Route
+
+__all__ = ["Outcome", "end_all", "tick"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never.
+
+    `completeness` is the share of its brokers and clients that gave data, 0 to 1. `is_calm`: repetitions need no
+    evaluation, and `due_ms` is its nearest deadline (calm.py, deadlines.py).
+    """
+
+    changes: list[Change]
+    ownership: list[OwnershipRow]
+    transitions: list[Transition]
+    due_ms: int | None
+    completeness: float = 1.0
+    is_calm: bool = False
+
+
+NEED_A_MASTER = (SLAVE_READ, ORDER_AT_RISK)
+"""Kinds that a missing master brings about."""
+
+OF_NO_MASTER = (ORDER_LOCK, PULL_STOPPED)
+"""Causes likewise: nobody grants locks, and a slave without slaveReadEnable serves no pull."""
+
+NO_EFFECTS = ("duplicate_client_id", "client_id_at_risk", "inconsistent_subscription")
+"""Kinds that no broker's trouble brings about."""
+
+
+def tick(
+    state: GroupState, routes: Mapping[str, Route], now_ms: int, broker_coverage: BrokerCoverage, rules: Rules
+) -> Outcome:
+    """Evaluate the group as of `now_ms`: a phase after the other, each visited once, none calling another."""
+    if broker_coverage.gap_ms:
+        state.skip(broker_coverage.gap_ms, now_ms)
+    broker_coverage, not_asked = _cover(state, routes, broker_coverage)
+    changes = expire(state, routes, broker_coverage, now_ms, rules)
+    closed = plan_group(state, routes, now_ms, rules) if changes or state.is_stale else []
+    has_left = _note_left(state, routes, broker_coverage)
+    moment = Moment.of(state, now_ms, broker_coverage, not_asked, rules)
+    judgements = [judge(state, topic, routes[topic], moment) for topic in sorted(state.topics) if topic in routes]
+    explained = [one for one in judgements if infer(state, one.topic_state, one.route, one.verdicts, moment)]
+    for judgement in explained:
+        judge_again(state, judgement, moment)
+    ownership = [row for judgement in judgements for row in report(judgement, now_ms)]
+    ownership = closed + close_idle_topics(state, routes, ownership, now_ms, rules)
+    snapshot = GroupSnapshot.of(state, routes, moment)
+    coverage = snapshot.coverage()
+    transitions = [row for kind, find in FINDERS for row in _step(snapshot, kind, find(snapshot), coverage)]
+    if is_calm(snapshot, has_left=has_left) and (until_ms := calm_until(state, rules)) > now_ms:
+        return Outcome(changes, ownership, transitions, until_ms, coverage.completeness, is_calm=True)
+    due_ms = next_evaluation_ms(state, broker_coverage, now_ms, rules)
+    return Outcome(changes, ownership, transitions, due_ms, coverage.completeness)
+
+
+def _cover(
+    state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage
+) -> tuple[BrokerCoverage, NotAsked]:
+    """What of the group gave data, and of whom nobody asked; a broker not asked of the group is one without data."""
+    brokers = {name for route in routes.values() for name in route.broker_names()} | state.membership.views.keys()
+    not_asked = NotAsked.of(state.consumer_group, brokers, broker_coverage)
+    if not_asked.brokers:
+        broker_coverage = replace(broker_coverage, without_data=broker_coverage.without_data | not_asked.brokers.keys())
+    return broker_coverage, not_asked
+
+
+def _note_left(state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage) -> bool:
+    """Whether no member is left; the state keeps whether another group of its family has taken its place since."""
+    has_left = _has_left(state, routes)
+    state.is_replaced = has_left and (state.is_replaced or _is_replaced(state, broker_coverage))
+    return has_left
+
+
+def _step(snapshot: GroupSnapshot, kind: str, findings: Findings, coverage: Coverage) -> Iterator[Transition]:
+    """Phase 7. The incidents of one kind, moved on by what was found."""
+    if findings and snapshot.broker_coverage.explains_anything():
+        findings = {key: _explained(finding, snapshot.broker_coverage) for key, finding in findings.items()}
+    return step(snapshot.state.incidents, snapshot.state.windows, kind, findings, coverage.evaluation, snapshot.rules)
+
+
+def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = None) -> list[Transition]:
+    """The group, or one topic of it, was deleted on purpose: what was open about it ends now, for that reason."""
+    ended = [key for key, one in sorted(state.incidents.items()) if topic is None or one.labels.get("topic") == topic]
+    if topic is not None:
+        state.forget_topic(topic)
+    return [end(state.incidents.pop(key), reason, Evaluation(now_ms)) for key in ended]
+
+
+def _has_left(state: GroupState, routes: Mapping[str, Route]) -> bool:
+    """No broker of its topics lists a member. One that left the routes may list who could not say good-bye."""
+    routed = {name for route in routes.values() for name in route.broker_names()}
+    return state.membership.views.keys().isdisjoint(routed) if routed else state.membership.is_empty()
+
+
+def _is_replaced(state: GroupState, broker_coverage: BrokerCoverage) -> bool:
+    return state.most_members <= 1 and broker_coverage.families.has_birth(
+        state.consumer_group, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
+    )
+
+
+def _explained(finding: Finding, broker_coverage: BrokerCoverage) -> Finding:
+    """The finding, inhibited by its broker's own incident where that explains it and nothing else does."""
+    if finding.inhibited_by or finding.kind in NO_EFFECTS:
+        return finding
+    brokers = brokers_of(finding) or set(finding.under)
+    needs_master = finding.kind in NEED_A_MASTER or finding.cause in OF_NO_MASTER
+    return replace(finding, inhibited_by=broker_coverage.explains(brokers, needs_master=needs_master))

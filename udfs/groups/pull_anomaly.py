@@ -1,0 +1,80 @@
+"""What is unusual about a pull: the broker refuses it, a slave serves it, or the committed offset went back."""
+
+from typing import Protocol
+
+from udfs.alerts.rules import LONG_POLL_MS
+from udfs.groups.consumption import PULL_BATCH, Offsets
+from udfs.groups.queue_state import HAND_OVER_MS, TURN_MS, PullAnomaly, QueueState
+
+NO_PERMISSION = "NO_PERMISSION"
+"""ResponseCode.NO_PERMISSION: consumeEnable is false for the group, or the topic may not be read."""
+
+
+class Pull(Offsets, Protocol):
+    """A pull request as the broker saw it (schemas/events.py)."""
+
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def client_addr(self) -> str | None: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def suggest_broker_id(self) -> int | None: ...
+
+
+def note_anomaly(queue_state: QueueState, pull: Pull, key: str) -> None:
+    """Bring a queue's anomaly up to a pull that is newer than all before. `queue_state` is as it was before that pull,
+    `key` is its puller's.
+    """
+    is_regressed, is_turn = _is_regressed(queue_state, pull, key), _is_turn(queue_state, key)
+    if not (queue_state.anomaly or pull.broker_id or is_regressed or is_turn):
+        return
+    odd = queue_state.anomaly = queue_state.anomaly or PullAnomaly()
+    if is_turn and odd.turned_ms + TURN_MS <= pull.event_time_ms:
+        odd.turns, odd.turned_ms = odd.turns + 1, pull.event_time_ms
+    elif not is_turn and odd.turned_ms + HAND_OVER_MS < pull.event_time_ms:
+        odd.turns = 0
+    if not pull.broker_id:
+        odd.slave_since_ms = None
+    elif odd.slave_since_ms is None:
+        odd.slave_since_ms = pull.event_time_ms
+    odd.is_slave_suggested = bool(pull.suggest_broker_id)
+    if is_regressed:
+        odd.high_offset = max(queue_state.commit_offset or 0, odd.high_offset if odd.regressed_ms is not None else 0)
+        odd.low_offset, odd.regressed_ms = pull.commit_offset or 0, pull.event_time_ms
+    elif odd.regressed_ms is not None and (pull.commit_offset or 0) >= odd.high_offset:
+        odd.regressed_ms = None
+
+
+def _is_turn(queue_state: QueueState, key: str) -> bool:
+    """Whether another channel pulled last."""
+    if not queue_state.pullers:
+        return False
+    return key != max(queue_state.pullers, key=lambda known: queue_state.pullers[known].last_pull_ms)
+
+
+def _is_regressed(queue_state: QueueState, pull: Pull, key: str) -> bool:
+    """Whether the group's offset fell. Two clients that hand the queue over, or both pull it, commit by turns.
+
+    A client that comes back on a new channel, after longer than a long poll, is one client; no more than a batch falls
+    by what its last life committed late.
+    """
+    if (
+        pull.commit_offset is None
+        or queue_state.commit_offset is None
+        or pull.commit_offset >= queue_state.commit_offset
+    ):
+        return False
+    if pull.commit_offset + PULL_BATCH >= queue_state.commit_offset and queue_state.pullers.keys() - {key}:
+        return False
+    return not any(
+        puller.last_pull_ms + (LONG_POLL_MS if puller.client_id == pull.client_id else HAND_OVER_MS)
+        > pull.event_time_ms
+        for other, puller in queue_state.pullers.items()
+        if other != key
+    )

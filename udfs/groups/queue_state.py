@@ -1,0 +1,110 @@
+"""Who should consume each queue of a topic, who does, and the verdict on the two.
+
+Planned: recomputed from a broker's view of the group, as each client does it in RebalanceImpl.rebalanceByTopic.
+Observed: who pulled within `pull_silence_ms`. The verdicts:
+
+    OK          the planned owner pulls
+    STARVED     nobody is meant to, and nobody does
+    STALLED      somebody is meant to, and nobody does: nobody pulls, or its commit stands still while messages come
+    DOUBLE_CONSUMED     two channels pull side by side for longer than a hand-over takes
+    MISPLACED   another than the planned owner pulls
+    NOT_JUDGED  the queues are not shared out by clients: broadcasting, POP, gRPC, assign()
+    UNKNOWN     nothing was seen, for too short a time or of the whole group; never healthy
+"""
+
+from dataclasses import dataclass, field
+
+from udfs.alerts.rules import REBALANCE_MS
+from udfs.groups.consumption import Consumption
+from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare
+
+OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED = "OK", "STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED"
+NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
+
+HAND_OVER_MS = REBALANCE_MS + 10_000
+"""The old owner's last long poll may end this long after the new owner's first pull."""
+
+DOUBLED_TURNS = 4
+"""Queues change hands and back, once a restart; two that both pull take turns all the time."""
+
+TURN_MS = 10_000
+"""Turns are counted once in so long: around a hand-over, both pull for a second."""
+
+
+@dataclass(slots=True)
+class Puller:
+    """One channel (or client, where the channel is not told) that pulls a queue."""
+
+    client_id: str | None
+    client_addr: str | None
+    first_pull_ms: int
+    last_pull_ms: int
+
+
+@dataclass(slots=True)
+class PullAnomaly:
+    """What is unusual about a queue's pulls: refused, served by a slave, committed backwards, or by several clients.
+
+    `slave_since_ms` is None once a master serves again. The commit offset fell from `high_offset` to `low_offset`
+    at `regressed_ms`; None once it has come back to where it was. `turns` counts how often another channel than the
+    last pulled, once a TURN_MS, newest at `turned_ms`; 0 again when one pulls alone.
+    """
+
+    refused_ms: int | None = None
+    slave_since_ms: int | None = None
+    is_slave_suggested: bool = False
+    regressed_ms: int | None = None
+    high_offset: int = 0
+    low_offset: int = 0
+    turns: int = 0
+    turned_ms: int = 0
+
+
+@dataclass(slots=True)
+class QueueState:
+    """What is known of one queue of one group. `last_client_id` is who pulled it last, if that is known.
+
+    `reason` is why the verdict is UNKNOWN or NOT_JUDGED (verdict_reason), as it was last reported.
+    """
+
+    pullers: dict[str, Puller] = field(default_factory=dict)
+    last_pull_ms: int | None = None
+    commit_offset: int | None = None
+    max_offset: int | None = None
+    share: PlannedShare = NOBODYS
+    share_since_ms: int = 0
+    verdict: str = UNKNOWN
+    since_ms: int = 0
+    reported: tuple[str | None, list[str], str] | None = None
+    last_client_id: str | None = None
+    anomaly: PullAnomaly | None = None
+    consumption: Consumption | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class OwnershipRow:
+    """A queue's planned owner, observed owners or verdict changed, or the `reason` why it is UNKNOWN or NOT_JUDGED."""
+
+    topic: str
+    queue: str
+    planned_owner: str | None
+    observed_owners: list[str]
+    verdict: str
+    since_ms: int
+    reason: str | None = None
+
+
+def last_served_ms(queue_state: QueueState) -> int:
+    """When the queue was last pulled or its commit last advanced; 0 when neither was seen."""
+    consumed_ms = (queue_state.consumption.consumed_ms if queue_state.consumption else None) or 0
+    return consumed_ms if is_pulled_in_vain(queue_state) else max(queue_state.last_pull_ms or 0, consumed_ms)
+
+
+def is_pulled_in_vain(queue_state: QueueState) -> bool:
+    """A broker refuses every pull of a queue that the route does not give to read.
+
+    Consumers ask all the same: where no queue of the topic is left to allocate, the strategy raises and each keeps what
+    it had.
+    """
+    return queue_state.share.gap == WRITE_ONLY_QUEUE

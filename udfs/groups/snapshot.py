@@ -1,0 +1,256 @@
+"""Everything the findings of one group look at, at one tick."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from udfs.alerts.alert import Finding, Incident
+from udfs.alerts.coverage import Coverage
+from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.groups.diagnosis import Evidence
+from udfs.groups.inference import RECENT_PULL_MS, SPLIT_VIEW
+from udfs.groups.not_asked import NOTHING, NotAsked
+from udfs.groups.plan import reference_view, strategies_of
+from udfs.groups.queue_state import UNKNOWN, QueueState
+from udfs.groups.queue_verdicts import Moment
+from udfs.groups.state import GroupState, TopicState
+from udfs.groups.verdict_reason import NOT_HEARD
+from udfs.rocketmq.membership import Member, Twins, newest_heartbeats
+from udfs.rocketmq.route import Route
+
+
+@dataclass(frozen=True)
+class GroupSnapshot:
+    """A group as of `now_ms`.
+
+    `late` are the clients whose heartbeats are late; `cut_off` is broker → clients whose heartbeats are late there,
+    and not elsewhere, though others' heartbeats arrive there. Of `listed_only` clients no heartbeats are reported.
+    """
+
+    state: GroupState
+    routes: Mapping[str, Route]
+    broker_coverage: BrokerCoverage
+    now_ms: int
+    rules: Rules
+    twins: list[Twins]
+    last_heartbeat_ms: Mapping[str, int]
+    late: frozenset[str]
+    cut_off: Mapping[str, frozenset[str]]
+    listed_only: frozenset[str] = frozenset()
+    not_asked: NotAsked = NOTHING
+
+    @classmethod
+    def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "GroupSnapshot":
+        newest, listed = newest_heartbeats(state.membership, state.data_from_ms)
+        broker_coverage, now_ms, rules, late = moment.broker_coverage, moment.now_ms, moment.rules, moment.late
+        cut_off = _find_cut_off(state, routes, broker_coverage, newest, now_ms, now_ms - rules.heartbeat_late_ms)
+        twins = state.membership.twins(rules.channel_expired_ms)
+        return cls(
+            state,
+            routes,
+            broker_coverage,
+            now_ms,
+            rules,
+            twins,
+            newest,
+            late,
+            cut_off,
+            frozenset(listed),
+            moment.not_asked,
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The identity every finding of the group begins with."""
+        return {"cluster": self.state.cluster, "consumer_group": self.state.consumer_group}
+
+    def shared_topics(self) -> Iterator[tuple[str, TopicState]]:
+        """Topics whose queues the group's members share out, by name."""
+        return (
+            (topic, topic_state) for topic, topic_state in sorted(self.state.topics.items()) if topic_state.is_shared
+        )
+
+    def judged_members(self) -> list[tuple[str, Member]]:
+        """Every (broker name, member) that client-side rebalance concerns."""
+        return [(name, member) for name, member in self.state.membership.members() if member.is_judged]
+
+    def incident(self, key: str) -> Incident | None:
+        """The incident of this finding, if it has fired and is not over."""
+        incident = self.state.incidents.get(key)
+        return incident if incident and incident.has_fired else None
+
+    def inhibitor(self, *keys: str) -> str | None:
+        """The incident id of the first of these findings that has fired and is not over."""
+        return next((incident.incident_id for key in keys if (incident := self.incident(key))), None)
+
+    def evidence(self, topic: str, topic_state: TopicState) -> Evidence:
+        """What the causes of a topic's silence are judged by."""
+        route = self.routes.get(topic)
+        is_order_topic = route is not None and route.order_topic
+        orderly = {
+            member.client_id
+            for _, member in self.state.membership.members()
+            if (is_order_topic if member.consume_orderly is None else member.consume_orderly)
+        }
+        members = {member.client_id: member for _, member in self.judged_members()}
+        strategies = {member.strategy for member in members.values()}
+        return Evidence(
+            twin_ids=frozenset(twins.client_id for twins in self.twins),
+            last_heartbeat_ms=self.last_heartbeat_ms,
+            now_ms=self.now_ms,
+            listed_only=self.listed_only,
+            late=self.late,
+            unheard=frozenset(self.not_asked.members),
+            orderly=frozenset(orderly),
+            pulling=frozenset(_pulling(topic_state.queues.values(), self.now_ms)) if orderly else frozenset(),
+            pulled_last=frozenset(
+                queue_state.last_client_id for queue_state in topic_state.queues.values() if queue_state.last_client_id
+            ),
+            masterless=frozenset(route.without_master) if route else frozenset(),
+            unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
+            is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(topic_state, self.state.changed_ms),
+            joined_ms={name: _joined_ms(view.values()) for name, view in self.state.membership.views.items()},
+            cut_off={
+                name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in topic_state.read_queue_nums
+            },
+            explained=topic_state.inference.causes,
+        )
+
+    def strategies(self, topic: str, topic_state: TopicState) -> dict[str, list[str]]:
+        """Strategy → the ClientIds that allocate the topic by it, told or inferred."""
+        route = self.routes.get(topic)
+        view = reference_view(self.state.membership.views, route) if route else []
+        default, seen = self.rules.allocate_message_queue_strategy, topic_state.inference.seen
+        by_name: dict[str, list[str]] = {}
+        for client_id, name in sorted(strategies_of(view, default, seen).items()):
+            by_name.setdefault(name, []).append(client_id)
+        return by_name
+
+    def _unlisted(self, broker_name: str) -> frozenset[str]:
+        """Members that are alive, and that a broker we hear does not list, once that is no passing thing."""
+        split = f"{split_condition(broker_name, '')}"
+        known = {name.removeprefix(split): ms for name, ms in self.state.conditions.items() if name.startswith(split)}
+        missing = {client_id for client_id, since_ms in known.items() if self.is_settled(since_ms)}
+        if not missing:
+            return frozenset()
+        view = self.state.membership.views.get(broker_name)
+        if broker_name in self.broker_coverage.without_data or (
+            view is None and broker_name not in self.broker_coverage.answered
+        ):
+            return frozenset()
+        if any(broker_name in route.without_master for route in self.routes.values()):
+            return frozenset()
+        listed = {member.client_id for member in (view or {}).values()}
+        return frozenset((self.last_heartbeat_ms.keys() & missing) - self.late - listed)
+
+    def coverage(self) -> Coverage:
+        """How much of the group gave data; clients that nobody asked gave none."""
+        not_asked = dict.fromkeys(self.last_heartbeat_ms.keys() & self.not_asked.members, 0)
+        return Coverage.of(
+            self.now_ms,
+            {name for route in self.routes.values() for name in route.broker_names()},
+            self.broker_coverage.without_data | self.broker_coverage.silent,
+            {**self.last_heartbeat_ms, **not_asked},
+            _queues_without_data(self.state),
+            late_ms=self.now_ms - self.rules.heartbeat_late_ms,
+            completeness_min=self.rules.completeness_min,
+        )
+
+    def since(self, condition: str, holds: bool) -> int | None:
+        """Since when a condition holds (queue_state.GroupState.holds_since)."""
+        return self.state.holds_since(condition, holds, self.now_ms)
+
+    def is_settled(self, since_ms: int) -> bool:
+        return self.now_ms >= since_ms + self.rules.settle_ms
+
+
+def _queues_without_data(state: GroupState) -> frozenset[tuple[str, str]]:
+    """(topic, queue) of which nothing is known because nobody gave data."""
+    return frozenset(
+        (topic, name)
+        for topic, topic_state in state.topics.items()
+        for name, queue_state in topic_state.queues.items()
+        if queue_state.verdict == UNKNOWN and queue_state.reason in NOT_HEARD
+    )
+
+
+def split_condition(broker_name: str, client_id: str) -> str:
+    """The condition that a broker does not list a member that it should (GroupState.conditions)."""
+    return f"{SPLIT_VIEW}|{broker_name}|{client_id}"
+
+
+ON_TIME = "on_time|"
+"""The condition, with the broker's name, that some member's heartbeat was on time there (GroupState.conditions)."""
+
+NEXT_HEARTBEAT_MS = 35_000
+"""A client that can reach a broker does so again within this: 30 s, and a little. What comes elsewhere by less than
+this later may be the same heartbeat by another clock, or in events that lag more."""
+
+Findings = dict[str, Finding]
+"""By `KIND SUBJECT`, the key of the incident in GroupState."""
+
+
+def _find_cut_off(
+    state: GroupState,
+    routes: Mapping[str, Route],
+    broker_coverage: BrokerCoverage,
+    newest: Mapping[str, int],
+    now_ms: int,
+    late_ms: int,
+) -> dict[str, frozenset[str]]:
+    """`late_ms`: a heartbeat of then or before is late; `newest` is each client's newest anywhere, which must have come
+    so much later as a heartbeat does. Brokers without a master, or of no route, count for nothing.
+
+    The broker must give data: it answers, or others reach it after the client should have again. One whose heartbeats
+    were never on time may have a clock that is behind; once it is known to be, each client's next one is on time.
+    """
+    found = {}
+    masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
+    for condition in [name for name in state.conditions if name.startswith(ON_TIME)]:
+        state.holds_since(condition, condition.removeprefix(ON_TIME) in state.membership.views, now_ms)
+    for broker_name, view in state.membership.views.items():
+        if broker_name not in masters:
+            continue
+        heard_ms: dict[str, int] = {}
+        since_ms = max(state.data_from_ms, broker_coverage.data_since_ms(broker_name) or 0)
+        for member in view.values():
+            known_ms = heard_ms.get(member.client_id, since_ms)
+            heard_ms[member.client_id] = max(known_ms, member.last_heartbeat_ms)
+        newest_ms = max(heard_ms.values())
+        if newest_ms > late_ms:
+            state.holds_since(f"{ON_TIME}{broker_name}", holds=True, now_ms=now_ms)
+        on_time_ms = state.conditions.get(f"{ON_TIME}{broker_name}")
+        if on_time_ms is not None and now_ms < on_time_ms + NEXT_HEARTBEAT_MS:
+            continue
+        answers = broker_name in broker_coverage.answered and on_time_ms is not None
+        judged = {member.client_id for member in view.values() if member.is_judged}
+        silent = {
+            client_id
+            for client_id in judged
+            if heard_ms[client_id] <= late_ms < newest[client_id]
+            and newest[client_id] > heard_ms[client_id] + NEXT_HEARTBEAT_MS
+            and (answers or newest_ms > heard_ms[client_id] + NEXT_HEARTBEAT_MS)
+        }
+        if silent and broker_name not in broker_coverage.without_data:
+            found[broker_name] = frozenset(silent)
+    return found
+
+
+def _joined_ms(members: Iterable[Member]) -> dict[str, int]:
+    joined: dict[str, int] = {}
+    for member in members:
+        joined[member.client_id] = max(member.first_heartbeat_ms, joined.get(member.client_id, 0))
+    return joined
+
+
+def _has_pulled(topic_state: TopicState, since_ms: int) -> bool:
+    return any(
+        queue_state.pullers or (queue_state.last_pull_ms or 0) > since_ms for queue_state in topic_state.queues.values()
+    )
+
+
+def _pulling(watches: Iterable[QueueState], now_ms: int) -> Iterator[str]:
+    for queue_state in watches:
+        for puller in queue_state.pullers.values():
+            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
+                yield puller.client_id

@@ -1,0 +1,74 @@
+"""A topic's starved queues as one finding: one page for all of them, by the strongest of their causes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from udfs.alerts.rules import Rules
+from udfs.groups.diagnosis import CAUSES, Starvation
+from udfs.rocketmq.model import queue_order
+
+
+@dataclass(frozen=True)
+class StarvedTopic:
+    """The queues of one topic that starve, as one finding."""
+
+    cause: str
+    client_id: str | None
+    since_ms: int
+    queues: tuple[str, ...]
+    causes: dict[str, Starvation]
+    is_ready: bool
+
+
+def gather(
+    starvations: Mapping[str, Starvation],
+    coming: frozenset[str],
+    still_silent: frozenset[str],
+    known_cause: str | None,
+    now_ms: int,
+    rules: Rules,
+) -> StarvedTopic | None:
+    """One finding for a topic's starved queues, or None when none starves. It is not ready before one is certain.
+
+    `coming` are queues about to starve for a reason already known: they are waited for, at most `settle_ms`, so
+    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since,
+    `known_cause` its cause; None when there is no open incident.
+    """
+    if known_cause is None and not any(_is_certain(one, now_ms) for one in starvations.values()):
+        return _uncertain(starvations)
+    certain = {queue: starvation for queue, starvation in starvations.items() if _is_certain(starvation, now_ms)}
+    if not certain:
+        if not still_silent or known_cause is None:
+            return None
+        return StarvedTopic(known_cause, None, now_ms, tuple(sorted(still_silent, key=queue_order)), {}, False)
+    coming = coming | {queue for queue, s in starvations.items() if s.certain_at_ms is not None} - certain.keys()
+    first_ms = min(starvation.certain_at_ms or 0 for starvation in certain.values())
+    cause = min((starvation.cause for starvation in certain.values()), key=CAUSES.index)
+    blamed = sorted({s.client_id for s in certain.values() if s.cause == cause and s.client_id})
+    return StarvedTopic(
+        cause=cause,
+        client_id=blamed[0] if blamed else None,
+        since_ms=min(starvation.since_ms for starvation in certain.values()),
+        queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
+        causes=certain,
+        is_ready=not coming or now_ms >= first_ms + rules.settle_ms,
+    )
+
+
+def _is_certain(starvation: Starvation, now_ms: int) -> bool:
+    return starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
+
+
+def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
+    """The first sign: queues that nobody pulls, by the likeliest cause."""
+    if not starvations:
+        return None
+    likeliest = min(starvations.values(), key=lambda starvation: CAUSES.index(starvation.cause))
+    return StarvedTopic(
+        likeliest.cause,
+        likeliest.client_id,
+        min(starvation.since_ms for starvation in starvations.values()),
+        tuple(sorted(starvations, key=queue_order)),
+        dict(starvations),
+        is_ready=False,
+    )

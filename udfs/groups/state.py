@@ -1,0 +1,176 @@
+"""What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from udfs.alerts.alert import Incident
+from udfs.alerts.flapping import Window
+from udfs.groups.consumption import note_offsets
+from udfs.groups.plan import Inference
+from udfs.groups.pull_anomaly import NO_PERMISSION, Pull, note_anomaly
+from udfs.groups.queue_state import PullAnomaly, Puller, QueueState
+from udfs.rocketmq.membership import Member, Membership
+
+
+@dataclass(slots=True)
+class TopicState:
+    """One topic of one group.
+
+    is_shared         a member was seen that subscribes the topic; False: queues that somebody pulls all the same
+                      (`assign()`) are not judged
+    queues            `broker:queue_id` → what is known of the queue
+    is_planned        False when a member's strategy cannot be recomputed
+    inference         what the pulls showed of the members' strategies and views
+    read_queue_nums   broker → its read queues, by the route as it is
+    nums_before       the same by the route as it was until `route_changed_ms`
+    first_pull_ms     since when any pull of the topic is reported
+    """
+
+    watched_since_ms: int
+    is_shared: bool = False
+    queues: dict[str, QueueState] = field(default_factory=dict)
+    is_planned: bool = True
+    inference: Inference = field(default_factory=Inference)
+    read_queue_nums: dict[str, int] = field(default_factory=dict)
+    nums_before: dict[str, int] = field(default_factory=dict)
+    route_changed_ms: int = 0
+    first_pull_ms: int | None = None
+
+
+@dataclass
+class GroupState:
+    """One group of one cluster.
+
+    incidents      `KIND SUBJECT` → the incident that is open
+    windows        likewise, how the alert came and went
+    conditions     name → since when something holds that is reported only after a while
+    first_pull_ms  broker → since when it is known to report the group's pulls
+    seen_pulling   the members that were ever seen to pull, sorted
+    is_stale       members or routes changed since the plan was made
+    changed_ms     when they last did
+    data_from_ms   when the cluster gave data again after a gap
+    most_members   how many ClientIds the group had at once at the most
+    is_replaced    the group has no member, and its family of groups is born and dies with processes (families.py)
+    """
+
+    cluster: str
+    consumer_group: str
+    watched_since_ms: int
+    membership: Membership = field(default_factory=Membership)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
+    conditions: dict[str, int] = field(default_factory=dict)
+    first_pull_ms: dict[str, int] = field(default_factory=dict)
+    seen_pulling: list[str] = field(default_factory=list)
+    is_stale: bool = True
+    changed_ms: int = 0
+    data_from_ms: int = 0
+    most_members: int = 0
+    is_replaced: bool = False
+
+    def observe(self, pull: Pull) -> None:
+        """Remember who pulled; a pull older than the newest known only lengthens its puller's span.
+
+        A pull that the broker refused consumes nothing: it shows only that somebody asks.
+        """
+        now_ms = pull.event_time_ms
+        if pull.offsets_only:
+            self._note_offsets(pull)
+            return
+        topic = self.topics.get(pull.topic)
+        if topic is None:
+            topic = self.topics[pull.topic] = TopicState(now_ms)
+            self.is_stale = True
+        queue = f"{pull.broker_name}:{pull.queue_id}"
+        queue_state = topic.queues.get(queue)
+        if queue_state is None:
+            queue_state = topic.queues[queue] = QueueState(since_ms=now_ms)
+        first_ms = self.first_pull_ms.get(pull.broker_name)
+        if first_ms is None or now_ms < first_ms:
+            self.first_pull_ms[pull.broker_name] = now_ms
+        topic.first_pull_ms = min(now_ms, topic.first_pull_ms or now_ms)
+        if pull.pull_status == NO_PERMISSION:
+            queue_state.anomaly = queue_state.anomaly or PullAnomaly()
+            queue_state.anomaly.refused_ms = max(now_ms, queue_state.anomaly.refused_ms or 0)
+            return
+        queue_state.consumption = note_offsets(queue_state.consumption, pull)
+        key = self._puller_key(queue_state, pull)
+        if queue_state.last_pull_ms is None or now_ms >= queue_state.last_pull_ms:
+            note_anomaly(queue_state, pull, key)
+            queue_state.last_pull_ms = now_ms
+            queue_state.commit_offset = (
+                pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
+            )
+            queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset
+            queue_state.last_client_id = pull.client_id or queue_state.last_client_id
+        puller = queue_state.pullers.get(key)
+        if puller is None:
+            addr = key if key != (pull.client_id or "") else None
+            queue_state.pullers[key] = Puller(pull.client_id, pull.client_addr or addr, now_ms, now_ms)
+        else:
+            puller.first_pull_ms = min(puller.first_pull_ms, now_ms)
+            puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
+            puller.client_id = pull.client_id or puller.client_id
+
+    def _puller_key(self, queue_state: QueueState, pull: Pull) -> str:
+        """Who pulls: the channel, or the client where nobody can tell on which channel.
+
+        A client is reported by its address at one time and by its id at another: with one channel at the broker both
+        are one, and not two that pull side by side.
+        """
+        view = self.membership.views.get(pull.broker_name, {})
+        addr, client_id = pull.client_addr, pull.client_id
+        if not addr:
+            addrs = _channels_of(client_id, view)
+            addrs = addrs or {each for each, known in queue_state.pullers.items() if known.client_id == client_id}
+            return addrs.pop() if client_id and len(addrs) == 1 else client_id or ""
+        if not client_id and addr in view:
+            client_id = view[addr].client_id
+        by_id = queue_state.pullers.get(client_id or "")
+        if client_id and by_id is not None and not by_id.client_addr and _channels_of(client_id, view) <= {addr}:
+            del queue_state.pullers[client_id]
+            by_addr = queue_state.pullers.setdefault(addr, by_id)
+            by_addr.client_addr = addr
+            by_addr.first_pull_ms = min(by_addr.first_pull_ms, by_id.first_pull_ms)
+            by_addr.last_pull_ms = max(by_addr.last_pull_ms, by_id.last_pull_ms)
+        return addr
+
+    def _note_offsets(self, pull: Pull) -> None:
+        """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
+        topic_state = self.topics.get(pull.topic)
+        queue_state = topic_state.queues.get(f"{pull.broker_name}:{pull.queue_id}") if topic_state else None
+        if queue_state is None:
+            return
+        is_newest = queue_state.consumption is None or pull.event_time_ms >= queue_state.consumption.reported_ms
+        queue_state.consumption = note_offsets(queue_state.consumption, pull)
+        if is_newest and not pull.broker_id and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
+            queue_state.commit_offset = (
+                pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
+            )
+            queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the topic, and since when what concerns it held."""
+        self.topics.pop(topic, None)
+        self.conditions = {name: ms for name, ms in self.conditions.items() if not name.endswith(f" {topic}")}
+
+    def holds_since(self, condition: str, holds: bool, now_ms: int) -> int | None:
+        """Since when the condition holds without a gap, as far as it was asked; None when it does not."""
+        if not holds:
+            self.conditions.pop(condition, None)
+            return None
+        return self.conditions.setdefault(condition, now_ms)
+
+    def skip(self, gap_ms: int, now_ms: int) -> None:
+        """There were no data for `gap_ms`: what holds did not hold longer by it, and who was silent may have spoken."""
+        self.conditions = {name: since_ms + gap_ms for name, since_ms in self.conditions.items()}
+        self.data_from_ms = now_ms
+
+    def is_forgotten(self) -> bool:
+        """Nothing is left of the group: no member, no incident, no queue."""
+        return self.membership.is_empty() and not self.incidents and not self.topics
+
+
+def _channels_of(client_id: str | None, view: Mapping[str, Member]) -> set[str]:
+    return {addr for addr, member in view.items() if member.client_id == client_id}

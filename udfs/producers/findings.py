@@ -1,0 +1,260 @@
+"""What producers' FaultItems say of a cluster's brokers, as findings; each rule names its nearest innocent case.
+
+Judged at one moment of the fleet. The alert life cycle is udfs.alerts'; a condition that must last, or may break off
+for a short while, is an Episode of the fleet.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import ceil
+
+from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
+from udfs.alerts.life import Evaluation, step
+from udfs.alerts.rules import Rules
+from udfs.brokers.trouble import BROKER_ISOLATED, FAILING_BROKER
+from udfs.producers import prose as broker_prose
+from udfs.producers.attempts import QUIET_MS
+from udfs.producers.fleet import Episode, Fleet
+from udfs.producers.gone_broker import held_open, notified_before, severity_of
+from udfs.producers.item import Item
+from udfs.producers.prose import Avoided, Stranded
+from udfs.rocketmq.fault import rules_of
+
+BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_evicted", "no_available_broker"
+
+SLOW_BROKER = "slow_broker"
+PERMANENT_EVICTION = "permanent_eviction"
+ALL_BROKERS, PRODUCER_HOST = "all_brokers", "producer_host"
+
+SILENT_MS = 300_000
+"""A producer that has sent nothing for this long may have been stopped: nothing is said of what it shuts out."""
+
+
+def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition]:
+    """The alerts' transitions at `fleet.judged_ms`.
+
+    An absence ends by arithmetic, with data or without; an eviction ends only by a send that gives data.
+    """
+    completeness = fleet.completeness(rules.fault_item_idle_ms, SILENT_MS)
+    for kind, find in FINDERS:
+        is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
+        look = Evaluation(fleet.judged_ms, completeness, is_seen)
+        yield from step(fleet.incidents, fleet.windows, kind, find(fleet, cluster, rules), partial(_same, look), rules)
+
+
+def _same(look: Evaluation, _: Incident | None) -> Evaluation:
+    """All incidents of a kind are seen alike."""
+    return look
+
+
+def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+    """Kind 12. A broker is isolated when a share of its producers has avoided it for broker_isolated_hold_ms.
+
+    It was also slow or failing for that long, or the last producer stays away for broker_isolated_clear_ms more.
+    Breaks shorter than that end nothing. Not isolated: a broker that was slow for a moment, or restarted within half a
+    minute; one that 5.1.4 producers have evicted, which is kind 13. While the cluster's own alert says that the broker
+    is gone, that its sends fail is the same trouble, and not over when nobody sends there any more.
+    """
+    findings = {}
+    notified = {key.partition(" ")[2] for key in fleet.episodes if key.startswith(BROKER_ISOLATED)}
+    for broker_name in sorted(notified | fleet.shut_out.keys()):
+        key = f"{BROKER_ISOLATED} {broker_name}"
+        labels = {"cluster": cluster, "broker_name": broker_name}
+        avoiders = {
+            client_id: item
+            for client_id, item in fleet.avoiders(broker_name).items()
+            if not is_evicted(item, fleet.judged_ms, rules)
+        }
+        senders = fleet.senders(broker_name, rules.fault_item_idle_ms)
+        enough = max(1, ceil(rules.broker_isolated_share * len(senders)))
+        reached_ms = sorted(item.out_ms for item in avoiders.values())[enough - 1 : enough]
+        episode = _episode(fleet, key, reached_ms[0] if reached_ms else None, rules)
+        if episode is None:
+            continue
+        if not avoiders:
+            findings[key] = _in_a_break(BROKER_ISOLATED, labels, episode)
+            continue
+        known, gone = fleet.fired(key), fleet.gone.get(broker_name)
+        cause = _cause(avoiders, known.cause if known else None)
+        is_failing = cause == FAILING_BROKER
+        avoided = Avoided(broker_name, avoiders, {name: fleet.producers[name].client_version for name in senders})
+        findings[key] = Finding(
+            kind=BROKER_ISOLATED,
+            cause=cause,
+            severity=severity_of(known, gone) if is_failing else "warning",
+            since_ms=episode.since_ms,
+            text=broker_prose.describe_isolated(
+                cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None
+            ),
+            labels=labels,
+            broker_name=broker_name,
+            evidence=avoided.evidence(),
+            inhibited_by=_explained_by(fleet, broker_name)
+            or (notified_before(fleet, broker_name, avoiders) if is_failing else None),
+            is_ready=_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules),
+            figures=f"{len(avoiders)} of {len(senders)}",
+        )
+    return findings | dict(held_open(fleet, findings))
+
+
+def _explained_by(fleet: Fleet, broker_name: str) -> str | None:
+    """The open incident of producers that have no broker left, this one among them."""
+    incident = fleet.fired(NO_AVAILABLE_BROKER)
+    is_of_all = incident is not None and incident.cause == ALL_BROKERS and broker_name in brokers_of(incident)
+    return incident.incident_id if incident and is_of_all else None
+
+
+def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+    """Kind 13. A broker is evicted by a 5.1.4 producer that keeps it unreachable broker_evicted_ms past its time.
+
+    It sends elsewhere and never comes back by itself (#7812). Not evicted: a broker whose producer sends nothing
+    anywhere; a 5.1.4 producer with a detector comes back within seconds of its next sends.
+    """
+    findings = {}
+    for broker_name, of_broker in fleet.shut_out.items():
+        evicted = {
+            client_id: item
+            for client_id, item in of_broker.items()
+            if is_evicted(item, fleet.judged_ms, rules) and _sends_elsewhere(fleet, client_id, broker_name, item, rules)
+        }
+        if not evicted:
+            continue
+        since_ms = min(item.start_timestamp_ms for item in evicted.values())
+        findings[f"{BROKER_EVICTED} {broker_name}"] = Finding(
+            kind=BROKER_EVICTED,
+            cause=PERMANENT_EVICTION,
+            severity="error",
+            since_ms=since_ms,
+            text=broker_prose.describe_evicted(
+                cluster,
+                broker_name,
+                sorted(evicted),
+                len(fleet.senders(broker_name, rules.fault_item_idle_ms)),
+                since_ms,
+            ),
+            labels={"cluster": cluster, "broker_name": broker_name},
+            client_id=next(iter(evicted)) if len(evicted) == 1 else None,
+            broker_name=broker_name,
+            evidence={
+                "producers": {
+                    client_id: {
+                        "client_version": item.client_version,
+                        "last_attempt_ms": item.seen_ms,
+                        "start_timestamp_ms": item.start_timestamp_ms,
+                    }
+                    for client_id, item in sorted(evicted.items())
+                }
+            },
+        )
+    return findings
+
+
+def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+    """Kind 14. No broker is available to a producer that shuts out every one of the brokers it sends to at once.
+
+    It must send to two at least: one alone cannot be avoided, and kind 12 tells of it.
+    """
+    now_ms, idle_ms = fleet.judged_ms, rules.fault_item_idle_ms
+    out_of = {
+        broker_name: {client_id for client_id, item in of_broker.items() if not item.is_available}
+        for broker_name, of_broker in fleet.shut_out.items()
+    }
+    stranded = {}
+    for client_id in sorted(set().union(*out_of.values())):
+        producer = fleet.producers[client_id]
+        brokers = producer.brokers(now_ms, idle_ms) if producer.is_alive(now_ms, SILENT_MS) else []
+        if len(brokers) > 1 and all(client_id in out_of.get(broker_name, ()) for broker_name in brokers):
+            stranded[client_id] = Stranded(
+                producer.client_version,
+                {broker_name: fleet.shut_out[broker_name][client_id] for broker_name in sorted(brokers)},
+            )
+    began_ms = min((one.since_ms() for one in stranded.values()), default=None)
+    episode = _episode(fleet, NO_AVAILABLE_BROKER, began_ms, rules)
+    if episode is None:
+        return {}
+    if not stranded:
+        return {NO_AVAILABLE_BROKER: _in_a_break(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)}
+    alive = sum(producer.is_alive(now_ms, idle_ms) for producer in fleet.producers.values())
+    cause = ALL_BROKERS if 2 * len(stranded) >= alive else PRODUCER_HOST
+    known = fleet.fired(NO_AVAILABLE_BROKER)
+    return {
+        NO_AVAILABLE_BROKER: Finding(
+            kind=NO_AVAILABLE_BROKER,
+            cause=known.cause if known else cause,
+            severity="critical",
+            since_ms=episode.since_ms,
+            text=broker_prose.describe_unavailable(cluster, stranded, alive, cause == ALL_BROKERS, episode.since_ms),
+            labels={"cluster": cluster},
+            client_id=next(iter(stranded)) if len(stranded) == 1 else None,
+            broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
+            evidence={"producers": {client_id: one.evidence() for client_id, one in stranded.items()}, "alive": alive},
+            is_ready=_is_ready(fleet, episode, rules),
+        )
+    }
+
+
+FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]], ...] = (
+    (NO_AVAILABLE_BROKER, find_unavailable),
+    (BROKER_ISOLATED, find_isolated),
+    (BROKER_EVICTED, find_evicted),
+)
+"""Kind and finder; causes come before what they explain."""
+
+
+def is_evicted(item: Item, now_ms: int, rules: Rules) -> bool:
+    """Its time has been over for long, yet the release needs a broker to be reachable (5.1.4 only)."""
+    is_lost = not item.is_available and not item.reachable and rules_of(item.client_version).needs_reachable
+    return is_lost and item.start_timestamp_ms + rules.broker_evicted_ms <= now_ms
+
+
+def _sends_elsewhere(fleet: Fleet, client_id: str, broker_name: str, item: Item, rules: Rules) -> bool:
+    """It sent to another broker when it could have come back, and still does."""
+    elsewhere = (seen_ms for name, seen_ms in fleet.producers[client_id].seen_ms.items() if name != broker_name)
+    # Inside a quick run the newest attempt is known to QUIET_MS.
+    could_ms = item.start_timestamp_ms + rules.broker_evicted_ms - QUIET_MS
+    return max(elsewhere, default=0) >= max(could_ms, fleet.judged_ms - SILENT_MS)
+
+
+def _episode(fleet: Fleet, key: str, began_ms: int | None, rules: Rules) -> Episode | None:
+    """The condition's episode after this moment; None when it has not held for broker_isolated_clear_ms.
+
+    `began_ms` is since when it holds, None when it does not.
+    """
+    now_ms, episode = fleet.judged_ms, fleet.episodes.get(key)
+    if began_ms is not None:
+        episode = fleet.episodes.setdefault(key, Episode(began_ms, now_ms))
+        episode.last_ms = now_ms
+    elif episode is not None and now_ms - episode.last_ms >= rules.broker_isolated_clear_ms:
+        del fleet.episodes[key]
+        return None
+    return episode
+
+
+def _is_ready(fleet: Fleet, episode: Episode, rules: Rules) -> bool:
+    """It holds now, and its hold is over."""
+    return episode.last_ms == fleet.judged_ms >= episode.since_ms + rules.broker_isolated_hold_ms
+
+
+def _is_lasting(fleet: Fleet, avoiders: Mapping[str, Item], episode: Episode, rules: Rules) -> bool:
+    newest_ms = max(item.slow_ms for item in avoiders.values())
+    back_ms = max(item.start_timestamp_ms for item in avoiders.values())
+    return (
+        newest_ms - episode.since_ms >= rules.broker_isolated_hold_ms
+        or back_ms - fleet.judged_ms >= rules.broker_isolated_clear_ms
+    )
+
+
+def _in_a_break(kind: str, labels: dict[str, str], episode: Episode) -> Finding:
+    """It does not hold now, in an episode that goes on: that opens nothing, and ends nothing."""
+    return Finding(kind, kind, "info", episode.since_ms, Text("", ""), labels, is_ready=False)
+
+
+def _cause(avoiders: Mapping[str, Item], known: str | None) -> str:
+    """Failing when most sends that shut it out failed. An open incident changes its mind only when all agree."""
+    failed = [item.isolation for item in avoiders.values() if not item.is_available]
+    if known is None:
+        return FAILING_BROKER if 2 * sum(failed) > len(failed) else SLOW_BROKER
+    is_unanimous = bool(failed) and len(set(failed)) == 1
+    if not is_unanimous:
+        return known
+    return FAILING_BROKER if failed[0] else SLOW_BROKER

@@ -1,0 +1,226 @@
+"""A cluster's producers together: who sends to which broker, and who shuts which broker out.
+
+Steps wait, packed, until a tick of the clock covers them, and are then applied in the order of time; the fleet is
+judged at every fifth second of event time that a tick has passed. So a log gives the same findings whether it comes
+in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from udfs.alerts.alert import Incident
+from udfs.alerts.flapping import Window
+from udfs.brokers.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
+from udfs.brokers.trouble import Gone
+from udfs.producers.attempts import MOMENT_MS, Attempts, Step
+from udfs.producers.board import Flip
+from udfs.producers.item import Item
+
+SHORT_MS = 10_000
+"""An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
+
+FORGET_MS = 60_000
+"""How often producers and brokers without sends are looked for."""
+
+
+@dataclass
+class Producer:
+    """`seen_ms`: broker → newest attempt there."""
+
+    client_version: str
+    seen_ms: dict[str, int] = field(default_factory=dict)
+
+    def is_alive(self, now_ms: int, idle_ms: int) -> bool:
+        return max(self.seen_ms.values(), default=0) + idle_ms > now_ms
+
+    def brokers(self, now_ms: int, idle_ms: int) -> list[str]:
+        """Where it has sent to lately."""
+        return [broker_name for broker_name, seen_ms in self.seen_ms.items() if seen_ms + idle_ms > now_ms]
+
+
+@dataclass
+class Episode:
+    """A condition holds since `since_ms`, short breaks included; `last_ms` is the newest moment it held."""
+
+    since_ms: int
+    last_ms: int
+
+
+@dataclass
+class BoardSeen:
+    """What a broker's own board has had to tell by (udfs/producers/unasked_boards.py).
+
+    heard_ms   its newest send, or tick that asked it
+    has_told   whether anybody ever avoided it
+    returns    items that time alone has brought back since `heard_ms`
+    """
+
+    heard_ms: int
+    has_reported: bool = False
+    returns: list[Flip] = field(default_factory=list)
+
+
+@dataclass
+class Fleet:
+    """The state kept a cluster. `judged_ms` is the newest moment judged, `tick_ms` the newest tick heard.
+
+    producers  client_id → Producer
+    shut_out   broker_name → client_id → Item, while it is unavailable and just after
+    waiting    broker_name → client_id → attempts that no tick covers yet
+    boards     broker_name → what its own board has had to tell by
+    dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
+    episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
+    skew       how far attempts come behind the cluster's time
+    gone       broker_name → the cluster's own alert that it is gone
+    """
+
+    producers: dict[str, Producer] = field(default_factory=dict)
+    shut_out: dict[str, dict[str, Item]] = field(default_factory=dict)
+    waiting: dict[str, dict[str, Attempts]] = field(default_factory=dict)
+    episodes: dict[str, Episode] = field(default_factory=dict)
+    incidents: dict[str, Incident] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
+    judged_ms: int = 0
+    tick_ms: int = 0
+    forgotten_ms: int = 0
+    boards: dict[str, BoardSeen] = field(default_factory=dict)
+    dropped: int = 0
+    drop: Incident | None = None
+    skew: Skew = field(default_factory=Skew)
+    gone: dict[str, Gone] = field(default_factory=dict)
+
+    def learn_lags(self, lags: Iterable[Lag]) -> None:
+        """Take in what a batch shows of lags; before any of its attempts is added."""
+        for lag in lags:
+            self.skew.note(lag)
+        self.skew.settle()
+
+    def add(self, broker_name: str, attempts: Attempts) -> None:
+        """Take in one producer's steps at one broker; they count from the next tick on."""
+        seen = self.boards.setdefault(broker_name, BoardSeen(0))
+        seen.heard_ms = max([seen.heard_ms, *(step.to_ms for step in attempts.steps[-1:])])
+        of_broker = self.waiting.setdefault(broker_name, {})
+        of_broker.setdefault(attempts.client_id, Attempts(attempts.client_id, "")).join(attempts)
+
+    def avoiders(self, broker_name: str) -> dict[str, Item]:
+        """Who shuts the broker out at this moment, or has just been back from a short absence."""
+        return {
+            client_id: item
+            for client_id, item in self.shut_out.get(broker_name, {}).items()
+            if not item.is_available
+            or (item.back_ms - item.out_ms < SHORT_MS and item.back_ms + MOMENT_MS > self.judged_ms)
+        }
+
+    def senders(self, broker_name: str, idle_ms: int) -> list[str]:
+        """The producers that have sent to the broker lately, or shut it out."""
+        shut_out = self.shut_out.get(broker_name, {})
+        return [
+            client_id
+            for client_id, producer in self.producers.items()
+            if producer.seen_ms.get(broker_name, -idle_ms) + idle_ms > self.judged_ms or client_id in shut_out
+        ]
+
+    def fired(self, key: str) -> Incident | None:
+        """The incident of this finding, if it has fired and is not over."""
+        incident = self.incidents.get(key)
+        return incident if incident and incident.has_fired else None
+
+    def note_gone(self, gone: Mapping[str, Gone], now_ms: int) -> None:
+        """What the cluster's alerts say of its brokers as of its tick. One that is over is kept while it explains."""
+        about = {key.partition(" ")[2] for key in (*self.episodes, *self.incidents)}
+        over = {name: one for name, one in self.gone.items() if name not in gone and name in about}
+        for one in over.values():
+            one.over_ms = now_ms if one.over_ms is None else one.over_ms
+        self.gone = over | dict(gone)
+
+    def completeness(self, idle_ms: int, silent_ms: int) -> float:
+        """The share of the known producers that have sent within `silent_ms`, 0 to 1."""
+        known = [one for one in self.producers.values() if one.is_alive(self.judged_ms, idle_ms)]
+        heard = sum(one.is_alive(self.judged_ms, silent_ms) for one in known)
+        return round(heard / len(known), 4) if known else 1.0
+
+    def take_steps(self, last_ms: int) -> list[tuple[Step, str, str, str]]:
+        """The waiting steps up to then, by the cluster's time and in its order: step, broker, client, release."""
+        taken: list[tuple[Step, str, str, str]] = []
+        for broker_name, of_broker in self.waiting.items():
+            for client_id, attempts in of_broker.items():
+                by_ms = self._apart_ms(broker_name, client_id)
+                due = [step for step in attempts.steps if step.from_ms + by_ms <= last_ms]
+                taken += [
+                    (step.moved(by_ms) if by_ms else step, broker_name, client_id, attempts.client_version)
+                    for step in due
+                ]
+                attempts.steps = [step for step in attempts.steps if step.from_ms + by_ms > last_ms]
+        self.waiting = {
+            broker_name: left
+            for broker_name, of_broker in self.waiting.items()
+            if (left := {client_id: attempts for client_id, attempts in of_broker.items() if attempts.steps})
+        }
+        return sorted(taken, key=lambda entry: (entry[0].from_ms, *entry[1:3]))
+
+    def _apart_ms(self, broker_name: str, client_id: str) -> int:
+        """By how much the times of a producer's steps at a broker are moved on to the cluster's; below 0, back.
+
+        Attempts that come late time and again, by whoever tells them, would be over before they are known; those of a
+        cluster whose time is behind would wait for it. Up, to a moment: a step must not be behind the next.
+        """
+        sources = ((SENDS, broker_name), (SENDS_OF, client_id))
+        known = [apart_ms for source in sources if (apart_ms := self.skew.apart_ms(*source)) is not None]
+        apart_ms = max(known, default=0)
+        return -(-apart_ms // MOMENT_MS) * MOMENT_MS if not -TOLD_MS <= apart_ms <= MOMENT_MS else 0
+
+    def apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
+        """One producer's next step at one broker."""
+        producer = self.producers.setdefault(client_id, Producer(client_version))
+        producer.client_version = client_version
+        seen_ms = producer.seen_ms.get(broker_name, step.from_ms)
+        producer.seen_ms[broker_name] = max(seen_ms, step.to_ms)
+        of_broker = self.shut_out.setdefault(broker_name, {}) if step.is_slow else self.shut_out.get(broker_name, {})
+        if step.is_slow and client_id not in of_broker:
+            of_broker[client_id] = Item.of(client_version, step, seen_ms)
+        item = of_broker.get(client_id)
+        if item is not None:
+            item.expire(step.from_ms)
+            turn = item.apply(client_version, step)
+            if turn is not None and not turn.available:
+                self.boards.setdefault(broker_name, BoardSeen(step.to_ms)).has_reported = True
+
+    def pass_time(self, now_ms: int, idle_ms: int) -> None:
+        """Items whose time has come, and what is over for good."""
+        for broker_name, of_broker in self.shut_out.items():
+            for client_id, item in of_broker.items():
+                turn = item.expire(now_ms)
+                if turn is not None and broker_name in self.boards:
+                    self.boards[broker_name].returns.append(Flip.of(client_id, item.client_version, turn))
+        self.shut_out = {
+            broker_name: left
+            for broker_name, of_broker in self.shut_out.items()
+            if (
+                left := {
+                    client_id: item for client_id, item in of_broker.items() if self._is_kept(client_id, item, idle_ms)
+                }
+            )
+        }
+        if now_ms >= self.forgotten_ms + FORGET_MS:
+            self.forgotten_ms = now_ms
+            self._forget(now_ms, idle_ms)
+
+    def _is_kept(self, client_id: str, item: Item, idle_ms: int) -> bool:
+        if item.is_available:
+            return item.back_ms + MOMENT_MS > self.judged_ms
+        is_over = item.start_timestamp_ms <= self.judged_ms
+        return not is_over or self.producers[client_id].is_alive(self.judged_ms, idle_ms)
+
+    def _forget(self, now_ms: int, idle_ms: int) -> None:
+        for client_id, producer in list(self.producers.items()):
+            producer.seen_ms = {
+                broker_name: seen_ms
+                for broker_name, seen_ms in producer.seen_ms.items()
+                if seen_ms + idle_ms > now_ms or client_id in self.shut_out.get(broker_name, {})
+            }
+            if not producer.seen_ms:
+                del self.producers[client_id]
+
+    def is_calm(self) -> bool:
+        """Nobody shuts anything out, and nothing is open: until the next slow attempt no moment needs judging."""
+        return not (self.shut_out or self.episodes or self.incidents)

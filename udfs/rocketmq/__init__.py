@@ -1,0 +1,1 @@
+"""What RocketMQ's clients and brokers do, class by class, each by its own release."""

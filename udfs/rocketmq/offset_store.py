@@ -1,0 +1,238 @@
+"""Where a group's progress is kept, and how much of it is consumed again after a move or a crash.
+
+Clustering: the client counts in memory (RemoteBrokerOffsetStore), tells the broker every 5 s and with each pull
+from a master, the broker (ConsumerOffsetManager) writes it down every 5 s, and a slave copies the master's.
+Broadcasting: each client keeps a file of its own (LocalFileOffsetStore). An offset is the next message to consume.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.process_queue import OffsetError
+from udfs.rocketmq.version import NEWEST, ClientVersion
+
+PERSIST_CONSUMER_OFFSET_MS = 5_000
+"""ClientConfig.persistConsumerOffsetInterval; the first time 10 s after the start."""
+
+FLUSH_CONSUMER_OFFSET_MS = 5_000
+"""BrokerConfig.flushConsumerOffsetInterval; the first time 10 s after the start."""
+
+RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
+
+NO_OFFSET, CANNOT_READ = -1, -2
+"""OffsetStore.readOffset: nothing was ever committed; the broker could not be asked."""
+
+Commit = Callable[[MessageQueue, int], object]
+
+
+class RemoteBrokerOffsetStore:
+    """A clustering client's offsets in memory. Every one of them is lost with the process."""
+
+    __slots__ = ("_frozen", "offset_table")
+
+    def __init__(self) -> None:
+        self.offset_table: dict[MessageQueue, int] = {}
+        self._frozen: set[MessageQueue] = set()
+
+    def update_offset(self, mq: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """A batch was consumed. A concurrent consumer only goes forward; an orderly one may be set back."""
+        if mq in self._frozen:
+            return
+        known = self.offset_table.get(mq)
+        if known is None or offset > known or not increase_only:
+            self.offset_table[mq] = offset
+
+    def update_and_freeze_offset(self, mq: MessageQueue, offset: int) -> None:
+        """updateAndFreezeOffset (5.2.0): after OFFSET_ILLEGAL, until the queue is removed, no batch moves it."""
+        self.offset_table[mq] = offset
+        self._frozen.add(mq)
+
+    def read_from_memory(self, mq: MessageQueue) -> int:
+        """What the next pull commits on the way, if it is above 0 and the pull goes to a master."""
+        return self.offset_table.get(mq, NO_OFFSET)
+
+    def read_from_store(self, mq: MessageQueue, fetch: Callable[[MessageQueue], int | None]) -> int:
+        """Ask the broker, and remember the answer. `fetch` gives None for "not found", and OffsetError if it fails.
+
+        Up to 4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
+        """
+        try:
+            offset = fetch(mq)
+        except OffsetError:
+            return CANNOT_READ
+        if offset is None:
+            return NO_OFFSET
+        self.update_offset(mq, offset)
+        return offset
+
+    def persist_all(self, mqs: Collection[MessageQueue], commit: Commit) -> None:
+        """Tell the broker, every 5 s; `mqs` are those held, and the others are forgotten unreported. None held:
+        nothing.
+        """
+        if not mqs:
+            return
+        for mq, offset in list(self.offset_table.items()):
+            if mq in mqs:
+                commit(mq, offset)
+            else:
+                self.remove_offset(mq)
+
+    def persist(self, mq: MessageQueue, commit: Commit) -> None:
+        """Tell the broker of one queue: when it is lost, before another client reads it."""
+        offset = self.offset_table.get(mq)
+        if offset is not None:
+            commit(mq, offset)
+
+    def remove_offset(self, mq: MessageQueue) -> None:
+        """Forget a queue that is lost, or is taken anew."""
+        self.offset_table.pop(mq, None)
+        self._frozen.discard(mq)
+
+
+class LocalFileOffsetStore:
+    """A broadcasting client's offsets, in memory and in the file of its ClientId and group (`file`).
+
+    A ClientId with a pid in it has a new file after each restart, and so no past; that is why broadcasting keeps
+    `ip@DEFAULT`. Two clients with one ClientId on one machine overwrite each other's file.
+    """
+
+    __slots__ = ("_keeps_others", "file", "offset_table")
+
+    def __init__(self, client_version: ClientVersion = NEWEST) -> None:
+        """Up to 4.9.7, and from 5.0 up to 5.1.4, a write keeps only the queues held now, and a lost one is not told."""
+        self.offset_table: dict[MessageQueue, int] = {}
+        self.file: dict[MessageQueue, int] = {}
+        self._keeps_others = client_version >= (5, 2, 0) or (4, 9, 8) <= client_version < (5, 0, 0)
+
+    def load(self) -> None:
+        """At the start: read the file."""
+        self.offset_table.update(self.file)
+
+    def update_offset(self, mq: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """A batch was consumed."""
+        known = self.offset_table.get(mq)
+        if known is None or offset > known or not increase_only:
+            self.offset_table[mq] = offset
+
+    def read_from_store(self, mq: MessageQueue) -> int:
+        """What the file says, which memory then says too; NO_OFFSET if nothing."""
+        offset = self.file.get(mq)
+        if offset is None:
+            return NO_OFFSET
+        self.update_offset(mq, offset)
+        return offset
+
+    def persist_all(self, mqs: Collection[MessageQueue]) -> None:
+        """Write the file, every 5 s; `mqs` are those held. None held: nothing."""
+        if not mqs:
+            return
+        if not self._keeps_others:
+            self.file.clear()
+        self.file.update((mq, offset) for mq, offset in self.offset_table.items() if mq in mqs)
+
+    def persist(self, mq: MessageQueue) -> None:
+        """Write one queue's offset when it is lost; older releases do not."""
+        if self._keeps_others and mq in self.offset_table:
+            self.file[mq] = self.offset_table[mq]
+
+    def remove_offset(self, mq: MessageQueue) -> None:
+        """Forget a lost queue in memory; older releases remember it."""
+        if self._keeps_others:
+            self.offset_table.pop(mq, None)
+
+
+class ConsumerOffsetManager:
+    """A broker's offsets: group → queue → offset in memory, and what of it was written down last (`file`)."""
+
+    __slots__ = ("file", "offset_table")
+
+    def __init__(self) -> None:
+        self.offset_table: dict[str, dict[MessageQueue, int]] = {}
+        self.file: dict[str, dict[MessageQueue, int]] = {}
+
+    def commit_offset(self, consumer_group: str, mq: MessageQueue, offset: int) -> bool:
+        """UPDATE_CONSUMER_OFFSET (15), or a pull's commitOffset: whether it went back. The last to speak wins."""
+        offsets = self.offset_table.setdefault(consumer_group, {})
+        known = offsets.get(mq)
+        offsets[mq] = offset
+        return known is not None and offset < known
+
+    def query_offset(self, consumer_group: str, mq: MessageQueue) -> int:
+        """What was committed; NO_OFFSET if nothing."""
+        return self.offset_table.get(consumer_group, {}).get(mq, NO_OFFSET)
+
+    def persist(self) -> None:
+        """Write everything down: every 5 s, and at a clean shutdown."""
+        self.file = {group: dict(offsets) for group, offsets in self.offset_table.items()}
+
+    def load(self) -> None:
+        """Start from what was written: after a crash up to 5 s of commits are gone until clients tell them again."""
+        self.offset_table = {group: dict(offsets) for group, offsets in self.file.items()}
+
+    def sync_from(self, master: "ConsumerOffsetManager") -> None:
+        """SlaveSynchronize.syncConsumerOffset: take the master's offsets, its groups replacing ours, and persist.
+
+        Nothing flows back: a master that returns does not learn what was committed to its slave meanwhile.
+        """
+        self.offset_table.update({group: dict(offsets) for group, offsets in master.offset_table.items()})
+        self.persist()
+
+
+def slave_sync_ms(broker_version: ClientVersion = NEWEST) -> int:
+    """BrokerController: how often a slave copies its master's offsets, and so what a failover may set back.
+
+    10 s up to 4.9.8. From 5.0 a look every 3 s does it once 60 s have passed: every 63 s.
+    """
+    return 10_000 if broker_version < (5, 0, 0) else 63_000
+
+
+def query_consumer_offset(stored_offset: int, min_offset: int, is_first_in_memory: bool) -> int | None:
+    """ConsumerManageProcessor.queryConsumerOffset: the broker's answer; None for QUERY_NOT_FOUND.
+
+    A group new to a queue that still has its first message, in memory, is told 0: it reads the queue from its
+    beginning even if it means to start at the end.
+    """
+    if stored_offset >= 0:
+        return stored_offset
+    return 0 if min_offset <= 0 and is_first_in_memory else None
+
+
+def compute_pull_from_where(
+    consume_from_where: str, topic: str, stored_offset: int, max_offset: int, timestamp_offset: int = 0
+) -> int:
+    """RebalancePushImpl.computePullFromWhere: the offset a client starts a new queue at.
+
+    `stored_offset` as OffsetStore.readOffset gives it; `timestamp_offset` is what the broker finds for
+    consumeTimestamp. Only a group without an offset looks at `consume_from_where`: at %RETRY% queues it starts at
+    their beginning, but with CONSUME_FROM_TIMESTAMP at their end. Raises OffsetError where the store could not be
+    read, and the queue is not taken this round.
+    """
+    if stored_offset >= 0:
+        return stored_offset
+    if stored_offset != NO_OFFSET:
+        raise OffsetError(f"offset of {topic} could not be read: {stored_offset}")
+    if consume_from_where == "CONSUME_FROM_FIRST_OFFSET":
+        return 0
+    is_retry = topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
+    if consume_from_where == "CONSUME_FROM_TIMESTAMP":
+        return max_offset if is_retry else timestamp_offset
+    return 0 if is_retry else max_offset
+
+
+def compute_commit_offset(next_offset: int, unfinished: Iterable[int]) -> int:
+    """ProcessQueue.removeMessage: the lowest offset not consumed yet, or the one after the last pulled.
+
+    One slow message holds the commit back, however many after it are done.
+    """
+    return min(unfinished, default=next_offset)
+
+
+def repeated_messages(committed_offset: int, started: Iterable[int]) -> int:
+    """How many messages the next owner of a queue consumes again.
+
+    `committed_offset` is what it is reported; `started` are the offsets that were given to the old owner's listener.
+    What the listener had when the queue was dropped is not committed any more, in either mode. So a concurrent
+    consumer repeats all that it finished above the lowest unfinished message, and at a move an orderly one just the
+    batch in hand (consumeMessageBatchMaxSize, 1 by default); after a crash both repeat what was not told in time.
+    """
+    return sum(offset >= committed_offset for offset in started)

@@ -1,0 +1,125 @@
+"""Who may consume a queue in order: the broker's RebalanceLockManager, and the client's lockAll.
+
+A lock belongs to a group's ClientId, not to a channel: two processes with one ClientId both hold it, and an order
+that looks locked is broken. Only masters are asked; a slave read never renews a lock. Mirrors 4.0 to 5.5.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.process_queue import ProcessQueue, rebalance_rules
+from udfs.rocketmq.version import NEWEST, ClientVersion
+
+REBALANCE_LOCK_MAX_LIVE_MS = 60_000
+"""RebalanceLockManager.REBALANCE_LOCK_MAX_LIVE_TIME: for so long a broker keeps a lock nobody renews."""
+
+LOCK_ALL_MS = 20_000
+"""ProcessQueue.REBALANCE_LOCK_INTERVAL: an orderly consumer renews its locks this often."""
+
+LOCK_ALL_FIRST_MS = 1_000
+"""ConsumeMessageOrderlyService.start: the first renewal comes so soon after the start."""
+
+MASTER_ID = 0
+
+
+@dataclass(slots=True, eq=False)
+class LockEntry:
+    """Who holds a queue, and when the lock was last asked for (epoch ms)."""
+
+    client_id: str
+    last_update_ms: int
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether the next to ask gets it."""
+        return now_ms - self.last_update_ms > REBALANCE_LOCK_MAX_LIVE_MS
+
+
+class RebalanceLockManager:
+    """One broker's locks: group → queue → entry."""
+
+    __slots__ = ("mq_lock_table",)
+
+    def __init__(self) -> None:
+        self.mq_lock_table: dict[str, dict[MessageQueue, LockEntry]] = {}
+
+    def try_lock(self, consumer_group: str, mq: MessageQueue, client_id: str, now_ms: int) -> bool:
+        """Whether `client_id` holds the queue from now on. Asking renews what it holds, and takes what expired."""
+        entries = self.mq_lock_table.setdefault(consumer_group, {})
+        entry = entries.get(mq)
+        if entry is None:
+            entries[mq] = LockEntry(client_id, now_ms)
+            return True
+        if entry.client_id != client_id:
+            if not entry.is_expired(now_ms):
+                return False
+            entry.client_id = client_id
+        entry.last_update_ms = now_ms
+        return True
+
+    def try_lock_batch(
+        self, consumer_group: str, mqs: Iterable[MessageQueue], client_id: str, now_ms: int
+    ) -> set[MessageQueue]:
+        """LOCK_BATCH_MQ (41): those of `mqs` that `client_id` holds from now on."""
+        return {mq for mq in mqs if self.try_lock(consumer_group, mq, client_id, now_ms)}
+
+    def unlock_batch(self, consumer_group: str, mqs: Iterable[MessageQueue], client_id: str) -> None:
+        """UNLOCK_BATCH_MQ (42): give back. What another ClientId holds stays locked; expiry is not looked at."""
+        entries = self.mq_lock_table.get(consumer_group, {})
+        for mq in mqs:
+            entry = entries.get(mq)
+            if entry is not None and entry.client_id == client_id:
+                del entries[mq]
+
+    def holder(self, consumer_group: str, mq: MessageQueue, now_ms: int) -> str | None:
+        """The ClientId that holds the queue, None where nobody does or the lock has expired."""
+        entry = self.mq_lock_table.get(consumer_group, {}).get(mq)
+        return None if entry is None or entry.is_expired(now_ms) else entry.client_id
+
+    def is_lock_all_expired(self, consumer_group: str, now_ms: int) -> bool:
+        """isLockAllExpired (5.0): no queue of the group is locked."""
+        return all(entry.is_expired(now_ms) for entry in self.mq_lock_table.get(consumer_group, {}).values())
+
+
+def lock_all(
+    table: Mapping[MessageQueue, ProcessQueue],
+    lock_batch: Callable[[str, set[MessageQueue]], set[MessageQueue] | None],
+    now_ms: int,
+    client_version: ClientVersion = NEWEST,
+) -> list[MessageQueue]:
+    """RebalanceImpl.lockAll: ask each broker once for all its queues; the queues it refused.
+
+    `lock_batch(broker_name, mqs)` answers None where the broker has no master or did not answer: its queues keep
+    their flag, and stop for `is_lock_expired` 30 s after the last lock. A queue that was refused is consumed no
+    more until a later round gets it. Up to 4.9.8 dropped queues are asked for too.
+    """
+    asks_for_dropped = rebalance_rules(client_version).locks_dropped_queues
+    by_broker: dict[str, set[MessageQueue]] = {}
+    for mq, process_queue in table.items():
+        if asks_for_dropped or not process_queue.dropped:
+            by_broker.setdefault(mq.broker_name, set()).add(mq)
+    refused = []
+    for broker_name, mqs in by_broker.items():
+        locked_mqs = lock_batch(broker_name, mqs)
+        if locked_mqs is None:
+            continue
+        for mq in mqs:
+            process_queue = table[mq]
+            process_queue.locked = mq in locked_mqs
+            if process_queue.locked:
+                process_queue.last_lock_ms = now_ms
+            else:
+                refused.append(mq)
+    return sorted(refused)
+
+
+def may_consume_orderly(process_queue: ProcessQueue, message_model: str, now_ms: int) -> bool:
+    """ConsumeMessageOrderlyService: whether the listener is given the queue's messages."""
+    if process_queue.dropped:
+        return False
+    return message_model == "BROADCASTING" or (process_queue.locked and not process_queue.is_lock_expired(now_ms))
+
+
+def may_pull_orderly(process_queue: ProcessQueue) -> bool:
+    """DefaultMQPushConsumerImpl.pullMessage: an orderly consumer pulls only what it has locked, else 3 s later."""
+    return process_queue.locked and not process_queue.dropped

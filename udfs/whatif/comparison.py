@@ -1,0 +1,131 @@
+"""What a change does to each queue of a group, and that in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from udfs.alerts.prose import count, join_words, name_queues
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP
+from udfs.whatif.allotment import GROUP_OFFLINE, Allotment, Gap
+
+SAME, MOVED, STARVED, DOUBLE_CONSUMED, RECOVERED, ADDED, REMOVED = (
+    "same",
+    "moved",
+    "starved",
+    "doubled",
+    "recovered",
+    "added",
+    "removed",
+)
+
+BECAUSE = {
+    DUPLICATE_CLIENT_ID: "several clients carry ClientId {0}, and each takes the first one's share",
+    MEMBER_NOT_SUBSCRIBED: "{0} counts as a member and is given them, but does not subscribe the topic",
+    MIXED_STRATEGY: "the clients do not share out by one strategy, and none takes these",
+    STRATEGY_GAP: "the strategy gives them to no client",
+    GROUP_OFFLINE: "the group has no client left",
+}
+"""Cause of a gap to the reason as the verdict gives it; {0} is the client whose slot it is."""
+
+
+@dataclass(frozen=True)
+class QueueChange:
+    """One queue before and after: the labels of those who take it, None where the queue does not exist.
+
+    `change` is "starved" and "doubled" when it was not so before, "recovered" when it was nobody's or taken twice.
+    `gap` is the reason when it is nobody's afterwards.
+    """
+
+    queue: str
+    before: tuple[str, ...] | None
+    after: tuple[str, ...] | None
+    change: str
+    gap: Gap | None
+
+
+def compare(before: Allotment, after: Allotment) -> list[QueueChange]:
+    """Every queue of either, in the order of the first, new ones last."""
+    names = dict.fromkeys([*before.takers, *after.takers])
+    changes = []
+    for name in names:
+        was, becomes = before.takers.get(name), after.takers.get(name)
+        changes.append(QueueChange(name, was, becomes, _change(was, becomes), after.gaps.get(name)))
+    return changes
+
+
+def _change(was: tuple[str, ...] | None, becomes: tuple[str, ...] | None) -> str:
+    if was is None or becomes is None:
+        return ADDED if was is None else REMOVED
+    if was == becomes:
+        return SAME
+    if not becomes:
+        return STARVED
+    if len(becomes) > 1 and len(was) <= 1:
+        return DOUBLE_CONSUMED
+    return RECOVERED if len(becomes) == 1 and len(was) != 1 else MOVED
+
+
+def describe_verdict(changes: Sequence[QueueChange], before: Allotment) -> str:
+    """One line: how many queues starve, are consumed twice and move."""
+    there = sum(change.after is not None for change in changes)
+    starved = sum(change.gap is not None for change in changes)
+    doubled = len(_doubled(changes))
+    reported = [f"{starved} of {count(there, 'queue')} {_verb(starved, 'starve')}" if starved else "nothing starves"]
+    if not starved and before.starved():
+        reported = [f"nothing starves any more, {count(len(before.starved()), 'queue')} did"]
+    if doubled:
+        reported.append(f"{doubled} {'is' if doubled == 1 else 'are'} consumed twice")
+    if any(change.change != SAME for change in changes):
+        moved = sum(map(_is_moved, changes))
+        reported.append(f"{moved or 'none'} {_verb(moved, 'move')} to another client")
+    return f"{', '.join(reported)}.".capitalize()
+
+
+def describe_reasons(changes: Sequence[QueueChange], before: Allotment, after: Allotment) -> list[str]:
+    """A sentence each: which queues starve by which cause, which are consumed twice and by whom, how even it is."""
+    reasons: dict[str, list[str]] = {}
+    for change in changes:
+        if change.gap is not None:
+            because = BECAUSE[change.gap.cause].format(change.gap.client_id)
+            reasons.setdefault(because, []).append(change.queue)
+    starved_before = set(before.starved()) if any(change.change != SAME for change in changes) else set()
+    reported = [
+        f"{name_queues(queues)} {_verb(len(queues), 'starve')}: {because}.{_as_before(queues, starved_before)}"
+        for because, queues in reasons.items()
+    ]
+    if doubled := _doubled(changes):
+        who = sorted({label for change in doubled for label in change.after or ()})
+        by = join_words([*who[:4], f"{len(who) - 4} more"] if len(who) > 4 else who)
+        are = "is" if len(doubled) == 1 else "are"
+        reported.append(f"{name_queues([change.queue for change in doubled])} {are} consumed twice, by {by}.")
+    return [*reported, _describe_spread(before, after)] if after.shares else reported
+
+
+def _doubled(changes: Sequence[QueueChange]) -> list[QueueChange]:
+    return [change for change in changes if change.after and len(change.after) > 1]
+
+
+def _is_moved(change: QueueChange) -> bool:
+    was, becomes = set(change.before or ()), set(change.after or ())
+    return bool(was - becomes and becomes - was)
+
+
+def _as_before(queues: Sequence[str], starved_before: set[str]) -> str:
+    known = sum(queue in starved_before for queue in queues)
+    return f" {known if known < len(queues) else 'They'} did before the change too." if known else ""
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{verb}s" if number == 1 else verb
+
+
+def _describe_spread(before: Allotment, after: Allotment) -> str:
+    was, becomes = _span(before), _span(after)
+    compared = f" ({was} before)" if before.shares and was != becomes else ""
+    idle = f"; {count(len(after.idle), 'client')} of {len(after.shares)} without any" if after.idle else ""
+    return f"Shares are {becomes} a client{compared}{idle}."
+
+
+def _span(allotment: Allotment) -> str:
+    sizes = [len(share) for share in allotment.shares.values() if share] or [0]
+    few, most = min(sizes), max(sizes)
+    return count(most, "queue") if few == most else f"{few} to {count(most, 'queue')}"

@@ -1,0 +1,174 @@
+"""A consumer group and one topic on paper, and the changes that can be tried on it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from udfs.rocketmq.consistent_hash import VIRTUAL_NODES
+from udfs.rocketmq.model import MessageQueue, java_order
+from udfs.rocketmq.version import NEWEST, ClientVersion
+
+
+@dataclass(frozen=True)
+class Client:
+    """One channel of the group.
+
+    topics            what it subscribes; None: not told, taken as subscribed
+    strategy          AllocateMessageQueueStrategy.getName(); None: the group's
+    client_version    its release; None: the newest
+    room              its machine room, for the nearby strategies
+    config_queues     what CONFIG hands to it, as `broker:queue_id`
+    """
+
+    client_id: str
+    client_addr: str | None = None
+    topics: tuple[str, ...] | None = None
+    strategy: str | None = None
+    client_version: ClientVersion | None = None
+    room: str | None = None
+    config_queues: tuple[str, ...] | None = None
+
+    def subscribes(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
+
+@dataclass(frozen=True)
+class Group:
+    """One topic's readable queues and the clients that share them out, as one broker lists them.
+
+    The rest are options of single strategies: the broker's machine rooms by name, MACHINE_ROOM's consumer_idcs and
+    CONSISTENT_HASH's virtual_nodes.
+    """
+
+    cluster: str
+    consumer_group: str
+    topic: str
+    strategy: str
+    queues: tuple[MessageQueue, ...]
+    clients: tuple[Client, ...]
+    broker_rooms: Mapping[str, str] = field(default_factory=dict)
+    consumer_idcs: tuple[str, ...] | None = None
+    virtual_nodes: int = VIRTUAL_NODES
+
+    def broker_names(self) -> list[str]:
+        return sorted({mq.broker_name for mq in self.queues})
+
+    def client_ids(self) -> list[str]:
+        return sorted({client.client_id for client in self.clients}, key=java_order)
+
+    def labelled(self) -> list[tuple[str, Client]]:
+        """Every channel by its ClientId, in the order of cid_all; the later ones of an id as `ID (2)`, `ID (3)`."""
+        ordered = sorted(self.clients, key=lambda client: (java_order(client.client_id), client.client_addr or "~"))
+        labelled: dict[str, Client] = {}
+        for client in ordered:
+            nth = next(n for n in count(1) if _label(client, n) not in labelled)
+            labelled[_label(client, nth)] = client
+        return list(labelled.items())
+
+
+def _label(client: Client, nth: int) -> str:
+    return client.client_id if nth == 1 else f"{client.client_id} ({nth})"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to try, in the order in which it is applied.
+
+    A client to remove is named by its ClientId, which removes all channels that carry it, or by its address. A twin
+    is one more channel with a ClientId that is there. `queues` maps a broker to its number of readable queues, ""
+    meaning every broker; `strategies` a ClientId to a strategy, "" meaning the whole group.
+    """
+
+    remove_clients: tuple[str, ...] = ()
+    add_clients: tuple[str, ...] = ()
+    twins: tuple[str, ...] = ()
+    unsubscribe: tuple[str, ...] = ()
+    remove_brokers: tuple[str, ...] = ()
+    add_brokers: Mapping[str, int | None] = field(default_factory=dict)
+    queues: Mapping[str, int] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    consumer_idcs: tuple[str, ...] = ()
+    virtual_nodes: int | None = None
+    client_version: ClientVersion | None = None
+
+
+def change(group: Group, changes: Changes) -> Group:
+    """The group after `changes`. Raises ValueError, naming what exists, for a client or broker that is not there."""
+    clients = _change_clients(group, changes)
+    changed = replace(
+        group,
+        clients=tuple(clients),
+        queues=tuple(_change_queues(group, changes)),
+        strategy=changes.strategies.get("", group.strategy),
+        consumer_idcs=changes.consumer_idcs or group.consumer_idcs,
+        virtual_nodes=group.virtual_nodes if changes.virtual_nodes is None else changes.virtual_nodes,
+    )
+    if not changed.queues:
+        raise ValueError(f"topic {group.topic} has no queue left, and then clients keep the queues they have")
+    return changed
+
+
+def _host(client: Client) -> str | None:
+    return client.client_addr.rpartition(":")[0] if client.client_addr else None
+
+
+def _change_clients(group: Group, changes: Changes) -> list[Client]:
+    clients = list(group.clients)
+    for name in changes.remove_clients:
+        rest = [client for client in clients if name not in (client.client_id, client.client_addr, _host(client))]
+        if len(rest) == len(clients):
+            raise ValueError(_unknown("client", name, group.client_ids(), group))
+        clients = rest
+    for client_id in changes.add_clients:
+        if any(client.client_id == client_id for client in clients):
+            raise ValueError(f"client {client_id} is there already; a second one with its ClientId is a twin")
+        clients.append(Client(client_id, topics=(group.topic,)))
+    for client_id in changes.twins:
+        first = next((client for client in clients if client.client_id == client_id), None)
+        if first is None:
+            raise ValueError(_unknown("client", client_id, [client.client_id for client in clients], group))
+        clients.append(replace(first, client_addr=None))
+    for client_id in (*changes.unsubscribe, *filter(None, changes.strategies)):
+        if all(client.client_id != client_id for client in clients):
+            raise ValueError(_unknown("client", client_id, [client.client_id for client in clients], group))
+    return [_retold(client, changes) for client in clients]
+
+
+def _retold(client: Client, changes: Changes) -> Client:
+    own_strategy = None if "" in changes.strategies else client.strategy
+    return replace(
+        client,
+        topics=() if client.client_id in changes.unsubscribe else client.topics,
+        strategy=changes.strategies.get(client.client_id, own_strategy),
+        client_version=changes.client_version or client.client_version,
+    )
+
+
+def _change_queues(group: Group, changes: Changes) -> list[MessageQueue]:
+    ids: dict[str, list[int]] = {}
+    for mq in sorted(group.queues):
+        ids.setdefault(mq.broker_name, []).append(mq.queue_id)
+    most = max(map(len, ids.values()), default=4)
+    for broker_name in changes.remove_brokers:
+        if broker_name not in ids:
+            raise ValueError(_unknown("broker", broker_name, list(ids), group))
+        del ids[broker_name]
+    for broker_name, number in changes.add_brokers.items():
+        if broker_name in ids:
+            raise ValueError(f"broker {broker_name} has queues of topic {group.topic} already")
+        ids[broker_name] = list(range(most if number is None else number))
+    for broker_name, number in changes.queues.items():
+        if broker_name and broker_name not in ids:
+            raise ValueError(_unknown("broker", broker_name, list(ids), group))
+        for name in [broker_name] if broker_name else list(ids):
+            ids[name] = list(range(number))
+    return [MessageQueue(group.topic, name, queue_id) for name in sorted(ids) for queue_id in ids[name]]
+
+
+def _unknown(noun: str, name: str, known: Collection[str], group: Group) -> str:
+    there = ", ".join(sorted(set(known), key=java_order)) or f"no {noun}"
+    return f"there is no {noun} {name} in group {group.consumer_group} on topic {group.topic}; there is {there}"
+
+
+def release(client: Client) -> ClientVersion:
+    return client.client_version or NEWEST
