@@ -57,7 +57,7 @@ def main() -> None:
 
 def say(sentence: str) -> None:
     """Progress, with the time."""
-    print(time.strftime("%H:%M:%S", time.gmtime()), sentence, flush=True)
+    print(f"{time.strftime('%H:%M:%S', time.gmtime())} {sentence}\n", end="", flush=True)
 
 
 def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[Failure]:

@@ -29,7 +29,7 @@ class ClientSpec:
 
     `instance_name`    "" for RocketMQ's own, by process id; equal names and client_ip on two processes are twins
     `process`          "" for a JVM of its own; clients of one name share one
-    `expression`       tags that a consumer subscribes, tags that a producer sends in turn
+    `expression`       tags that a consumer subscribes, tags from which a producer draws one for each message
     `assign`           of pull_assign: "broker-a:0", ...; every queue of its topics without it
     `strategy`         AllocateMessageQueueStrategy.getName(), its options in `options`
     `order_by`         of a producer: how many keys it has, each of which goes to one queue; 0 sends in turn

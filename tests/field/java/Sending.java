@@ -1,6 +1,7 @@
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.nio.charset.StandardCharsets;
+import java.util.Random;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -10,9 +11,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A producer's pace: so many messages a second over its topics, tags and keys in turn. A send that takes its time does
- * not hold up the next: up to THREADS go on side by side, and a turn that finds all of them busy is left out. Missed
- * turns are not made up for.
+ * A producer's pace: so many messages a second over its topics and keys in turn, a tag drawn for each: tags in turn
+ * would go to the same queues again and again, and a queue of tags that nobody subscribes starves nobody. A send that
+ * takes its time does not hold up the next: up to THREADS go on side by side, and a turn that finds all of them busy is
+ * left out. Missed turns are not made up for.
  */
 class Sending {
     private static final int THREADS = 8;
@@ -32,6 +34,7 @@ class Sending {
     private final AtomicLong done = new AtomicLong();
     private final AtomicLong failed = new AtomicLong();
     private final Gate gate = new Gate();
+    private final Random draws;
     private final Semaphore free = new Semaphore(THREADS);
     /** Hands each send to the thread that was free last, so that sends which do not overlap visit queues in turn. */
     private final ExecutorService threads = Executors.newCachedThreadPool(Sending::daemon);
@@ -46,6 +49,7 @@ class Sending {
         tags = spec.getString("expression").equals("*") ? new String[] {"A"}
             : spec.getString("expression").split("\\s*\\|\\|\\s*");
         keys = spec.getIntValue("order_by");
+        draws = new Random(name.hashCode());
         setRate(spec.getDoubleValue("rate_per_s"));
     }
 
@@ -76,7 +80,7 @@ class Sending {
             gate.pass();
             long turn = turns.getAndIncrement();
             String topic = topics[(int) (turn % topics.length)];
-            String tag = tags[(int) (turn / topics.length % tags.length)];
+            String tag = tags[draws.nextInt(tags.length)];
             String key = keys > 0 ? "key" + turn / topics.length % keys : "";
             byte[] body = (name + "-" + turn).getBytes(StandardCharsets.UTF_8);
             sent.add(sender.send(topic, tag, key, body), 1);
