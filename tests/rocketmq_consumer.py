@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from streaming.collector.rocketmq_jvm import RocketMQError, RocketMQJvm
+from tests.freezing import freeze
 from tests.rocketmq_clocks import Clocks
 
 
@@ -41,7 +42,7 @@ class Consumer:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay, nothing is said."""
-        os.kill(self.jvm.pid, signal.SIGSTOP)
+        freeze(self.jvm.pid)
 
     def thaw(self) -> None:
         if self.jvm.is_alive():

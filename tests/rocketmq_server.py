@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from streaming.collector.rocketmq_jvm import jvm_options
 from streaming.spark.jars import class_path, java
+from tests.freezing import freeze
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -100,7 +101,8 @@ class Server:
     def freeze(self) -> None:
         """SIGSTOP: its connections stay, nothing is answered."""
         self._end_slices()
-        self._signal(signal.SIGSTOP)
+        if self.is_alive():
+            freeze(self.pid)
 
     def slow(self, stopped_ms: int, running_ms: int) -> None:
         """Freeze it for `stopped_ms`, let it run for `running_ms`, in turn, until `thaw`."""

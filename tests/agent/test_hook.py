@@ -12,6 +12,7 @@ from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
 from tests.agent.hooked import HookedClasses, HookedService, pulls_of, sends_of
 from tests.conftest import settings_for
+from tests.freezing import freeze
 from tests.oracle import EACH_RELEASE
 from tests.rocketmq import RocketMQ
 from tests.rocketmq_server import wait_for
@@ -59,7 +60,7 @@ def service(
 def frozen_broker(rocketmq_cluster: RocketMQ) -> Iterator[str]:
     """broker-b takes connections and answers nobody."""
     pid = rocketmq_cluster.brokers["broker-b"].pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     yield "broker-b"
     os.kill(pid, signal.SIGCONT)
 

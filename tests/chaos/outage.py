@@ -15,6 +15,7 @@ from tests.chaos.modelled_log import Source, modelled_log
 from tests.chaos.outcome import Outcome
 from tests.chaos.place import SERVE, ChaosError, Place
 from tests.chaos.victim import Victim
+from tests.freezing import freeze
 
 SPEED = 5.0
 SCENARIOS = ("twins", "lost_host", "slow_broker")
@@ -101,7 +102,7 @@ def kafka_away(place: Place, seconds: float, seed: int, say: Say) -> Outcome:
 
 
 def _freeze(place: Place, meanwhile: Callable[[], None]) -> None:
-    os.kill(place.kafka.pid, signal.SIGSTOP)
+    freeze(place.kafka.pid)
     try:
         meanwhile()
     finally:

@@ -26,6 +26,7 @@ from streaming.collector.turn import Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
+from tests.freezing import freeze
 from tests.offenders import assert_none
 from tests.rocketmq import CLUSTER, RocketMQ
 from tests.rocketmq_server import wait_for
@@ -68,7 +69,7 @@ class Collect:
         self._process.wait()
 
     def freeze(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)

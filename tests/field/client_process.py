@@ -14,6 +14,7 @@ from streaming.spark.jars import java
 from tests.field.class_paths import ClassPaths
 from tests.field.client_spec import ClientSpec
 from tests.field.clock_skew import skew_options
+from tests.freezing import freeze
 from tests.rocketmq_clocks import Clocks
 
 HEAP = "96m"
@@ -107,10 +108,12 @@ class ClientProcess:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay, nothing is said."""
-        self._signal(signal.SIGSTOP)
+        if self.is_alive():
+            freeze(self.pid)
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL. Safe to call twice."""
@@ -128,10 +131,6 @@ class ClientProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
             self._reap(self._process)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.is_alive():
-            os.kill(self.pid, number)
 
     def _reap(self, process: "subprocess.Popen[str]") -> None:
         process.wait()

@@ -16,6 +16,7 @@ from streaming.warehouse import folder_place, lease
 from streaming.warehouse.folder_place import FolderPlace, is_shared
 from streaming.warehouse.lease import Lease, LeaseHeldError
 from streaming.warehouse.occupancy import OccupiedError, Wish, occupying, occupying_all
+from tests.freezing import freeze
 
 HOLD = """
 import sys, time
@@ -102,7 +103,7 @@ def test_one_that_ended_as_asked_is_followed_at_once_wherever_it_was(
 
 def test_one_that_was_suspended_and_followed_meanwhile_ends_when_it_goes_on(tmp_path: Path) -> None:
     with holder(tmp_path, "elsewhere") as other:
-        other.send_signal(signal.SIGSTOP)
+        freeze(other.pid)
         with occupying("run", "run", {"paths.warehouse": tmp_path}):
             other.send_signal(signal.SIGCONT)
             assert other.wait(60) == -signal.SIGTERM
