@@ -69,7 +69,7 @@ def judge(plays: Sequence[tuple[Played, Truth]], alerts: Iterable[Row]) -> Verdi
         verdict.afterwards += _afterwards(played, kept)
         if played.scenario.is_quiet:
             verdict.quiet_ms += played.end_ms - played.start_ms
-            paged = pages_of(row for row in rows if row["consumer_group"] is None or _is_groups(row, played))
+            paged = pages_of(row for row in rows if _is_groups(row, played) or _is_nobodys(row, plays))
             verdict.false_pages += [f"{played.name}: {row['kind']} {row['cause']}" for row in paged.values()]
     name = plays[0][0].name if len(plays) == 1 else f"{len(plays)} plays"
     verdict.tallies = compare(claims_of(rows), facts, name, start_ms)
@@ -81,6 +81,12 @@ def _is_of(row: Row, plays: Sequence[tuple[Played, Truth]], start_ms: int) -> bo
     if row["consumer_group"] is None and not _topic_of_any(row, plays):
         return start_ms <= int(row["changed_at"]) <= max(played.end_ms for played, _ in plays)
     return any(_is_groups(row, played) and int(row["changed_at"]) <= played.end_ms for played, _ in plays)
+
+
+def _is_nobodys(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
+    """A row of no group and none of the topics, and of a kind that none of the plays expects."""
+    expected = {one.kind for played, _ in plays for one in played.scenario.expects if one.consumer_group is None}
+    return row["consumer_group"] is None and row["kind"] not in expected and not _topic_of_any(row, plays)
 
 
 def _topic_of_any(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:

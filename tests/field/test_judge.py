@@ -138,6 +138,18 @@ def test_pages_of_a_quiet_play_are_counted(logs: Logs) -> None:
     assert verdict.quiet_ms == 330_000
 
 
+def test_what_another_play_beside_expects_of_no_group_is_no_page_of_a_quiet_one(logs: Logs) -> None:
+    truth = logs.read(330)
+    names = ("rolling_restart", "clock_off")
+    plays = [(Played(name, 1, f"_{name}_a", 0.0, at(0), at(330), ()), truth) for name in names]
+    of_no_group = {"consumer_group": None, "topic": None}
+    skew = alert("clock_skew", "clock_out_of_step", "FIRING", 140, **of_no_group)
+    isolated = alert("broker_isolated", "failing_broker", "FIRING", 140, **of_no_group)
+    assert judge(plays, [skew]).false_pages == []
+    assert judge(plays[:1], [skew]).false_pages == ["rolling_restart 1: clock_skew clock_out_of_step"]
+    assert judge(plays, [skew, isolated]).false_pages == ["rolling_restart 1: broker_isolated failing_broker"]
+
+
 def test_an_alert_must_end_for_the_reason_that_the_file_gives(tmp_path: Path) -> None:
     played = Played("group_deleted", 1, SUFFIX, 0.0, at(0), at(300), ())
     logs = Logs(tmp_path)
