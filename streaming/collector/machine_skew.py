@@ -1,8 +1,8 @@
 """How far machines' clocks are out of step with the collector's, by the times they give for what a round saw happen.
 
 A heartbeat or a pull whose time moved between two readings happened between them, whatever its machine's clock says.
-Each such time bounds how far that clock is ahead; a clock that stands keeps within all the bounds, one that was set
-contradicts them, and is learnt anew.
+Each such time bounds how far that clock is ahead; a clock that stands keeps within all the bounds, one that drifts
+contradicts them by little and takes them along, one that was set contradicts them by much, and is learnt anew.
 """
 
 from collections import defaultdict
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 MIN_SKEW_MS = 10_000
 MIN_ROUNDS = 3
+MAX_DRIFT_MS = 1_000
+"""Of a clock since its bounds were found; also how long a busy machine may stand between reading it and saying so."""
 MAX_TOLD = 100
 
 
@@ -49,9 +51,13 @@ class Skew:
         return is_out_of_step and self.rounds >= MIN_ROUNDS
 
     def narrowed(self, other: "Skew") -> "Skew":
-        """What holds of both, or the other when the two contradict each other."""
+        """What holds of both; what lies between the two when they miss each other by MAX_DRIFT_MS at the most, else
+        the other alone.
+        """
         lowest, highest = max(self.lowest_ms, other.lowest_ms), min(self.highest_ms, other.highest_ms)
-        return Skew(lowest, highest, self.rounds + other.rounds) if lowest <= highest else other
+        if lowest - highest > MAX_DRIFT_MS:
+            return other
+        return Skew(min(lowest, highest), max(lowest, highest), self.rounds + other.rounds)
 
 
 def update_skews(known: Mapping[Machine, Skew], stamps: Iterable[Stamp], round_time_ms: int) -> dict[Machine, Skew]:

@@ -103,8 +103,7 @@ def test_a_half_open_client_is_named_unheard_and_has_neither_left_nor_stopped(he
 
 def test_a_client_whose_clock_is_ahead_is_dated_by_ours_and_its_clock_is_told(heard: HardToHear) -> None:
     client_id = heard.skewed.client_id
-    wait_for("its clock is told", lambda: heard.collected.find(CLOCKS)[-1].skews)
-    (skew,) = heard.collected.find(CLOCKS)[-1].skews
+    (skew,) = wait_for("its clock is told", lambda: heard.collected.find(CLOCKS)[-1].skews)
     assert (skew.machine, skew.role) == (client_id, "client")
     assert abs(skew.ahead_ms - AHEAD_SECONDS * 1000) < 15_000
     seen = len(heard.collected.find(PULLS, client_id=client_id))

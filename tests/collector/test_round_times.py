@@ -173,6 +173,29 @@ def test_a_clock_that_was_put_right_is_no_longer_reported() -> None:
     assert pick_reported(update_skews(skews, [Stamp(machine, now, now - STEP)], now)) == []
 
 
+@pytest.mark.parametrize("ppm", [-200, -20, 20, 200])
+def test_a_clock_that_drifts_stays_known(ppm: int) -> None:
+    machine = Machine("client", "c")
+    skews: dict[Machine, Skew] = {}
+    for number in range(8_640):
+        now = NOW + number * STEP
+        ahead_ms = HOUR + number * STEP * ppm // 1_000_000
+        happened = now - (number * 3_700 % STEP)
+        skews = update_skews(skews, [Stamp(machine, happened + ahead_ms, now - STEP)], now)
+        if number >= MIN_ROUNDS:
+            assert skews[machine].is_reported
+            assert abs(skews[machine].ahead_ms - ahead_ms) < STEP // 2
+
+
+@pytest.mark.parametrize("stood_ms", [-400, -5, 5, 400])
+def test_a_time_that_was_read_a_little_before_it_was_told_does_not_unlearn_a_clock(stood_ms: int) -> None:
+    machine = Machine("client", "c")
+    exact = {machine: Skew(HOUR - 2, HOUR + 2, 100)}
+    after = update_skews(exact, [Stamp(machine, NOW + HOUR - stood_ms, NOW)], NOW)
+    (reported,) = pick_reported(after)
+    assert abs(int(str(reported["ahead_ms"])) - HOUR) <= 400
+
+
 def test_the_furthest_out_of_step_are_reported_when_there_are_many() -> None:
     skews = {Machine("client", f"c{number}"): Skew(number * SECOND, number * SECOND, 9) for number in range(500)}
     reported = pick_reported(skews)

@@ -197,12 +197,19 @@ def test_a_warehouse_without_tables_is_refused_with_its_setting(tmp_path: Path) 
         work(tmp_path, QUARANTINE.name)
 
 
+BATCHES_A_ROUND = 20
+
+
 class BusyWriter(threading.Thread):
-    """A writer as a query is: each batch is written twice, every fifth with a row that retention looks at."""
+    """A writer as a query is: each batch is written twice, every fifth with a row that retention looks at.
+
+    It writes the batches that it is given leave for, so that a slow machine has as many as a quick one.
+    """
 
     def __init__(self, root: Path, app_id: str, stop: threading.Event) -> None:
         super().__init__(name=app_id)
         self._root, self._stop_writing = root, stop
+        self.leave = threading.Semaphore(0)
         self.failed: BaseException | None = None
         self.written: list[str] = []
 
@@ -210,6 +217,8 @@ class BusyWriter(threading.Thread):
         try:
             writer = DeltalakeWriter(self._root)
             for batch_id in itertools.count():
+                while not (self._stop_writing.is_set() or self.leave.acquire(timeout=0.1)):
+                    pass
                 if self._stop_writing.is_set():
                     return
                 names = {0: f"{self.name}-{batch_id}"} | (
@@ -236,6 +245,8 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
         writer.start()
     settings, reports = settings_of(tmp_path, retention_days={"alerts": 200}), list[Report]()
     while rounds < 8 or (rounds < 40 and not any(report.files_compacted for report in reports)):
+        for writer in writers:
+            writer.leave.release(BATCHES_A_ROUND)
         write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS - 300 * DAY_MS, incident_id=f"x-{rounds}", state="RESOLVED")])
         reports += maintain(settings, Plan(("alerts",)), NOW_MS)
         rounds += 1
