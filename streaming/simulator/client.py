@@ -108,6 +108,10 @@ class Client:
         if self.is_running:
             self.connections.mend(broker_names)
 
+    def keep_route(self, keeps_route: bool) -> None:
+        """Ask the NameServer no more, or again."""
+        self.keeps_route = keeps_route
+
     def on_members_changed(self, consumer_group: str) -> None:
         """NOTIFY_CONSUMER_IDS_CHANGED came."""
         for consumer in self.consumers:

@@ -38,7 +38,7 @@ LASTING = {
 class Happening(Part):
     """What is done to the cluster, `at` a time and again `every` so often.
 
-    A consumer's name stands for its whole process.
+    Up to keep_route a consumer's name stands for its process, with all its groups; below for that consumer alone.
 
     start, stop         a consumer process comes up; shuts down cleanly and leaves at once
     crash               it dies and its system closes the channels: it leaves at once, offsets not committed

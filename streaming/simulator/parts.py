@@ -82,7 +82,9 @@ class Consumer(Part):
         default={}, description='topic to "broker:queue_id": it pulls these by assign() and never rebalances'
     )
     process: Name | None = Field(
-        default=None, description="consumers of one process share one MQClientInstance, so one ClientId and channel"
+        default=None,
+        description="consumers of one process stop, freeze and lose the network together; those with one client_id "
+        "share one MQClientInstance, so one channel and heartbeat",
     )
     use_heartbeat_v2: bool = Field(default=False, description="5.1.3+: leaves unchanged subscriptions out")
     running: bool = Field(default=True, description="runs from the start; else a happening starts it")

@@ -11,13 +11,13 @@ from streaming.simulator.scenario import Scenario
 
 
 class Processes:
-    """Consumer processes by name; a name stands for all consumers that share the process."""
+    """Consumer processes by name. A process has a client for each ClientId of its consumers."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
         self._cluster = cluster
         self._members: dict[str, list[tuple[parts.Group, parts.Consumer]]] = {}
         self._process_of: dict[str, str] = {}
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, list[Client]] = {}
         for group in scenario.groups:
             for consumer in group.consumers:
                 process = consumer.process or consumer.name
@@ -25,25 +25,26 @@ class Processes:
                 self._members.setdefault(process, []).append((group, consumer))
         self.started: set[str] = set()
 
-    def find(self, name: str) -> Client | None:
-        """The running process of a consumer; None when it does not run."""
-        client = self._clients.get(self._process_of[name])
-        return client if client is not None and client.is_running else None
+    def find(self, name: str) -> list[Client]:
+        """Return the clients of a consumer's process; none when the process does not run."""
+        return [client for client in self._clients.get(self._process_of[name], ()) if client.is_running]
 
     def start(self, name: str) -> None:
-        """The process of a consumer comes up; one that runs already is left alone."""
-        if self.find(name) is not None:
+        """Start the process of a consumer, unless it runs."""
+        if self.find(name):
             return
         process = self._process_of[name]
-        members = self._members[process]
-        _, first = members[0]
-        client = self._clients[process] = Client(self._cluster, first)
-        consumers = [Consumer(client, group, of) for group, of in members]
-        client.start()
-        for consumer in consumers:
-            consumer.start()
-            self.started.add(consumer.consumer_group)
-            self._cluster.on_change(consumer.consumer_group)
+        clients: dict[str, Client] = {}
+        for group, of in self._members[process]:
+            client = clients.get(of.client_id) or clients.setdefault(of.client_id, Client(self._cluster, of))
+            Consumer(client, group, of)
+        self._clients[process] = list(clients.values())
+        for client in clients.values():
+            client.start()
+            for consumer in client.consumers:
+                consumer.start()
+                self.started.add(consumer.consumer_group)
+                self._cluster.on_change(consumer.consumer_group)
 
     def start_producer(self, of: parts.Producer) -> None:
         """A producer's process comes up."""
@@ -54,8 +55,8 @@ class Processes:
 
     def running(self, consumer_group: str) -> Iterator[Consumer]:
         """The group's members whose process runs, frozen or not."""
-        for client in self._clients.values():
-            if client.is_running:
+        for clients in self._clients.values():
+            for client in clients:
                 for consumer in client.consumers:
-                    if consumer.consumer_group == consumer_group:
+                    if client.is_running and consumer.consumer_group == consumer_group:
                         yield consumer

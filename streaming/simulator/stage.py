@@ -30,34 +30,33 @@ class Stage:
             self._processes.start(str(happening.consumer))
             return None
         if happening.consumer is not None:
-            client = self._processes.find(happening.consumer)
-            return None if client is None else self._perform_at_client(client, happening)
+            clients = self._processes.find(happening.consumer)
+            return self._perform_at_process(clients, happening) if clients else None
         if happening.topic is not None:
             return self._configure(happening)
         if happening.consumer_group is not None:
             return self._disable_consume(happening.consumer_group)
         return self._perform_at_broker(self._cluster.brokers[str(happening.broker_name)], happening)
 
-    def _perform_at_client(self, client: Client, happening: Happening) -> Undo | None:
+    def _perform_at_process(self, clients: list[Client], happening: Happening) -> Undo | None:
+        named = [one for client in clients for one in client.consumers if one.of.name == happening.consumer]
+        names = {happening.broker_name} if happening.broker_name else set(self._cluster.brokers)
         match happening.action:
             case "freeze":
-                client.freeze()
-                return client.thaw
+                return _each(clients, Client.freeze, Client.thaw)
             case "cut_network":
-                names = {happening.broker_name} if happening.broker_name else set(self._cluster.brokers)
-                client.cut_network(names)
-                return partial(client.mend_network, names)
+                return _each(clients, lambda one: one.cut_network(names), lambda one: one.mend_network(names))
             case "keep_route":
-                client.keeps_route = True
-                return partial(setattr, client, "keeps_route", False)
+                return _each(clients, lambda one: one.keep_route(True), lambda one: one.keep_route(False))
             case "stop_pulling":
-                return _each(client.consumers, lambda one: one.stop_pulling(happening.queues), Consumer.resume_pulling)
+                return _each(named, lambda one: one.stop_pulling(happening.queues), Consumer.resume_pulling)
             case "hang_listener" | "suspend" | "slow_listener":
-                return _trouble(client.consumers, happening)
+                return _trouble(named, happening)
             case "subscribe":
-                _each(client.consumers, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
+                _each(named, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
             case _:
-                getattr(client, happening.action)()  # stop, crash, kill, thaw, reconnect
+                for client in clients:
+                    getattr(client, happening.action)()  # stop, crash, kill, thaw, reconnect
         return None
 
     def _perform_at_broker(self, broker: Broker, happening: Happening) -> Undo:

@@ -7,7 +7,7 @@ from streaming.simulator.scenario import Scenario
 
 
 class Suspects:
-    """`broker_name` misses rounds; the skewed machine is one broker or one client. Shares are of all clients."""
+    """`broker_name` misses rounds; the skewed machine is one broker or one client. Shares are of all processes."""
 
     def __init__(self, scenario: Scenario, conditions: Conditions, random: Random) -> None:
         consumers = sorted({consumer.client_id for group in scenario.groups for consumer in group.consumers})
@@ -25,10 +25,17 @@ class Suspects:
 
     def client_ahead_ms(self, client_id: str) -> int:
         """How far this client's clock is ahead."""
-        return self._client_ahead_ms if client_id == self.client_id else 0
+        return self._client_ahead_ms if _process_of(client_id) == _process_of(self.client_id) else 0
 
 
 def _share_of(client_ids: list[str], share: float, random: Random) -> frozenset[str]:
-    """So many of them, at least one where the share is above 0."""
-    count = min(len(client_ids), max(1, round(share * len(client_ids)))) if share else 0
-    return frozenset(random.sample(client_ids, count))
+    """The clients of a share of the processes, at least one where the share is above 0."""
+    processes = list(dict.fromkeys(map(_process_of, client_ids)))
+    count = min(len(processes), max(1, round(share * len(processes)))) if share else 0
+    chosen = set(random.sample(processes, count))
+    return frozenset(client_id for client_id in client_ids if _process_of(client_id) in chosen)
+
+
+def _process_of(client_id: str) -> str:
+    """Two clients of one process differ in the nanoTime behind `#`."""
+    return client_id.partition("#")[0]

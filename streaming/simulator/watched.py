@@ -7,6 +7,7 @@ from streaming.simulator.beside import with_beside
 from streaming.simulator.conditions import Conditions
 from streaming.simulator.observer import Said, observe
 from streaming.simulator.scenario import Scenario
+from streaming.simulator.second_group import with_second_group
 from streaming.simulator.simulation import Simulation
 from streaming.simulator.suspects import Suspects
 
@@ -15,9 +16,18 @@ class Watched:
     """One run. `said` moves it on; `simulation` knows what is true, `suspects` whom the conditions hit, by the seed."""
 
     def __init__(
-        self, scenario: Scenario, seed: int, start_ms: int, conditions: Conditions | None = None, beside: str = ""
+        self,
+        scenario: Scenario,
+        seed: int,
+        start_ms: int,
+        conditions: Conditions | None = None,
+        beside: str = "",
+        *,
+        second_group: bool = False,
     ) -> None:
         self.conditions = conditions or Conditions()
+        if second_group:
+            scenario = with_second_group(scenario)
         if beside:
             scenario = with_beside(scenario, beside)
         if self.conditions.interval_ms is not None:

@@ -1,0 +1,82 @@
+"""A scenario in which each process of a group carries a second group, as a service with two listeners does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming.simulator.parts import Consumer, Group
+from streaming.simulator.scenario import Scenario, parse_scenario
+
+GROUP, TOPIC = "second-service", "second-events"
+NANO_LATER = 48_211_907
+"""The second consumer of a process is constructed this long after the first, in ns."""
+
+OF_PROCESSES = ("duplicate_client_id", "split_view", "frozen_client", "group_offline")
+"""Causes of starvation that hit each group of a process."""
+KINDS = (*OF_PROCESSES, "client_id_at_risk", "slave_read", "offset_regression")
+"""Kinds of findings that come of processes and brokers, so that each group of a process has them."""
+QUEUE_KINDS = ("stalled_queue", "double_consumed_queue")
+
+
+def with_second_group(scenario: Scenario) -> Scenario:
+    """Return the scenario with a second group in each process of its first group whose members rebalance.
+
+    The second group has its own topic and producer. Happenings of a process, of a broker and of the network hit it
+    too; happenings of a group, a topic or one consumer do not. Without such a group the scenario stays as it is.
+    """
+    first = next((group for group in scenario.groups if _rebalances(group)), None)
+    if first is None:
+        return scenario
+    like = next(topic for topic in scenario.topics if topic.topic == first.subscriptions[0])
+    fields = scenario.model_dump(by_alias=True)
+    added: dict[str, list[dict[str, Any]]] = {
+        "topics": [{"topic": TOPIC, "queue_nums": like.queue_nums, "broker_names": like.broker_names}],
+        "groups": [
+            {
+                "consumer_group": GROUP,
+                "subscriptions": [TOPIC],
+                "lives_with_its_members": first.lives_with_its_members,
+                "consumers": [_second(consumer) for consumer in first.consumers],
+            }
+        ],
+        "producers": [{"client_id": "10.20.2.1@3017#81203340000871", "host": "10.20.2.1", "topics": [TOPIC]}],
+        "expects": [*_expects(scenario, first)],
+    }
+    return parse_scenario(fields | {name: [*fields[name], *parts] for name, parts in added.items()})
+
+
+def _rebalances(group: Group) -> bool:
+    is_shared_out = group.message_model == "CLUSTERING" and group.client_rebalance and bool(group.subscriptions)
+    return is_shared_out and not any(consumer.assigned_queues for consumer in group.consumers)
+
+
+def _second(first: Consumer) -> dict[str, Any]:
+    return {
+        "name": f"second-{first.name}",
+        "client_id": second_client_id(first.client_id),
+        "host": first.host,
+        "language": first.language,
+        "client_version": first.client_version,
+        "process": first.process or first.name,
+        "use_heartbeat_v2": first.use_heartbeat_v2,
+        "running": first.running,
+    }
+
+
+def second_client_id(client_id: str) -> str:
+    """Return the ClientId of a process's second consumer: another nanoTime from 4.9.0 on, else the same."""
+    stem, hash_sign, nano = client_id.partition("#")
+    return f"{stem}#{int(nano) + NANO_LATER}" if hash_sign else client_id
+
+
+def _expects(scenario: Scenario, first: Group) -> Iterator[dict[str, Any]]:
+    """Yield the first group's expectations that hold for the second. Of single queues none is required: truth says."""
+    is_hit = any((expected.cause or expected.kind) in OF_PROCESSES for expected in scenario.expects)
+    for expected in scenario.expects:
+        is_of_queues = expected.cause in OF_PROCESSES or (is_hit and expected.kind in QUEUE_KINDS)
+        if expected.consumer_group == first.consumer_group and (is_of_queues or expected.kind in KINDS):
+            yield expected.model_dump(by_alias=True) | {
+                "consumer_group": GROUP,
+                "topic": expected.topic and TOPIC,
+                "client_id": expected.client_id and second_client_id(expected.client_id),
+                "required": expected.required and not is_of_queues,
+            }
