@@ -27,7 +27,7 @@ SKEW = (
 )
 
 FORGOTTEN = (
-    field_of("kind", STRING, "cluster, broker or group"),
+    field_of("kind", STRING, "cluster, broker, group or collector"),
     name_of("name", "its name"),
     name_of("owner", "who decided it"),
     field_of("reason", STRING, "why", null="not reported"),

@@ -29,11 +29,13 @@ from streaming.queries.shard_clock import (
 from streaming.queries.shard_endings import (
     BROKER,
     CLUSTER,
+    COLLECTOR,
     FORGET,
     ForgottenClusters,
     end_group,
     forget_broker,
     forget_cluster,
+    forget_collector,
     give_up_clusters,
     words_of,
 )
@@ -210,8 +212,7 @@ class Shard:
             cluster.is_run_clock = True
         self._heard[name] = event
         for group in clock.deleted_groups or ():
-            if shard_of(name, group, self._shards) == self._number:
-                end_group(self._work, name, group, Reason.GROUP_DELETED, clock.event_time_ms)
+            self._end_group(name, group, Reason.GROUP_DELETED, clock.event_time_ms)
         rules, writes_rows, heard = self._rules.of(name), self._speaks_of(name), None
         fleet = self._fleets.of(name) if writes_rows else None
         failing = fleet.advance(event.time_ms) if fleet is not None else NOBODY_TELLS
@@ -251,11 +252,19 @@ class Shard:
                 self._forgotten.forget(name, decision.ingest_time_ms)
             elif one.kind == BROKER:
                 forget_broker(self._work, name, one.name, words, now_ms, writes_rows=writes_rows)
-            elif shard_of(name, one.name, self._shards) == self._number:
-                end_group(self._work, name, one.name, Reason.FORGOTTEN, now_ms, words)
+            elif one.kind == COLLECTOR:
+                forget_collector(self._work, name, one.name, words, now_ms, writes_rows=writes_rows)
+            else:
+                self._end_group(name, one.name, Reason.FORGOTTEN, now_ms, words)
         if any(one.kind == CLUSTER for one in clock.forgotten or ()):
             self._shard_index.clusters.pop(name, None)
             self._heard[name] = decision
+
+    def _end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
+        """End the group where it is kept; no shard misses it of a stopped collector any more."""
+        self._work.cluster(cluster).watch.rounds.drop_group(name)
+        if shard_of(cluster, name, self._shards) == self._number:
+            end_group(self._work, cluster, name, reason, now_ms, words)
 
     def _due(self, cluster: str, heard: Heard) -> set[str]:
         """The groups whose time has come, or that something of the cluster concerns."""

@@ -16,12 +16,13 @@ from streaming.queries.shard_values import ShardIndex
 from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
+from udfs.brokers.cluster import CLUSTER_NO_DATA
 from udfs.rocketmq.membership import LEFT, Change
 
 FORGET = "forget"
 """The source of clock events that move no time, and tell what a person decided is gone."""
 
-CLUSTER, BROKER, GROUP = "cluster", "broker", "group"
+CLUSTER, BROKER, GROUP, COLLECTOR = "cluster", "broker", "group", "collector"
 """What a clock event's `forgotten` may name."""
 
 FORGET_CLUSTER_MS = 86_400_000
@@ -132,6 +133,15 @@ def forget_broker(
         group.is_stale |= is_concerned
         if is_concerned or members:
             work.touch(cluster, name, now_ms)
+
+
+def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
+    """Forget a collector until its next round: nothing misses what it alone read, and its open incident ends."""
+    watch = work.cluster(cluster).watch
+    watch.rounds.sources.pop(name, None)
+    incident = watch.incidents.pop(f"{CLUSTER_NO_DATA} {name}", None)
+    if incident is not None and writes_rows:
+        work.put_alerts([_ended(incident, words, now_ms)])
 
 
 def _ended(incident: Incident, words: str, now_ms: int) -> Transition:

@@ -20,30 +20,37 @@ def forget(
     reason: Annotated[str, typer.Option(help="Why.")],
     broker: Annotated[str | None, typer.Option(help="Only this broker of it.")] = None,
     group: Annotated[str | None, typer.Option(help="Only this consumer group of it.")] = None,
+    collector: Annotated[
+        str | None, typer.Option(help="Only this collector of it, by the name that its alert carries.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would end, and end nothing.")] = False,
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """End what is open of a cluster, a broker or a consumer group that is gone for good: decommissioned or renamed.
+    """End what is open of a cluster, broker, consumer group or collector that is gone for good, or was renamed.
 
     It begins anew should it give data again.
 
     Example: balancewatch forget --cluster old --owner ada --reason "moved to new" --dry-run
 
     Example: balancewatch forget --cluster main --broker broker-c --owner ada --reason "decommissioned"
+
+    Example: balancewatch forget --cluster main --collector pod-1/ns:9876 --owner ada --reason "replaced by pod-2"
     """
 
-    if broker is not None and group is not None:
-        fail("--broker and --group: give one of them", code=2)
-    given = {"--cluster": cluster, "--owner": owner, "--reason": reason, "--broker": broker, "--group": group}
-    for flag, text in given.items():
-        if text is not None and (not text.strip() or len(text) > MOST_CHARACTERS):
-            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    parts = {"broker": broker, "group": group, "collector": collector}
+    given = {kind: name for kind, name in parts.items() if name is not None}
+    if len(given) > 1:
+        fail(f"{' and '.join(f'--{kind}' for kind in given)}: give one of them", code=2)
+    texts = {"cluster": cluster, "owner": owner, "reason": reason, **given}
+    for flag, text in texts.items():
+        if not text.strip() or len(text) > MOST_CHARACTERS:
+            fail(f"--{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
-    kind, name = ("broker", broker) if broker else ("group", group) if group else ("cluster", cluster)
-    decision = Decision(cluster, kind, name or cluster, owner.strip(), reason.strip())
+    kind, name = next(iter(given.items()), ("cluster", cluster))
+    decision = Decision(cluster, kind, name, owner.strip(), reason.strip())
     try:
         effects = read_effects(settings.paths.warehouse, decision)
         if not dry_run:

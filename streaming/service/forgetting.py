@@ -1,5 +1,6 @@
 """A decision that something is gone for good: what it would end, and the event that tells the query."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from conf.location import Location
 from conf.settings import Kafka
 from schemas.events import CLOCKS
 from streaming.kafka_io.publisher import Publisher
-from streaming.queries.shard_endings import BROKER, CLUSTER, FORGET, GROUP
+from streaming.queries.shard_endings import BROKER, CLUSTER, COLLECTOR, FORGET, GROUP
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.text.suggestions import suggest
@@ -24,12 +25,12 @@ log = structlog.get_logger()
 
 
 class UnknownNameError(ValueError):
-    """The tables know no such cluster, broker or group. The message names what comes near."""
+    """The tables know no such cluster, broker, group or collector. The message names what comes near."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """`kind` is cluster, broker or group."""
+    """`kind` is cluster, broker, group or collector."""
 
     cluster: str
     kind: str
@@ -41,9 +42,7 @@ class Decision:
     def what(self) -> str:
         """As a person calls it."""
         whole = f"cluster {self.cluster}"
-        return (
-            whole if self.kind == CLUSTER else f"{'group' if self.kind == GROUP else 'broker'} {self.name} of {whole}"
-        )
+        return whole if self.kind == CLUSTER else f"{self.kind} {self.name} of {whole}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,8 @@ def read_effects(warehouse: Location, decision: Decision) -> Effects:
         raise UnknownNameError(f"--cluster {decision.cluster!r} is not known{suggest(decision.cluster, clusters)}")
     brokers = _names(history, "broker_name", decision.cluster)
     groups = _names(history, "consumer_group", decision.cluster)
+    if decision.kind == COLLECTOR:
+        return Effects(_incidents_of_collector(history, decision), sorted(brokers), sorted(groups))
     known = {BROKER: brokers, GROUP: groups}.get(decision.kind)
     if known is not None and decision.name not in known:
         flag = f"--{decision.kind} {decision.name!r}"
@@ -74,6 +75,23 @@ def read_effects(warehouse: Location, decision: Decision) -> Effects:
         [decision.cluster, decision.name],
     )
     return Effects(incidents, sorted(brokers), sorted(groups))
+
+
+def _incidents_of_collector(history: History, decision: Decision) -> list[dict[str, Any]]:
+    """Return the open incidents about this collector. Raises UnknownNameError for a name that no alert carries."""
+    rows = history.rows(
+        "SELECT kind, state, severity, started_at, summary, labels FROM alerts_now WHERE cluster = ? "
+        "AND kind = 'cluster_no_data' ORDER BY started_at",
+        [decision.cluster],
+    )
+    named = [(json.loads(row["labels"] or "{}").get("collector"), row) for row in rows]
+    names = {name for name, _ in named if name}
+    if decision.name not in names:
+        raise UnknownNameError(
+            f"--collector {decision.name!r} is in no alert of cluster {decision.cluster}"
+            f"{suggest(decision.name, names)}; only a collector that an alert reports as silent can be forgotten"
+        )
+    return [row for name, row in named if name == decision.name and row["state"] != "RESOLVED"]
 
 
 def _names(history: History, column: str, cluster: str | None) -> set[str]:

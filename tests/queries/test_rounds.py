@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.simulator import Simulation, load_scenario
 from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
@@ -151,6 +151,65 @@ def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_repor
     assert {(row["verdict"], row["verdict_reason"]) for row in newest.values() if row["consumer_group"] in second} == {
         ("UNKNOWN", "no_collector")
     }
+
+
+def collector_rows(events: Events) -> list[tuple[str, str]]:
+    """State and reason of each row about a silent collector."""
+    return [(row["state"], row["reason"]) for row in alerts_of(events) if row["cause"] == "collector_silent"]
+
+
+def in_order(*events: tuple[str, dict[str, Any]]) -> Events:
+    return sorted(events, key=lambda one: one[1]["event_time_ms"])
+
+
+def test_a_replaced_collector_is_not_missed_for_a_broker_that_left_service_later() -> None:
+    """broker-c leaves the routes at 300 s, answers until 400 s and is asked no more from then on."""
+    three, two = ["broker-a", "broker-b", "broker-c"], ["broker-a", "broker-b"]
+    old, new = (reported_by(name, "abc", brokers_answered=three) for name in ("old", "new"))
+    events = []
+    for topic, event in with_rounds(1200, [(0, {**old, "until": 200}), (2_500, new)]):
+        changed = dict(event)
+        if topic == CLOCKS and event["event_time_ms"] > START + 400 * SECOND:
+            changed |= {"brokers_asked": two, "brokers_answered": two}
+        if topic == ROUTES:
+            events.append((topic, {**event, "event_time_ms": START + 300 * SECOND}))
+            changed["queues"] = [*event["queues"], {**event["queues"][0], "broker_name": "broker-c"}]
+        events.append((topic, changed))
+    assert collector_rows(in_order(*events)) == []
+
+
+def test_groups_of_a_stopped_collector_that_a_person_forgets_are_not_missed() -> None:
+    both = ["broker-a", "broker-b"]
+    rest = [f"g{number}" for number in range(1, 12)]
+    rounds = [
+        (0, reported_by("old", "ab", ["g0", *rest], brokers_answered=both, until=200)),
+        (2_500, reported_by("new", "ab", rest, brokers_answered=both)),
+    ]
+    of_others = [one for one in with_rounds(700, rounds) if "g0" not in groups_in(*one)]
+    assert collector_rows(of_others) == [("UNKNOWN", "data_missing"), ("FIRING", "hold_over")]
+    entry = {"name": "g0", "owner": "ada", "reason": "not ours"}
+    decision: dict[str, Any] = {"cluster": "c", "source": "forget", "brokers_asked": [], "brokers_answered": []}
+    decision |= {"event_time_ms": START + 500 * SECOND, "forgotten": [{**entry, "kind": "group"}]}
+    forgotten = collector_rows(in_order(*of_others, (CLOCKS, decision)))
+    assert forgotten[2:] == [("RECOVERING", "condition_gone"), ("RESOLVED", "recovered")]
+    decision |= {"forgotten": [{**entry, "kind": "collector", "name": "old"}]}
+    assert collector_rows(in_order(*of_others, (CLOCKS, decision)))[2:] == [("RESOLVED", "forgotten")]
+
+
+def test_after_a_gap_of_all_collectors_the_first_one_back_does_not_report_the_others() -> None:
+    both = ["broker-a", "broker-b"]
+    first, second = ([f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1))
+    rounds = [
+        (0, reported_by("one", "ab", first, brokers_answered=both)),
+        (2_500, reported_by("two", "ab", second, brokers_answered=both)),
+    ]
+    kept = [one for one in with_rounds(900, rounds) if not 300 <= (one[1]["event_time_ms"] - START) / SECOND < 600]
+    assert collector_rows(kept) == []
+    is_gone = [
+        one for one in kept if one[1].get("collector") != "two" or one[1]["event_time_ms"] < START + 300 * SECOND
+    ]
+    (_, fired_at) = (row["changed_at"] for row in alerts_of(is_gone) if row["cause"] == "collector_silent")
+    assert (fired_at - START) // SECOND == 720
 
 
 def test_what_one_collector_was_refused_is_unknown_unless_another_hears_it() -> None:

@@ -27,6 +27,16 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 consumer_group=None,
                 broker_name="broker-z",
             ),
+            alert(
+                "col",
+                "FIRING",
+                8,
+                kind="cluster_no_data",
+                queues=[],
+                topic=None,
+                consumer_group=None,
+                labels='{"cluster": "prod-0", "collector": "pod-1/ns:9876"}',
+            ),
         ],
         "assignments": [assignment(0, "OK", 0)],
     }
@@ -41,10 +51,13 @@ def test_a_dry_run_says_what_would_end_and_needs_no_kafka(warehouse: Path) -> No
     cluster = alert("one", "FIRING", 5)["cluster"]
     said = forget(warehouse, "--cluster", cluster, "--dry-run")
     assert said.exit_code == 0, said.output
-    assert f"cluster {cluster} would be forgotten, and with it 2 open incidents" in said.output
+    assert f"cluster {cluster} would be forgotten, and with it 3 open incidents" in said.output
     assert "broker_no_data FIRING, since 2025-06-15" in said.output
     broker = forget(warehouse, "--cluster", cluster, "--broker", "broker-z", "--dry-run")
     assert f"broker broker-z of cluster {cluster} would be forgotten, and with it 1 open incident" in broker.output
+    collector = forget(warehouse, "--cluster", cluster, "--collector", "pod-1/ns:9876", "--dry-run")
+    assert f"collector pod-1/ns:9876 of cluster {cluster} would be forgotten, and with it 1 open" in collector.output
+    assert "cluster_no_data FIRING, since 2025-06-15" in collector.output
 
 
 @pytest.mark.parametrize(
@@ -53,7 +66,12 @@ def test_a_dry_run_says_what_would_end_and_needs_no_kafka(warehouse: Path) -> No
         (["--cluster", "nowhere"], "--cluster 'nowhere' is not known; there is "),
         (["--broker", "broker-y"], "--broker 'broker-y' is not known in cluster prod-0; near it: broker-z"),
         (["--group", "nobody"], "--group 'nobody' is not known in cluster prod-0"),
+        (
+            ["--collector", "pod-2/ns:9876"],
+            "--collector 'pod-2/ns:9876' is in no alert of cluster prod-0; near it: pod-1",
+        ),
         (["--broker", "broker-z", "--group", "g"], "--broker and --group: give one of them"),
+        (["--group", "g", "--collector", "x"], "--group and --collector: give one of them"),
         (["--broker", " "], "--broker ' ': give 1 to 255 characters"),
     ],
 )

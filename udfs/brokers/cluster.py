@@ -88,6 +88,7 @@ def evaluate_cluster(
     now_ms = tick.now_ms
     cluster_state.heartbeat_sample.forget()
     cluster_state.rounds.note(tick)
+    cluster_state.rounds.drop_unserved(now_ms, cluster_state.is_served)
     cluster_state.rounds.forget(now_ms)
     interval_ms = cluster_state.interval_ms = cluster_state.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms, cluster_state.rounds.usual_gap_ms(now_ms))

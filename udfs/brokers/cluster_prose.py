@@ -1,5 +1,6 @@
 """Summaries and advice of a cluster's own alerts, as a colleague would say them."""
 
+import shlex
 from collections.abc import Sequence
 
 from udfs.alerts.alert import Text
@@ -62,7 +63,8 @@ def describe_stopped_collector(
     return Text(
         f"Collector {name} of cluster {cluster} has sent nothing since {clock(since_ms)}, while another goes on. "
         f"Nobody else reads {some(lost)}: what is so there is unknown, and pages nobody.",
-        f"See whether the collector {name} runs and reaches Kafka, or let another read its part.",
+        f"See whether the collector {name} runs and reaches Kafka, or let another read its part. If it is gone for "
+        f"good: balancewatch forget --cluster {cluster} --collector {shlex.quote(name)}",
     )
 
 

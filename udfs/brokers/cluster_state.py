@@ -58,7 +58,10 @@ class ClusterState:
     gone_ms        broker → since when nobody asks a broker without data
     silent_ms      broker → its newest heartbeat, where its clients speak elsewhere only
     silent_at_ms   silent broker → the tick at which it was found to be
-    mute_ms        broker → its newest pull, where pulls have stopped for all groups at once
+    pulls          by broker, the newest pull of a sample of its pairs of group and client
+    puller_heartbeats  client of `pulls` → its newest heartbeat, 0 for none, and its process
+    offsets_ms     broker → the newest event with committed offsets of its queues that names no client
+    mute_ms        broker → its newest pull, where pulls have stopped for several groups and processes at once
     mute_at_ms     mute broker → the tick at which it was found to be
     nothing_ms     the newest heartbeat of all, where none arrives any more
     interval_ms    how far apart the rounds come, as of the newest
@@ -87,10 +90,12 @@ class ClusterState:
     rounds: Rounds = field(default_factory=Rounds)
     missed: MissedRounds = field(default_factory=MissedRounds)
     heartbeat_sample: HeartbeatSample = field(default_factory=HeartbeatSample)
-    pulls: HeartbeatSample = field(default_factory=HeartbeatSample)  # by group, not by client
+    pulls: HeartbeatSample = field(default_factory=HeartbeatSample)
     incidents: dict[str, Incident] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     below_ms: int | None = None
+    puller_heartbeats: dict[str, tuple[int, str]] = field(default_factory=dict)
+    offsets_ms: dict[str, int] = field(default_factory=dict)
 
     def learn_route(
         self, before: set[str], brokers: set[str], masterless: set[str], at_ms: int, change: QueueChange | None = None
@@ -125,6 +130,14 @@ class ClusterState:
             if not change.is_by_people():
                 topics[change.topic] = left
 
+    def is_served(self, broker_name: str) -> bool:
+        """Whether a route names the broker, or it died or fell silent and nothing took its place.
+
+        Without any route at all that is not known: each broker counts.
+        """
+        is_missed = broker_name in self.no_data_ms or broker_name in self.silent_ms
+        return not self.topics or broker_name in self.topics or is_missed or bool(self.lost_topics.get(broker_name))
+
     def is_retired(self, broker_name: str) -> bool:
         """No route names it, and not because it died: people have moved its topics, or deleted them."""
         return not self.topics.get(broker_name) and self.lost_topics.get(broker_name) == {}
@@ -146,8 +159,8 @@ class ClusterState:
         self.rounds.drop_broker(broker_name)
         self.heartbeat_sample.drop(broker_name)
         self.pulls.drop(broker_name)
-        self.mute_ms.pop(broker_name, None)
-        self.mute_at_ms.pop(broker_name, None)
+        for times_ms in (self.mute_ms, self.mute_at_ms, self.offsets_ms):
+            times_ms.pop(broker_name, None)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
         return [self.incidents.pop(key) for key in about]
 

@@ -4,7 +4,7 @@ Several collectors may speak for one cluster, by mistake or on purpose. What one
 that has stopped spoke for is not asked any more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -95,7 +95,11 @@ class Source:
         return sorted(self.gaps_ms)[-2] if len(self.gaps_ms) > 1 else 0
 
     def is_live(self, now_ms: int) -> bool:
-        return now_ms - self.now_ms <= max(LIVE_MS, LIVE_ROUNDS * self.interval_ms())
+        return now_ms - self.now_ms <= self.lifetime_ms()
+
+    def lifetime_ms(self) -> int:
+        """Return how long the source counts as live after a round."""
+        return max(LIVE_MS, LIVE_ROUNDS * self.interval_ms())
 
     def speaks_for(self, consumer_group: str) -> bool:
         return self.groups is None or consumer_group in self.groups
@@ -113,12 +117,19 @@ class Source:
 
 @dataclass
 class Rounds:
-    """Every source of a cluster's time that is remembered, by its name."""
+    """Every source of a cluster's time that is remembered, by its name.
+
+    `resumed_ms` is the first round of a collector after a time without any live collector. The silence of the others
+    counts from there: until then no collector continued.
+    """
 
     sources: dict[str, Source] = field(default_factory=dict)
+    resumed_ms: int = 0
 
     def note(self, tick: Tick) -> None:
         """Take one source's round in."""
+        if not tick.is_own and all(source.is_own for source in self.live(tick.now_ms)):
+            self.resumed_ms = max(tick.now_ms, self.resumed_ms)
         known = self.sources.get(tick.source)
         if known is None:
             known = self.sources[tick.source] = Source(tick.now_ms - 1, tick.is_own)
@@ -194,6 +205,21 @@ class Rounds:
         if groups is None:
             return [] if any(one.groups is None for one in others) else None
         return [group for group in groups if not any(one.speaks_for(group) for one in others)]
+
+    def drop_unserved(self, now_ms: int, is_served: Callable[[str], bool]) -> None:
+        """Take the brokers that left service out of the stopped collectors' rounds."""
+        for source in self.stopped(now_ms).values():
+            source.asked = [name for name in source.asked if is_served(name)]
+
+    def drop_group(self, consumer_group: str) -> None:
+        """Take a group that a person deleted or forgot out of each collector's groups."""
+        for source in self.sources.values():
+            if source.groups is not None:
+                source.groups = [name for name in source.groups if name != consumer_group]
+
+    def silent_since_ms(self, name: str) -> int:
+        """Return since when a collector is silent while another one continues."""
+        return max(self.sources[name].now_ms, self.resumed_ms)
 
     def forget(self, now_ms: int) -> None:
         """Drop who has stopped long ago and is not missed."""

@@ -48,8 +48,15 @@ def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) 
 def find_stopped_collectors(
     cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules
 ) -> Iterator[tuple[str, Finding]]:
-    """Kind 15, of one collector: what it alone spoke for gives no data. Not: what another speaks for too."""
+    """Kind 15, of one collector: what it alone spoke for gives no data.
+
+    Not without data: what another collector speaks for too; a broker that left service; a group that a person forgot.
+    Silence counts while another collector continues, and not in a gap of all of them.
+    """
     for name, source in cluster_state.rounds.stopped(now_ms).items():
+        silent_ms = cluster_state.rounds.silent_since_ms(name)
+        if now_ms <= silent_ms + source.lifetime_ms():
+            continue
         groups = cluster_state.rounds.lost_groups(name, now_ms)
         brokers = sorted(cluster_state.rounds.lost_brokers(name, now_ms) - cluster_state.forgotten_ms.keys())
         if groups == [] and not brokers:
@@ -67,7 +74,7 @@ def find_stopped_collectors(
                 labels={"cluster": cluster, "collector": name},
                 evidence={"collector": name, "groups": groups, "brokers": brokers},
                 is_missing=True,
-                is_ready=now_ms >= source.now_ms + rules.no_data_page_ms,
+                is_ready=now_ms >= silent_ms + rules.no_data_page_ms,
             ),
         )
 
