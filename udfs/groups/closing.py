@@ -6,7 +6,7 @@ from udfs.alerts.rules import FORGET_GROUP_MS, Rules
 from udfs.groups.pullers import observed_pullers
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, QueueState
 from udfs.groups.state import GroupState
-from udfs.groups.verdict_reason import GONE
+from udfs.groups.verdict_reason import BROKER, GONE
 from udfs.rocketmq.route import Route
 
 
@@ -42,7 +42,10 @@ def last_rows(topic: str, queues: Mapping[str, QueueState], now_ms: int) -> list
 
 
 def _idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> list[str]:
-    """Topics that nobody shares out and nobody pulls any more, and the shared ones of a group that is gone; sorted."""
+    """Topics that nobody subscribes and nobody pulls any more, and all of a group that is gone; sorted.
+
+    What a group without members pulled by assign() is kept as long as what others subscribed.
+    """
     idle = []
     for topic, topic_state in sorted(state.topics.items()):
         if topic not in routes:
@@ -51,7 +54,9 @@ def _idle_topics(state: GroupState, routes: Mapping[str, Route], now_ms: int, ru
                 queue_state.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
         is_pulled = any(queue_state.pullers for queue_state in topic_state.queues.values())
         is_given_up = now_ms >= state.changed_ms + FORGET_GROUP_MS
-        is_over = state.membership.is_empty() and (topic not in routes or is_given_up)
-        if not is_pulled and (is_over or not topic_state.is_shared):
+        has_left = state.membership.is_empty()
+        is_over = has_left and (topic not in routes or (is_given_up and topic_state.unjudged != BROKER))
+        is_wanted = topic_state.is_subscribed or (has_left and topic_state.unjudged is not None)
+        if not is_pulled and (is_over or not is_wanted):
             idle.append(topic)
     return idle

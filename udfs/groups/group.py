@@ -73,7 +73,8 @@ def tick(
     has_left = _note_left(state, routes, broker_coverage)
     moment = Moment.of(state, now_ms, broker_coverage, not_asked, rules)
     judgements = [judge(state, topic, routes[topic], moment) for topic in sorted(state.topics) if topic in routes]
-    explained = [one for one in judgements if infer(state, one.topic_state, one.route, one.verdicts, moment)]
+    judged = [one for one in judgements if one.unjudged is None]
+    explained = [one for one in judged if infer(state, one.topic_state, one.route, one.verdicts, moment)]
     for judgement in explained:
         judge_again(state, judgement, moment)
     ownership = [row for judgement in judgements for row in report(judgement, now_ms)]

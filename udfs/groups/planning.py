@@ -1,12 +1,13 @@
 """A group's plan, made anew when its members or a route changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from udfs.alerts.rules import Rules
 from udfs.groups.closing import close_queues, last_rows
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MIXED_STRATEGY,
+    NOBODYS,
     STRATEGY_GAP,
     WRITE_ONLY_QUEUE,
     PlannedShare,
@@ -16,6 +17,8 @@ from udfs.groups.plan import (
 )
 from udfs.groups.queue_state import OwnershipRow, Puller, QueueState
 from udfs.groups.state import GroupState, TopicState
+from udfs.groups.verdict_reason import ASSIGNED
+from udfs.rocketmq.membership import Member
 from udfs.rocketmq.route import PERM_READ, Route
 
 
@@ -31,9 +34,13 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
     )
     for topic in sorted({*reported, *unreported}):
         state.topics.setdefault(topic, TopicState(now_ms)).is_shared = True
+    for topic, reason in _unjudged_topics(members).items():
+        state.topics.setdefault(topic, TopicState(now_ms)).unjudged = reason
     for topic, topic_state in list(state.topics.items()):
         is_subscribed = any(member.subscribes(topic) for member in members)
-        if topic_state.is_shared and members and not is_subscribed:
+        if members and not topic_state.is_subscribed:
+            topic_state.unjudged = ASSIGNED
+        if topic_state.is_subscribed and members and not is_subscribed:
             closed += close_queues(state, now_ms, topic)
             state.forget_topic(topic)  # the group gave it up
         elif (route := routes.get(topic)) is not None:
@@ -46,6 +53,16 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
     state.most_members = max(state.most_members, len(members_ids))
     state.is_stale, state.changed_ms = False, now_ms
     return closed
+
+
+def _unjudged_topics(members: Iterable[Member]) -> dict[str, str]:
+    """Topic → why its queues are not shared out, of the topics that members subscribe who do not share queues out."""
+    found: dict[str, str] = {}
+    for member in members:
+        if not member.is_judged:
+            reason = member.unjudged or ASSIGNED
+            found |= {topic: min(reason, found.get(topic, reason)) for topic in member.topics}
+    return found
 
 
 def _note_route(topic_state: TopicState, route: Route, now_ms: int) -> None:
@@ -66,6 +83,9 @@ def plan_topic(
     places = set(names)
     dropped = {name: queue_state for name, queue_state in topic_state.queues.items() if name not in places}
     topic_state.queues = {name: topic_state.queues.get(name) or QueueState(since_ms=now_ms) for name in names}
+    if not topic_state.is_shared:
+        _share_with_all(state, topic_state, route.topic, now_ms)
+        return dropped
     default, seen = rules.allocate_message_queue_strategy, topic_state.inference.seen
     planned = plan_topic_by(state.consumer_group, route, state.membership.views, default, seen)
     topic_state.is_planned = planned is not None
@@ -78,6 +98,16 @@ def plan_topic(
         if share != queue_state.share or queue_state.share_since_ms == 0:
             queue_state.share, queue_state.share_since_ms = share, now_ms
     return dropped
+
+
+def _share_with_all(state: GroupState, topic_state: TopicState, topic: str, now_ms: int) -> None:
+    """No queue has an owner: each is every member's since the first of those that consume the topic came."""
+    members = [member for _, member in state.membership.members()]
+    served = [member for member in members if member.subscribes(topic)] or members
+    since_ms = min((member.first_heartbeat_ms for member in served), default=None)
+    for queue_state in topic_state.queues.values():
+        queue_state.share = NOBODYS
+        queue_state.share_since_ms = (queue_state.share_since_ms or now_ms) if since_ms is None else since_ms
 
 
 def follow_pulls(

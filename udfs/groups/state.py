@@ -9,21 +9,24 @@ from udfs.groups.consumption import note_offsets
 from udfs.groups.plan import Inference
 from udfs.groups.pull_anomaly import NO_PERMISSION, Pull, note_anomaly
 from udfs.groups.queue_state import PullAnomaly, Puller, QueueState
+from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.membership import Member, Membership
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 
 @dataclass(slots=True)
 class TopicState:
     """One topic of one group.
 
-    is_shared         a member was seen that subscribes the topic; False: queues that somebody pulls all the same
-                      (`assign()`) are not judged
+    is_shared         a member was seen that subscribes the topic and shares its queues out with the others
     queues            `broker:queue_id` → what is known of the queue
     is_planned        False when a member's strategy cannot be recomputed
     inference         what the pulls showed of the members' strategies and views
     read_queue_nums   broker → its read queues, by the route as it is
     nums_before       the same by the route as it was until `route_changed_ms`
     first_pull_ms     since when any pull of the topic is reported
+    unjudged          why its queues are not shared out, by the members that consume it otherwise; None without any
+    is_mixed          members subscribed the topic by different expressions at the last evaluation
     """
 
     watched_since_ms: int
@@ -35,6 +38,13 @@ class TopicState:
     nums_before: dict[str, int] = field(default_factory=dict)
     route_changed_ms: int = 0
     first_pull_ms: int | None = None
+    is_mixed: bool = False
+    unjudged: str | None = None
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether a member was seen that subscribes the topic, however it consumes, or the broker consumes it."""
+        return self.is_shared or self.unjudged not in (None, ASSIGNED)
 
 
 @dataclass
@@ -138,6 +148,9 @@ class GroupState:
 
     def _note_offsets(self, pull: Pull) -> None:
         """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
+        if self.consumer_group == REVIVE_GROUP and pull.topic not in self.topics:
+            self.topics[pull.topic] = TopicState(pull.event_time_ms, unjudged=BROKER)
+            self.is_stale = True
         topic_state = self.topics.get(pull.topic)
         queue_state = topic_state.queues.get(f"{pull.broker_name}:{pull.queue_id}") if topic_state else None
         if queue_state is None:

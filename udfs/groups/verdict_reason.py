@@ -1,4 +1,4 @@
-"""Why a queue's verdict is UNKNOWN or NOT_JUDGED: a code for tables, a sentence for people."""
+"""Why a verdict is UNKNOWN or NOT_JUDGED, or STALLED without an owner: a code for tables, a sentence for people."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ BROKER_NO_DATA = "broker_no_data"
 NOT_ASKED, REFUSED, NO_COLLECTOR = "not_asked", "refused", "no_collector"
 PULLS_NOT_REPORTED, FLOW_CONTROL, STRATEGY_UNKNOWN = "pulls_not_reported", "flow_control", "strategy_unknown"
 STATIC_TOPIC, ASSIGNED, REPLACED, GONE = "static_topic", "assigned", "replaced", "gone"
+BROKER = "broker"
 
 VERDICT_REASONS: Mapping[str, str] = {
     TOO_NEW: "It was topic_state, or planned as it is, for too short a time to call a silence one.",
@@ -30,6 +31,7 @@ VERDICT_REASONS: Mapping[str, str] = {
     SERVER_REBALANCE: "A member lets the broker share out the queues.",
     STATIC_TOPIC: "A static topic: clients hold logical queues, which are not those of the route.",
     ASSIGNED: "No member subscribes the topic; queues are taken by assign(), as each process decides.",
+    BROKER: "The broker itself consumes it: the revive log, by which it delivers again what POP consumers leave.",
     REPLACED: "The group has a name of its own for each process, and another process came in its place.",
     GONE: "The queue, its topic or its group is no more, or the group gave the topic up.",
 }

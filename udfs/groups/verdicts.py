@@ -8,6 +8,7 @@ from udfs.groups.pullers import observed_owners, refresh_pullers
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, Puller
 from udfs.groups.queue_verdicts import Judged, Moment, judge_queues
 from udfs.groups.state import GroupState, TopicState
+from udfs.groups.unjudged import judge_commits
 from udfs.groups.verdict_reason import ASSIGNED, REPLACED, STATIC_TOPIC
 from udfs.rocketmq.route import Route
 
@@ -17,8 +18,8 @@ class Judgement:
     """One topic of a group at one tick.
 
     pullers   queue → who has pulled the queue lately
-    unjudged  why none of the topic's queues is judged; None where they are
-    verdicts  queue → its verdict and reason; empty where none is judged
+    unjudged  why the topic's queues are not judged by who pulls them; None where they are
+    verdicts  queue → its verdict and reason; the others are not judged
     closed    the last rows of queues that the route does not have any more
     """
 
@@ -42,7 +43,11 @@ def judge(state: GroupState, topic: str, route: Route, moment: Moment) -> Judgem
         for name, queue_state in topic_state.queues.items()
     }
     closed = follow_pulls(state, topic_state, route, pullers, now_ms, rules, is_judged=unjudged is None)
-    verdicts = judge_queues(state, topic_state, route, pullers, moment) if unjudged is None else {}
+    verdicts = (
+        judge_queues(state, topic_state, route, pullers, moment)
+        if unjudged is None
+        else judge_commits(topic_state, unjudged, rules)
+    )
     return Judgement(topic, route, topic_state, pullers, unjudged, verdicts, closed)
 
 
@@ -81,7 +86,7 @@ def _why_not_judged(state: GroupState, topic: str, route: Route, moment: Moment)
     if route.has_queue_mapping:
         return STATIC_TOPIC
     if not state.topics[topic].is_shared:
-        return ASSIGNED
+        return state.topics[topic].unjudged or ASSIGNED
     if state.is_replaced:
         return REPLACED
     return min((member.unjudged or ASSIGNED for member in moment.unjudged if member.subscribes(topic)), default=None)

@@ -9,13 +9,19 @@ from udfs.groups.diagnosis import GROUP_OFFLINE
 from udfs.groups.findings import prose
 from udfs.groups.findings.starved import STARVED_QUEUE
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED
+from udfs.groups.queue_state import last_served_ms
 from udfs.groups.snapshot import Findings, GroupSnapshot
 from udfs.groups.state import TopicState
+from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.heartbeat import ANY
 from udfs.rocketmq.membership import Member
+from udfs.rocketmq.own_names import is_own_group
 from udfs.rocketmq.version import parse_client_version
 
 INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK = "inconsistent_subscription", "client_id_at_risk"
+
+ASSIGNED_MS = 300_000
+"""Who reads by assign() for less is a tool or a person."""
 
 _IP_AND_PID = re.compile(r"((?:[0-9]{1,3}\.){3}[0-9]{1,3})@([0-9]+)")
 
@@ -65,25 +71,24 @@ def _own_topics(member: Member) -> list[str]:
 
 
 def find_group_offline(snapshot: GroupSnapshot) -> Findings:
-    """Kind 2. A group is offline when it shared queues out and no member is left: `group_offline`.
+    """Kind 2. A group is offline when members of it consumed a topic and none is left: `group_offline`. However they
+    consumed: being offline needs no rebalance. What arrives meanwhile waits, or is lost to a broadcasting group.
 
-    Not offline: a group that was replaced (udfs.brokers.families); a group that consumes, though no broker tells its
-    heartbeats any more.
+    Not offline: a group that was replaced (udfs.brokers.families); a group that consumes without any known heartbeat; a
+    group of RocketMQ's own; one that read by assign() for less than ASSIGNED_MS, as ad-hoc tools do.
     """
     state = snapshot.state
     waiting = {
         topic: topic_state
-        for topic, topic_state in snapshot.shared_topics()
-        if topic_state.queues and topic in snapshot.routes
+        for topic, topic_state in sorted(state.topics.items())
+        if topic_state.queues and topic in snapshot.routes and _needs_members(state.consumer_group, topic_state)
     }
     since_ms = snapshot.since(GROUP_OFFLINE, state.membership.is_empty() and bool(waiting) and not state.is_replaced)
     if since_ms is None:
         return {}
     topics = sorted(waiting)
-    last_ms = max(
-        (queue_state.last_pull_ms or 0 for one in waiting.values() for queue_state in one.queues.values()), default=0
-    )
-    started_ms = min(since_ms, max(last_ms, state.watched_since_ms))
+    last_ms = max(last_served_ms(queue_state) for one in waiting.values() for queue_state in one.queues.values())
+    started_ms = min(since_ms, max(last_ms, state.watched_since_ms)) if last_ms else since_ms
     return {
         GROUP_OFFLINE: Finding(
             kind=GROUP_OFFLINE,
@@ -99,6 +104,17 @@ def find_group_offline(snapshot: GroupSnapshot) -> Findings:
             under=tuple(sorted({name for topic in topics for name in snapshot.routes[topic].broker_names()})),
         )
     }
+
+
+def _needs_members(consumer_group: str, topic_state: TopicState) -> bool:
+    if topic_state.is_shared:
+        return True
+    if topic_state.unjudged in (None, BROKER) or is_own_group(consumer_group):
+        return False
+    if topic_state.unjudged != ASSIGNED:
+        return True
+    last_ms = max(queue_state.last_pull_ms or 0 for queue_state in topic_state.queues.values())
+    return last_ms >= (topic_state.first_pull_ms or last_ms) + ASSIGNED_MS
 
 
 def _is_consumed(snapshot: GroupSnapshot, topic_state: TopicState) -> bool:

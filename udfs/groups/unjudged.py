@@ -1,0 +1,47 @@
+"""Topics of consumers that do not share queues out among themselves: POP, gRPC, server rebalance, assign(), the broker.
+
+Nobody can say who should consume which queue there. The group's committed offset is judged all the same, for the broker
+keeps it:
+
+POP, gRPC  the broker commits when it hands messages out (PopBufferMergeService.scanCommitOffset, PopConsumerService),
+           ordered ones when they are acknowledged. A commit that stands still while messages wait means that nobody
+           asks for more: clients do not while they hold unacknowledged messages (popThresholdForQueue).
+assign()   clients commit, or keep offsets elsewhere. Only a commit that was seen to advance counts.
+broker     PopReviveService commits what it has read of the revive log.
+
+Broadcasting clients keep their offsets in files of their own: what the broker has of them is old.
+"""
+
+from udfs.alerts.rules import Rules
+from udfs.groups.diagnosis import CONSUME_STOPPED_MS
+from udfs.groups.queue_state import STALLED, QueueState
+from udfs.groups.queue_verdicts import Judged
+from udfs.groups.state import TopicState
+from udfs.groups.verdict_reason import ASSIGNED, BROKER
+from udfs.rocketmq.heartbeat import GRPC, POP, SERVER_REBALANCE
+
+KEEP_COMMITS = (POP, GRPC, SERVER_REBALANCE, ASSIGNED, BROKER)
+"""Reasons of NOT_JUDGED under which a broker keeps the group's offsets."""
+
+
+def judge_commits(topic_state: TopicState, unjudged: str, rules: Rules) -> dict[str, Judged]:
+    """The queues of a topic that is not judged whose commits have stood still for too long; the others have no verdict.
+
+    They are STALLED for the reason why nobody is their owner.
+    """
+    if unjudged not in KEEP_COMMITS:
+        return {}
+    return {
+        name: Judged(STALLED, unjudged)
+        for name, queue_state in topic_state.queues.items()
+        if _stands_still(queue_state, unjudged, rules)
+    }
+
+
+def _stands_still(queue_state: QueueState, unjudged: str, rules: Rules) -> bool:
+    """By what was reported: time alone changes nothing. Time without a member does not count."""
+    known = queue_state.consumption
+    if known is None or (unjudged == ASSIGNED and known.consumed_ms is None):
+        return False
+    stands_ms = min(known.stands_ms(known.reported_ms), known.reported_ms - queue_state.share_since_ms)
+    return stands_ms >= rules.consume_silence_ms + CONSUME_STOPPED_MS
