@@ -9,6 +9,7 @@ Examples:
   make field ARGS="--only frozen --only twins_push" these, side by side
   make field ARGS="--skip quiet_hour --seeds 2"     each scenario with two seeds, which shift its troubles
   make field ARGS="--judge .field/1763881200"       judge again what was played
+  make field ARGS="--judge .field/1763881200 --replay"   with the alerts that today's rules make of the stored events
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from conf.settings import Settings
 from tests.field.plan import Wanted, batches_of, seconds_of
@@ -28,7 +30,8 @@ from tests.field.report import markdown_of, short_of
 from tests.field.scenario import ScenarioError, load_scenario, scenario_names
 from tests.field.session import Failure, play_batch
 from tests.field.stage import field_stage
-from tests.field.stored import judge_stored, keep_alerts
+from tests.field.stored import judge_plays, judge_stored, keep_alerts, stored_plays
+from tests.field.stored_events import EVENTS_FILE, keep_events, read_events, replayed_rows
 from tests.rocketmq_clocks import Clocks
 
 TOLD_SECONDS = 12.0
@@ -38,6 +41,10 @@ TOLD_SECONDS = 12.0
 def main() -> None:
     """Play, judge, print; exit code 1 when something was missed, false or not played."""
     arguments = _arguments()
+    if arguments.replay:
+        if not arguments.judge or not (arguments.judge / EVENTS_FILE).exists():
+            sys.exit(f"error: --replay: --judge names no folder with {EVENTS_FILE}")
+        sys.exit(_replay(arguments.judge))
     if arguments.judge:
         sys.exit(_tell(arguments.judge, []))
     try:
@@ -73,15 +80,19 @@ def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[Failure]:
     failures: list[Failure] = []
     proxy = any(load_scenario(name).has_grpc for batch in batches for name, _ in batch)
     with field_stage(folder, Settings.load().paths.jars, Clocks(1), stop, proxy=proxy) as stage:
-        for batch in batches:
-            if stop.is_set():
-                break
-            say("playing " + ", ".join(f"{name} {seed}" for name, seed in batch))
-            played, failed = play_batch(stage, batch, say)
-            failures += failed
-            stop.wait(TOLD_SECONDS)
-            keep_alerts(folder, stage.warehouse)
-            _say_so_far(folder, played)
+        try:
+            for batch in batches:
+                if stop.is_set():
+                    break
+                say("playing " + ", ".join(f"{name} {seed}" for name, seed in batch))
+                played, failed = play_batch(stage, batch, say)
+                failures += failed
+                stop.wait(TOLD_SECONDS)
+                keep_alerts(folder, stage.warehouse)
+                _say_so_far(folder, played)
+        finally:
+            kept = keep_events(folder, read_events(stage.bootstrap_servers))
+            say(f"{kept} events are kept in {EVENTS_FILE}")
     if stop.is_set():
         failures.append(Failure("the session", "was ended"))
     return failures
@@ -99,15 +110,24 @@ def _tell(folder: Path, failures: Sequence[Failure]) -> int:
     if not (folder / "alerts.json").exists():
         print("nothing was played to its end")
         return 1
-    report = {**judge_stored(folder), "failed": [f"{one.name}: {one.why}" for one in failures]}
-    (folder / "field.json").write_text(json.dumps(report, indent=2) + "\n")
+    return _write(folder, "field", {**judge_stored(folder), "failed": [f"{one.name}: {one.why}" for one in failures]})
+
+
+def _replay(folder: Path) -> int:
+    """Judge the alerts of today's rules; the table of the session itself stays."""
+    report = judge_plays(stored_plays(folder), replayed_rows(folder), folder)
+    return _write(folder, "replayed", {**report, "failed": []})
+
+
+def _write(folder: Path, name: str, report: dict[str, Any]) -> int:
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=2) + "\n")
     text = markdown_of(report)
-    (folder / "field.md").write_text(text)
+    (folder / f"{name}.md").write_text(text)
     print(text)
     for failure in report["failed"]:
         print(f"not played: {failure}")
-    print(f"written to {folder / 'field.json'} and {folder / 'field.md'}")
-    return 1 if failures or short_of(report) else 0
+    print(f"written to {folder / name}.json and {folder / name}.md")
+    return 1 if report["failed"] or short_of(report) else 0
 
 
 def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
@@ -138,6 +158,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where logs and tables go; .field/TIME without it")
     parser.add_argument("--list", action="store_true", help="print the scenarios and their batches, and end")
     parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge what was played there again, and end")
+    parser.add_argument("--replay", action="store_true", help="with --judge: judge today's rules on the stored events")
     return parser.parse_args()
 
 

@@ -13,7 +13,8 @@ from tests.field.report import short_of
 from tests.field.scenario import SHORT
 from tests.field.session import play_batch
 from tests.field.stage import field_stage
-from tests.field.stored import judge_stored, keep_alerts
+from tests.field.stored import judge_plays, judge_stored, keep_alerts, stored_plays
+from tests.field.stored_events import keep_events, read_events, replayed_rows
 from tests.rocketmq_clocks import Clocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("field")]
@@ -29,11 +30,13 @@ def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -
             _, failures = play_batch(stage, [(SHORT, 0)], print)
             stop.wait(TOLD_SECONDS)
             keep_alerts(tmp_path, stage.warehouse)
+            keep_events(tmp_path, read_events(stage.bootstrap_servers))
     finally:
         stop.set()
     assert failures == []
     report = judge_stored(tmp_path)
     assert short_of(report) == []
+    assert short_of(judge_plays(stored_plays(tmp_path), replayed_rows(tmp_path), tmp_path)) == []
     required = {(row["kind"], row["cause"]): row["required"] for row in report["kinds"]}
     assert required["starved_queue", "duplicate_client_id"] > 0
     assert required["starved_queue", "frozen_client"] > 0
