@@ -10,6 +10,7 @@ from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
 from streaming.collector.machine_skew import pick_reported
 from streaming.collector.reading import Reading, Unheard, find_group_names
 from streaming.collector.round_memory import Memory, NoDataKey
+from udfs.brokers.broker_coverage import EVERY_MEMBER
 
 MAX_NO_DATA = 2_000
 """Entries a clock event names; over that members are named by their group, groups by their broker."""
@@ -68,16 +69,17 @@ Row = tuple[str | None, str | None, str | None, str, int]
 
 
 def pick_no_data(unheard: Iterable[Unheard], since: Mapping[NoDataKey, int], limit: int = MAX_NO_DATA) -> list[Row]:
-    """At most so many rows. Where there are more, the groups with the most members unheard are named as a whole, then
-    the brokers with the most groups: what a row leaves out gives no data, so nothing is taken for silent by it.
+    """Return at most `limit` rows. Where there are more, one row stands for all members of a group (ClientId
+    EVERY_MEMBER), those with the most first, then for all groups of a broker, then for all members of all groups.
     """
     rows: list[Row] = [
         (*each[:3], each.reason, since[each[:3]])
         for each in unheard
         if all(name is None or is_name(name) for name in each[:3])
     ]
-    rows = _collapsed(rows, limit, lambda row: (None, row[1], None) if row[2] is not None else None)
-    rows = _collapsed(rows, limit, lambda row: (row[0], None, None))
+    rows = _collapsed(rows, limit, lambda row: (None, row[1], EVERY_MEMBER) if row[2] is not None else None)
+    rows = _collapsed(rows, limit, lambda row: (row[0], None, None) if row[2] is None else None)
+    rows = _collapsed(rows, limit, lambda row: (None, None, EVERY_MEMBER) if row[2] is not None else None)
     if len(rows) > limit:
         rows = [_whole((None, None, None), rows)]
     return sorted(rows, key=lambda row: tuple(each or "" for each in row[:3]))

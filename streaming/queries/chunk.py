@@ -33,8 +33,8 @@ class Reject(NamedTuple):
 
 
 class SampledHeartbeat(NamedTuple):
-    """A client gave data at a broker, or said there that it leaves. `groups` are those of its groups with a family,
-    `ingest_time_ms` is when Kafka had it (0 in what an earlier release left waiting).
+    """A client sent a heartbeat to a broker, or unregistered there. `groups` are those of its groups with a family,
+    `ingest_time_ms` is when Kafka had it.
     """
 
     cluster: str
@@ -44,14 +44,19 @@ class SampledHeartbeat(NamedTuple):
     is_leaving: bool
     groups: tuple[str, ...] = ()
     ingest_time_ms: int = 0
+    client_addr: str = ""
 
 
 class Pulling(NamedTuple):
-    """A group was seen to pull at a broker; once in PULLING_MS. `is_held_back`: by a full cache it need not go on."""
+    """A client was seen to pull for a group at a broker, once in PULLING_MS. `client` is its ClientId, else its
+    address; "" where only the committed offsets were reported. `is_held_back`: its cache is full, so that no further
+    pull is due.
+    """
 
     cluster: str
     broker_name: str
     consumer_group: str
+    client: str
     event_time_ms: int
     ingest_time_ms: int = 0
     is_held_back: bool = False
@@ -83,8 +88,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     `pulled_ms` is the oldest pull a (cluster, broker) that the broker itself told (it suggests the next broker id),
     whichever group's: who is not among its pulls does not pull there. `sampled_heartbeats` are all its heartbeats,
     whichever shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead`
-    its clock events from the future, `pullings` which of its groups pulled, by a sample. `spans` are, by cluster, of
-    all that is no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the
+    its clock events from the future, `pullings` which of its groups and clients pulled, by a sample. `spans` are, by
+    cluster, of all that is no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the
     state: a field is added at the end, and has a default.
     """
 

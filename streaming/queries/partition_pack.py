@@ -9,12 +9,14 @@ from streaming.queries.event_time import Lags, ahead_of, at_most
 from streaming.queries.shard_intake import shard_of
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
+from udfs.brokers.mute_brokers import puller_key
 from udfs.groups.consumption import is_cache_full
 
-MOST_GROUPS = 16
-"""That one partition tells of a broker."""
+MOST_PULLERS = 16
+"""How many pairs of group and client that pull at a broker one partition passes on."""
 
 NEVER = (0, 0, False)
+NO_PULLER = ("", "")
 
 
 class PartitionPack:
@@ -25,7 +27,7 @@ class PartitionPack:
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
         self._lags = Lags()
-        self._pullings: dict[tuple[str, str, str, int], tuple[int, int, bool]] = {}
+        self._pullings: dict[tuple[str, str, tuple[str, str], int], tuple[int, int, bool]] = {}
 
     def add(self, offset: int, ingest_time_ms: int, value: bytes | None, event: Any, reasons: list[str]) -> None:
         """A message, decoded: its event, or why it is bad."""
@@ -45,8 +47,10 @@ class PartitionPack:
         if topic == PULLS and event.suggest_broker_id is not None:
             broker = event.cluster, event.broker_name
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
-        if topic == PULLS and not event.offsets_only:
-            key = event.cluster, event.broker_name, event.consumer_group, event.event_time_ms // PULLING_MS
+        if topic == PULLS:
+            client = "" if event.offsets_only else event.client_id or event.client_addr or ""
+            puller = (event.consumer_group, client) if client else NO_PULLER
+            key = event.cluster, event.broker_name, puller, event.event_time_ms // PULLING_MS
             known = self._pullings.get(key, NEVER)
             if reported_ms >= known[0]:
                 self._pullings[key] = max((reported_ms, ingest_time_ms, is_cache_full(event)), known)
@@ -89,14 +93,21 @@ class PartitionPack:
         ]
 
     def _sample(self) -> Iterator[Pulling]:
-        """Of each broker's groups the MOST_GROUPS of the smallest hash, as every partition picks them."""
-        by_broker: dict[tuple[str, str], set[str]] = {}
-        for cluster, broker_name, group, _ in self._pullings:
-            by_broker.setdefault((cluster, broker_name), set()).add(group)
-        picked = {place: set(sorted(groups, key=rank)[:MOST_GROUPS]) for place, groups in by_broker.items()}
-        for (cluster, broker_name, group, _), newest in self._pullings.items():
-            if group in picked[cluster, broker_name]:
-                yield Pulling(cluster, broker_name, group, *newest)
+        """Yield the MOST_PULLERS pairs of the smallest hash at each broker: every partition picks the same ones."""
+        by_broker: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        for cluster, broker_name, puller, _ in self._pullings:
+            by_broker.setdefault((cluster, broker_name), set()).add(puller)
+        picked = {
+            place: {NO_PULLER, *sorted(pullers - {NO_PULLER}, key=_rank)[:MOST_PULLERS]}
+            for place, pullers in by_broker.items()
+        }
+        for (cluster, broker_name, puller, _), newest in self._pullings.items():
+            if puller in picked[cluster, broker_name]:
+                yield Pulling(cluster, broker_name, *puller, *newest)
+
+
+def _rank(puller: tuple[str, str]) -> tuple[int, str]:
+    return rank(puller_key(*puller))
 
 
 def _sampled_heartbeat(heartbeat: Any, reported_ms: int, ingest_time_ms: int) -> SampledHeartbeat:
@@ -104,7 +115,14 @@ def _sampled_heartbeat(heartbeat: Any, reported_ms: int, ingest_time_ms: int) ->
     names = {consumer.consumer_group for consumer in heartbeat.consumers if not is_leaving}
     groups = tuple(sorted(name for name in names if family_of(name)))
     return SampledHeartbeat(
-        heartbeat.cluster, heartbeat.broker_name, heartbeat.client_id, reported_ms, is_leaving, groups, ingest_time_ms
+        heartbeat.cluster,
+        heartbeat.broker_name,
+        heartbeat.client_id,
+        reported_ms,
+        is_leaving,
+        groups,
+        ingest_time_ms,
+        heartbeat.client_addr,
     )
 
 

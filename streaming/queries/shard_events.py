@@ -16,7 +16,7 @@ VOICES = "sampled_heartbeats"
 """Not a Kafka topic: which client gave data where (chunk.SampledHeartbeat)."""
 
 PULLINGS = "pullings"
-"""Not a Kafka topic: which group was seen to pull where (chunk.Pulling)."""
+"""Not a Kafka topic: which group's client was seen to pull where (chunk.Pulling)."""
 
 _RANK = {ROUTES: 0, VOICES: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 

@@ -21,6 +21,7 @@ from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_state import QueueChange
+from udfs.brokers.mute_brokers import note_puller_heartbeat, note_pulling
 from udfs.groups.repeat import repeat_heartbeat, repeat_pull
 from udfs.groups.state import GroupState
 from udfs.rocketmq.route import QueueData, Route
@@ -67,18 +68,14 @@ class Intake:
             if event.topic == VOICES:
                 self._listen(event.event)
             elif event.topic == PULLINGS:
-                pulling = event.event
-                pulls = self._work.cluster(cluster).watch.pulls
-                if pulling.is_held_back:
-                    pulls.leave(pulling.broker_name, pulling.consumer_group)
-                else:
-                    pulls.note(pulling.broker_name, pulling.consumer_group, pulling.event_time_ms)
+                note_pulling(self._work.cluster(cluster).watch, event.event)
             else:
                 self._learn_route(event.event)
 
     def _listen(self, voice: SampledHeartbeat) -> None:
         cluster = self._work.cluster(voice.cluster)
         sampled_heartbeats = cluster.watch.heartbeat_sample
+        note_puller_heartbeat(cluster.watch, voice)
         if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
             del cluster.watch.forgotten_ms[voice.broker_name]
         for name in voice.groups:

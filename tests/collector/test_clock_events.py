@@ -59,13 +59,14 @@ def rows(unheard: list[Unheard], limit: int) -> list[tuple[str | None, ...]]:
     return [row[:4] for row in pick_no_data(unheard, since, limit)]
 
 
-def test_the_group_with_the_most_members_is_reported_as_a_whole_when_there_are_too_many() -> None:
+def test_the_group_with_the_most_members_takes_one_row_when_there_are_too_many() -> None:
     large = [Unheard(None, "large", f"c{number}", "no_time") for number in range(50)]
     small = [Unheard(None, "small", f"s{number}", "timed_out") for number in range(5)]
     assert len(rows(large + small, 55)) == 55
-    expected = [(None, "large", None, "no_time"), *((None, "small", f"s{n}", "timed_out") for n in range(5))]
+    expected = [(None, "large", "*", "no_time"), *((None, "small", f"s{n}", "timed_out") for n in range(5))]
     assert rows(large + small, 54) == expected
-    assert rows(large + small, 2) == [(None, "large", None, "no_time"), (None, "small", None, "timed_out")]
+    assert rows(large + small, 2) == [(None, "large", "*", "no_time"), (None, "small", "*", "timed_out")]
+    assert rows(large + small, 1) == [(None, None, "*", "no_time")]
 
 
 def test_groups_are_reported_as_their_broker_and_all_as_one_when_there_are_too_many() -> None:

@@ -1,6 +1,6 @@
-"""How much of a group gave data: what nobody reported is not known, and ends nothing.
+"""How much of the data an incident rests on arrived: missing data ends nothing (README.md, "Completeness").
 
-Cruise Control and Burrow do the same: COMPLETENESS_NOT_READY, and a `complete` of 0 to 1 a partition.
+Cruise Control and Burrow do the same: COMPLETENESS_NOT_READY, and a `complete` of 0 to 1 for each partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,14 +9,27 @@ from dataclasses import dataclass
 from udfs.alerts.alert import Incident, brokers_of
 from udfs.alerts.life import Evaluation
 
+ON_HEARTBEATS = frozenset(
+    {"duplicate_client_id", "split_view", "inconsistent_subscription", "group_offline", "client_id_at_risk"}
+)
+"""Kinds that rest on the members' heartbeats; the others rest on what their own queues and brokers report."""
+
 
 @dataclass(frozen=True)
 class Coverage:
-    """The shares, 0 to 1, of the brokers and of the clients concerned that gave data in the window."""
+    """One group at one evaluation; shares are 0 to 1.
+
+    brokers              share of the group's brokers that gave data
+    heartbeats           share of its members whose heartbeats are on time
+    answers              share of its members whose own answers are not missing
+    without_data         brokers without data
+    queues_without_data  (topic, queue) whose pulls nobody could report
+    """
 
     now_ms: int
-    brokers_heard: float = 1.0
-    clients_heard: float = 1.0
+    brokers: float = 1.0
+    heartbeats: float = 1.0
+    answers: float = 1.0
     without_data: frozenset[str] = frozenset()
     completeness_min: float = 0.0
     queues_without_data: frozenset[tuple[str, str]] = frozenset()
@@ -28,20 +41,22 @@ class Coverage:
         brokers: Iterable[str],
         without_data: frozenset[str],
         last_heartbeat_ms: Mapping[str, int],
+        missing_members: frozenset[str] = frozenset(),
         queues_without_data: frozenset[tuple[str, str]] = frozenset(),
         *,
         late_ms: int,
         completeness_min: float,
     ) -> "Coverage":
-        """`last_heartbeat_ms` is by ClientId; a heartbeat of `late_ms` or before is late. Of `queues_without_data`,
-        (topic, queue), nobody gave data that may pull them.
+        """`last_heartbeat_ms` is by ClientId; a heartbeat of `late_ms` or before is late. The own answers of
+        `missing_members` are missing.
         """
-        known = set(brokers)
+        known, members = set(brokers), len(last_heartbeat_ms)
         fresh = sum(at_ms > late_ms for at_ms in last_heartbeat_ms.values())
         return cls(
             now_ms,
             _share(len(known - without_data), len(known)),
-            _share(fresh, len(last_heartbeat_ms)),
+            _share(fresh, members),
+            _share(members - len(last_heartbeat_ms.keys() & missing_members), members),
             without_data,
             completeness_min,
             queues_without_data,
@@ -49,18 +64,30 @@ class Coverage:
 
     @property
     def completeness(self) -> float:
-        return min(self.brokers_heard, self.clients_heard)
+        """Of the entire group: what its verdicts carry."""
+        return min(self.brokers, self.heartbeats, self.answers)
 
     def evaluation(self, incident: Incident | None) -> Evaluation:
-        """An evaluation of one incident: it is seen when enough gave data, and each broker it is about."""
-        is_seen = self.completeness >= self.completeness_min
-        if is_seen and incident is not None and self.without_data:
-            is_seen = not brokers_of(incident) & self.without_data
-        if is_seen and incident is not None and incident.topic is not None and self.queues_without_data:
-            is_seen = all((incident.topic, queue) not in self.queues_without_data for queue in incident.queues)
-        return Evaluation(self.now_ms, self.completeness, is_seen)
+        """Return one incident's evaluation, with the completeness of what that incident rests on.
+
+        Its own brokers and queues must all have given data, and enough of the group's brokers where it names none; a
+        kind of ON_HEARTBEATS needs enough members on time besides.
+        """
+        if incident is None:
+            return Evaluation(self.now_ms, self.completeness, self.completeness >= self.completeness_min)
+        own = brokers_of(incident)
+        lost = {queue for queue in incident.queues if (incident.topic or "", queue) in self.queues_without_data}
+        of_own = min(
+            _share(len(own - self.without_data), len(own)),
+            _share(len(incident.queues) - len(lost), len(incident.queues)),
+        )
+        of_group = self.heartbeats if incident.kind in ON_HEARTBEATS else 1.0
+        if not own:
+            of_group = min(of_group, self.brokers)
+        is_seen = of_own == 1.0 and of_group >= self.completeness_min
+        return Evaluation(self.now_ms, min(of_own, of_group), is_seen)
 
 
 def _share(part: int, whole: int) -> float:
-    """Of nothing, all gives data."""
+    """A share of nothing is 1."""
     return round(part / whole, 4) if whole else 1.0

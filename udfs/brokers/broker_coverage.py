@@ -8,6 +8,12 @@ from udfs.brokers.families import Families
 NO_COLLECTOR = "no_collector"
 """The reason where nobody asks any more: the one collector that spoke for it has stopped."""
 
+NO_PULLS = "no_pulls"
+"""The reason where the pulls of a broker are reported no more, though its heartbeats are (mute_brokers.py)."""
+
+EVERY_MEMBER = "*"
+"""In place of a ClientId: all members of the group, where a clock event has no room to name each."""
+
 
 @dataclass(frozen=True)
 class Unasked:

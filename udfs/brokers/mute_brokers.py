@@ -1,61 +1,154 @@
-"""Brokers whose pulls nobody tells any more, though heartbeats go on: the feed is broken, not the groups.
+"""Brokers whose pulls are reported no more although heartbeats arrive: the feed is broken, not the groups.
 
-One group that stops pulling has a reason of its own; several that stop at one broker at one time have not.
+A group, or a process, that stops pulling has a reason of its own. Several groups of several processes that stop at one
+broker at one time have not, unless their heartbeats stop too, or the broker's committed offsets are still reported.
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock, count, some
 from udfs.alerts.rules import Rules
-from udfs.brokers.broker_coverage import Unasked
+from udfs.brokers.broker_coverage import NO_PULLS, Unasked
 from udfs.brokers.cluster_state import ClusterState, Tick
 from udfs.brokers.heartbeat_sample import WITNESSES
+from udfs.rocketmq.process import process_of
 
 PULLS_MISSING = "pulls_missing"
-NO_PULLS = "no_pulls"
 
 AT_ONCE_MS = 45_000
-"""Idle queues are pulled every 15 to 20 s: groups whose newest pulls lie so close together have stopped at one time."""
+"""Idle queues are pulled each 15 to 20 s: clients whose newest pulls lie this close together have stopped at once."""
 
 SEEN_MS = 40_000
-"""So long pulls must have been missing before our eyes: by a clock that is behind they are old from the first on."""
+"""How long pulls must be missing while the monitor runs: a clock that is behind makes them look old from the start."""
+
+
+class Pulling(Protocol):
+    """A client's pull for a group at a broker; `client` "" where only committed offsets were reported."""
+
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def consumer_group(self) -> str: ...
+    @property
+    def client(self) -> str: ...
+    @property
+    def event_time_ms(self) -> int: ...
+    @property
+    def is_held_back(self) -> bool: ...
+
+
+class ClientHeartbeat(Protocol):
+    """A heartbeat of a client at one broker, or its unregistration there."""
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_addr(self) -> str: ...
+    @property
+    def event_time_ms(self) -> int: ...
+    @property
+    def is_leaving(self) -> bool: ...
+
+
+def puller_key(consumer_group: str, client: str) -> str:
+    """Return the name of a pair in `ClusterState.pulls`."""
+    return f"{consumer_group}\n{client}"
+
+
+def note_pulling(cluster_state: ClusterState, pulling: Pulling) -> None:
+    """Keep the newest pull of the pair, or the newest report of the broker's offsets."""
+    if not pulling.client:
+        cluster_state.offsets_ms[pulling.broker_name] = pulling.event_time_ms
+        return
+    key = puller_key(pulling.consumer_group, pulling.client)
+    if pulling.is_held_back:
+        cluster_state.pulls.leave(pulling.broker_name, key)
+        return
+    cluster_state.pulls.note(pulling.broker_name, key, pulling.event_time_ms)
+    if key in cluster_state.pulls.newest_ms:
+        cluster_state.puller_heartbeats.setdefault(pulling.client, (0, ""))
+
+
+def note_puller_heartbeat(cluster_state: ClusterState, heartbeat: ClientHeartbeat) -> None:
+    """Keep the heartbeat of a client whose pulls are in the sample; pulls may name only its address."""
+    for client in (heartbeat.client_id, heartbeat.client_addr):
+        if client in cluster_state.puller_heartbeats:
+            process = process_of(heartbeat.client_id, heartbeat.client_addr)
+            time_ms = 0 if heartbeat.is_leaving else heartbeat.event_time_ms
+            cluster_state.puller_heartbeats[client] = time_ms, process
 
 
 def note_mute(cluster_state: ClusterState, tick: Tick, late_ms: int, rules: Rules) -> frozenset[str]:
-    """Keeps since when brokers are mute; those that are told of again."""
+    """Keep since when brokers are mute. Returns those whose pulls are reported again."""
     cluster_state.pulls.forget()
-    mute = {}
-    for broker_name, of_broker in cluster_state.pulls.heard_ms.items():
-        if broker_name in cluster_state.without_master_ms:
-            continue  # a slave may refuse every pull
-        newest_ms = max(of_broker.values())
-        stopped = sum(at_ms > newest_ms - AT_ONCE_MS for at_ms in of_broker.values())
-        is_silent = newest_ms + rules.pull_silence_ms <= tick.now_ms
-        is_reached = (cluster_state.heartbeat_sample.at(broker_name) or 0) > max(late_ms, newest_ms) and bool(
-            cluster_state.topics.get(broker_name)
-        )
-        if is_silent and stopped >= WITNESSES and (is_reached or cluster_state.mute_ms.get(broker_name) == newest_ms):
-            mute[broker_name] = newest_ms
+    clients = {key.partition("\n")[2] for key in cluster_state.pulls.newest_ms}
+    heartbeats = {client: at for client, at in cluster_state.puller_heartbeats.items() if client in clients}
+    cluster_state.puller_heartbeats = heartbeats
+    stopped = dict(_stopped(cluster_state, late_ms, tick.now_ms - rules.pull_silence_ms))
+    witnesses = {name: set(_witnesses(cluster_state, name, late_ms)) for name in stopped}
+    is_everywhere = (
+        stopped.keys() == cluster_state.pulls.heard_ms.keys()
+        and max(stopped.values(), default=0) - min(stopped.values(), default=0) < AT_ONCE_MS
+    )
+    everybody = set().union(*witnesses.values()) if is_everywhere else set()
+    mute = {
+        broker_name: newest_ms
+        for broker_name, newest_ms in stopped.items()
+        if cluster_state.mute_ms.get(broker_name) == newest_ms or _are_several(witnesses[broker_name] | everybody)
+    }
     back = frozenset(cluster_state.mute_ms.keys() - mute.keys())
     cluster_state.mute_ms = mute
     cluster_state.mute_at_ms = {name: cluster_state.mute_at_ms.get(name, tick.now_ms) for name in mute}
     return back
 
 
+def _witnesses(cluster_state: ClusterState, broker_name: str, late_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield (group, process) of each pair that stopped with the broker's last and whose heartbeats continue."""
+    of_broker = cluster_state.pulls.heard_ms[broker_name]
+    newest_ms = max(of_broker.values())
+    for key, pulled_ms in of_broker.items():
+        group, _, client = key.partition("\n")
+        heartbeat_ms, process = cluster_state.puller_heartbeats.get(client, (0, ""))
+        if pulled_ms > newest_ms - AT_ONCE_MS and heartbeat_ms > max(late_ms, newest_ms):
+            yield group, process
+
+
+def _are_several(witnesses: set[tuple[str, str]]) -> bool:
+    groups, processes = {group for group, _ in witnesses}, {process for _, process in witnesses}
+    return len(groups) >= WITNESSES and len(processes) >= WITNESSES
+
+
+def _stopped(cluster_state: ClusterState, late_ms: int, silent_ms: int) -> Iterator[tuple[str, int]]:
+    """Yield each broker whose newest pull is of `silent_ms` or before, with that pull, though heartbeats arrive there.
+
+    Left out: a broker without a master, for a slave may refuse every pull; one whose committed offsets are reported.
+    """
+    for broker_name, of_broker in cluster_state.pulls.heard_ms.items():
+        newest_ms = max(of_broker.values())
+        heartbeat_ms = cluster_state.heartbeat_sample.at(broker_name) or 0
+        is_known = cluster_state.mute_ms.get(broker_name) == newest_ms
+        is_reached = bool(cluster_state.topics.get(broker_name)) and heartbeat_ms > max(late_ms, newest_ms)
+        is_reported = cluster_state.offsets_ms.get(broker_name, 0) > newest_ms
+        has_master = broker_name not in cluster_state.without_master_ms
+        if newest_ms <= silent_ms and (is_known or is_reached) and has_master and not is_reported:
+            yield broker_name, newest_ms
+
+
 def unasked_of(cluster_state: ClusterState) -> tuple[Unasked, ...]:
-    """What the groups cannot know meanwhile."""
+    """Return an entry for each mute broker: no pull is known there."""
     return tuple(
         Unasked(name, None, None, NO_PULLS, since_ms) for name, since_ms in sorted(cluster_state.mute_ms.items())
     )
 
 
 def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
-    """Kind 16, by pulls. Pulls are missing when they stop for several groups of a broker at once, while heartbeats go
-    on.
+    """Kind 16, by pulls. Pulls are missing when they stop for several groups and processes at a broker at once, while
+    the heartbeats of these processes continue and the broker's offsets are not reported either.
 
-    Of all brokers it is one thing, the cluster's. Not missing: the pulls of one group; those of groups whose caches are
-    full, which pull no more before they have consumed; those of a broker without a master, whose slaves may refuse all.
+    If all brokers are concerned, the finding is the cluster's. Not missing: the pulls of one group, or of one process,
+    whatever number of groups it serves; those of clients whose caches are full; those of a broker without a master.
     """
     is_all = len(cluster_state.mute_ms) > 1 and cluster_state.mute_ms.keys() >= cluster_state.pulls.heard_ms.keys()
     if is_all:
@@ -82,9 +175,9 @@ def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, 
         severity="error",
         since_ms=since_ms,
         text=Text(
-            f"No pull at {whose} of cluster {cluster} is reported since {clock(since_ms)}, of no group at all, though "
-            "clients go on sending heartbeats. What is consumed there is unknown, and none of it is called stalled.",
-            f"See whether what reports the pulls of {whose} runs (agent, collector) and reaches Kafka.",
+            f"No pull at {whose} of cluster {cluster} has been reported since {clock(since_ms)}, although clients "
+            "continue to send heartbeats. Consumption there is unknown, so no queue is reported as stalled.",
+            f"Check that the source of the pull events of {whose} (agent, collector) runs and reaches Kafka.",
         ),
         labels=labels,
         broker_name=broker_name or None,

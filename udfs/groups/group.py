@@ -67,7 +67,7 @@ def tick(
     """Evaluate the group as of `now_ms`: a phase after the other, each visited once, none calling another."""
     if broker_coverage.gap_ms:
         state.skip(broker_coverage.gap_ms, now_ms)
-    broker_coverage, not_asked = _cover(state, routes, broker_coverage)
+    broker_coverage, not_asked = _cover(state, routes, broker_coverage, now_ms - rules.pull_silence_ms)
     changes = expire(state, routes, broker_coverage, now_ms, rules)
     closed = plan_group(state, routes, now_ms, rules) if changes or state.is_stale else []
     has_left = _note_left(state, routes, broker_coverage)
@@ -89,11 +89,12 @@ def tick(
 
 
 def _cover(
-    state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage
+    state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage, lately_ms: int
 ) -> tuple[BrokerCoverage, NotAsked]:
     """What of the group gave data, and of whom nobody asked; a broker not asked of the group is one without data."""
     brokers = {name for route in routes.values() for name in route.broker_names()} | state.membership.views.keys()
-    not_asked = NotAsked.of(state.consumer_group, brokers, broker_coverage)
+    client_ids = (member.client_id for _, member in state.membership.members())
+    not_asked = NotAsked.of(state.consumer_group, brokers, client_ids, broker_coverage, lately_ms)
     if not_asked.brokers:
         broker_coverage = replace(broker_coverage, without_data=broker_coverage.without_data | not_asked.brokers.keys())
     return broker_coverage, not_asked

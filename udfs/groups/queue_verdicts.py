@@ -25,7 +25,14 @@ from udfs.groups.queue_state import (
     last_served_ms,
 )
 from udfs.groups.state import GroupState, TopicState
-from udfs.groups.verdict_reason import FLOW_CONTROL, PULLS_NOT_REPORTED, STRATEGY_UNKNOWN, TOO_NEW
+from udfs.groups.verdict_reason import (
+    FLOW_CONTROL,
+    NOT_ASKED,
+    NOT_HEARD,
+    PULLS_NOT_REPORTED,
+    STRATEGY_UNKNOWN,
+    TOO_NEW,
+)
 from udfs.rocketmq.heartbeat import ANY
 from udfs.rocketmq.membership import Member, Membership, late_clients
 from udfs.rocketmq.model import queue_order
@@ -136,10 +143,12 @@ def _judge_queue(
     if verdict != UNKNOWN:
         return Judged(verdict)
     if is_too_new(queue_state, since_ms, moment.now_ms, moment.rules):
-        return Judged(UNKNOWN, TOO_NEW)
-    return Judged(
-        UNKNOWN, STRATEGY_UNKNOWN if unreported == PULLS_NOT_REPORTED and not topic_state.is_planned else unreported
-    )
+        unreported = TOO_NEW
+    elif unreported in NOT_HEARD and moment.not_asked.is_lately(queue_state.share.owner):
+        return Judged(queue_state.verdict, queue_state.reason)  # it was not asked in this round, by turn
+    elif unreported == PULLS_NOT_REPORTED and not topic_state.is_planned:
+        unreported = STRATEGY_UNKNOWN
+    return Judged(UNKNOWN, unreported)
 
 
 def _why_unreported(
@@ -159,8 +168,9 @@ def _why_unreported(
     if moment.broker_coverage.reports_pulls(broker_name, moment.now_ms - moment.rules.settle_ms):
         return None
     missing = moment.not_asked.members
-    if owner is not None and owner in missing and not is_late:
-        return missing[owner]
+    reason = NOT_ASKED if broker_name in moment.not_asked.mute else missing.get(owner or "")
+    if reason and not is_late:
+        return reason
     may_pull = missing.keys() - moment.late
     if may_pull and not topic_state.is_planned:
         return min(missing[client_id] for client_id in may_pull)

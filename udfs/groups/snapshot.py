@@ -100,7 +100,7 @@ class GroupSnapshot:
             now_ms=self.now_ms,
             listed_only=self.listed_only,
             late=self.late,
-            unheard=frozenset(self.not_asked.members),
+            unheard=self.not_asked.members.keys() - self.not_asked.lately,
             orderly=frozenset(orderly),
             pulling=frozenset(_pulling(topic_state.queues.values(), self.now_ms)) if orderly else frozenset(),
             pulled_last=frozenset(
@@ -144,13 +144,13 @@ class GroupSnapshot:
         return frozenset((self.last_heartbeat_ms.keys() & missing) - self.late - listed)
 
     def coverage(self) -> Coverage:
-        """How much of the group gave data; clients that nobody asked gave none."""
-        not_asked = dict.fromkeys(self.last_heartbeat_ms.keys() & self.not_asked.members, 0)
+        """How much of the group gave data. An answer that is missing lately is not missing data."""
         return Coverage.of(
             self.now_ms,
             {name for route in self.routes.values() for name in route.broker_names()},
             self.broker_coverage.without_data | self.broker_coverage.silent,
-            {**self.last_heartbeat_ms, **not_asked},
+            self.last_heartbeat_ms,
+            self.not_asked.members.keys() - self.not_asked.lately,
             _queues_without_data(self.state),
             late_ms=self.now_ms - self.rules.heartbeat_late_ms,
             completeness_min=self.rules.completeness_min,

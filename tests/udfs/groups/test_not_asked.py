@@ -5,7 +5,7 @@ import pytest
 from tests.rules import default_rules
 from tests.udfs.groups.facts import Life, Pull, at
 from udfs.alerts.alert import Transition
-from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
+from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage, Unasked
 from udfs.brokers.cluster import ClusterState, Tick, evaluate_cluster
 from udfs.groups.not_asked import NotAsked
 from udfs.groups.verdict_reason import BROKER_NO_DATA, NO_COLLECTOR, NOT_ASKED, REFUSED
@@ -163,7 +163,7 @@ def test_entries_of_other_groups_are_none_of_ours() -> None:
     broker_coverage = BrokerCoverage(
         unasked=(Unasked(None, "other", None, "refused", 0), Unasked("broker-b", None, None, "failed", 0))
     )
-    found = NotAsked.of("order-service", BOTH, broker_coverage)
+    found = NotAsked.of("order-service", BOTH, [A], broker_coverage, at(0))
     assert found.brokers == {"broker-b": NOT_ASKED}
     assert found.members == {}
     assert found.why_no_data("broker-a") == BROKER_NO_DATA
@@ -227,3 +227,33 @@ def test_an_orderly_newcomer_beside_one_who_keeps_the_locks_lacks_them() -> None
     assert [row[2:] for row in said] == [("FIRING", "order_lock")]
     assert said[0][0] <= 100 + 80 + 10
     assert life.state.incidents["starved_queue orders"].client_id == A
+
+
+def test_one_entry_may_stand_for_all_members() -> None:
+    unasked = (Unasked(None, "order-service", EVERY_MEMBER, "no_time", at(10)),)
+    found = NotAsked.of("order-service", BOTH, [A, B], BrokerCoverage(unasked=unasked), at(0))
+    assert (found.brokers, found.members, found.lately) == ({}, {A: NOT_ASKED, B: NOT_ASKED}, {A, B})
+
+
+def test_a_member_that_was_not_asked_in_the_newest_rounds_is_as_it_was_and_then_unknown() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    answered(life, Unasked(None, "order-service", A, "no_time", at(150)))
+    life.run(190)
+    assert set(life.verdicts().values()) == {"OK"}
+    life.run(200)
+    assert list(life.verdicts().values()) == ["UNKNOWN"] * 4 + ["OK"] * 4
+
+
+def test_at_a_broker_without_pulls_commits_and_heartbeats_are_judged_still() -> None:
+    life = two_clients()
+    life.take("h1:1")
+    answered(life, Unasked("broker-a", None, None, NO_PULLS, at(120)))
+    for step in range(60):
+        reported = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
+        life.state.observe(Pull(None, None, 0, at(life.now), **reported))  # type: ignore[arg-type]  # by name
+        life.run(life.now + 10)
+    assert list(life.verdicts().values())[:2] == ["STALLED", "UNKNOWN"]
+    life.freeze("h1:1")
+    life.run(life.now + 110)
+    assert life.state.incidents["starved_queue orders"].has_fired
