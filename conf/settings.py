@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from conf.board import Board
 from conf.maintenance import Maintain
 from conf.metrics import Metrics
+from conf.mutes import Mute
 from conf.oncall import Canary, OnCall
 from conf.paths import Paths
 from conf.quality import Quality
@@ -132,6 +133,7 @@ class Settings(Section):
     rules: Rules
     collector: Collector
     oncall: OnCall
+    mutes: tuple[Mute, ...] = Field(max_length=100)
     canary: Canary
     board: Board
     maintain: Maintain

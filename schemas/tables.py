@@ -198,7 +198,7 @@ ALERT_DELIVERIES = _table(
     _column("status", STRING, "firing, resolved or acknowledged"),
     _column("changed_at", TIMESTAMP, "event time of the transition that is told"),
     _column("outcome", STRING, "PENDING, DELIVERED, RETRYING, REFUSED, SILENCED, INHIBITED, LIMITED or NO_ROUTE"),
-    _column("reason", STRING, "the receiver's answer; or the silence, the incident or the limit that kept it back"),
+    _column("reason", STRING, "the receiver's answer; or the silence, mute, incident or limit that kept it back"),
     _column("route", STRING, "the route that named the receiver"),
     time="delivered_at",
 )

@@ -7,10 +7,11 @@ from typing import Any
 from conf.settings import Settings
 from streaming.check.origins import Origins
 from streaming.check.sentences import fill_in, setting
+from streaming.oncall.mute import Mute
 from streaming.text.times import span_text, time_text
 from udfs.alerts.firing_limit import ALERTS_LIMITED
 from udfs.alerts.kinds import KIND_FACTS, KindFacts
-from udfs.alerts.pattern import describe_matchers
+from udfs.alerts.pattern import describe_matchers, is_match
 from udfs.alerts.prose import count
 from udfs.alerts.routing import WATCHDOG, Route, pick_receivers, pick_watchdog_receivers
 from udfs.alerts.rulebook import Rulebook
@@ -51,6 +52,7 @@ class World:
     receivers: Sequence[str]
     quiet: Sequence[str]
     silences: Sequence[Silence]
+    mutes: Sequence[Mute]
     incidents: Sequence[Mapping[str, Any]]
     now_ms: int
 
@@ -70,6 +72,7 @@ def check(subject: Subject, world: World, incident: Mapping[str, Any] | None = N
         "severities": severities,
         "receivers": _receivers(subject, severities, labels, world),
         "silences": [] if subject.kind == WATCHDOG else _silences(subject, severities, world),
+        "mutes": [] if subject.kind == WATCHDOG else _mutes(subject, severities, world),
         "inhibited_by": _explained_by(subject, facts.inhibited_by if facts else (), world.incidents, incident),
     }
 
@@ -132,6 +135,29 @@ def _silences(subject: Subject, severities: Iterable[str], world: World) -> list
         for severity in severities
         if (silence := pick_silence(world.silences, subject.labels(severity), world.now_ms))
     ]
+
+
+def _mutes(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
+    """Return the mutes that match the alert, open now or not, by severity."""
+    return [
+        {"severity": severity, **describe_mute(mute, world.now_ms)}
+        for severity in severities
+        for mute in world.mutes
+        if is_match(mute.matchers, subject.labels(severity))
+    ]
+
+
+def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
+    """With the window that is open now, or the next one."""
+    window = mute.next_window(now_ms)
+    return {
+        "name": mute.name,
+        "matchers": describe_matchers(mute.matchers),
+        "windows": mute.describe(),
+        "is_open": window.is_active(now_ms),
+        "from": time_text(window.starts_at_ms),
+        "until": time_text(window.ends_at_ms),
+    }
 
 
 def _describe_firing(kind: str, rules: Rules) -> str:

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from conf.settings import Settings, SettingsError
+from streaming.check.check import describe_mute
 from streaming.check.check_printing import print_json, print_settings
 from streaming.check.origins import Origins
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.wiring import make_receivers
 from streaming.queries.rulebook import rulebook
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
+from streaming.text.times import wall_ms
 from udfs.alerts.rules import OF_ALL
 
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="A rules file [rules.file]")]
@@ -75,4 +78,5 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         ],
         "receivers": list(receivers),
         "routes": [route.name for route in settings.oncall.routes],
+        "mutes": [describe_mute(mute, wall_ms()) for mute in make_mutes(settings.mutes)],
     }

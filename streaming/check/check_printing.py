@@ -23,6 +23,8 @@ def print_settings(answer: dict[str, Any]) -> None:
         for key, value in override["sets"].items():
             console.print(Text(f"  {key} = {_describe(value)}"))
     console.print(Text(f"receivers: {', '.join(answer['receivers'])}; routes: {', '.join(answer['routes'])}"))
+    for mute in answer["mutes"]:
+        console.print(Text(f"mute {_describe_mute(mute)}"))
     console.print(Text("The settings are valid."))
 
 
@@ -52,6 +54,7 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         f"{one['comment']}"
         for one in answer["silences"]
     )
+    mutes = "\n".join(f"{mute['severity']}: {_describe_mute(mute)}" for mute in answer["mutes"])
     if means := answer.get("means"):
         lines.append(("means", means))
     reaches = "\n".join(filter(None, (answer.get("reaches"), receivers)))
@@ -62,9 +65,16 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("severity", " or ".join(answer["severities"])),
         ("reaches", reaches or "nobody: no route takes it"),
         ("silenced", silences or "no silence covers it now"),
+        ("muted", mutes or "no mute of the settings matches it"),
         ("inhibited by", _describe_explained(answer["inhibited_by"])),
         ("runbook", answer["runbook_url"] or "none"),
     ]
+
+
+def _describe_mute(mute: dict[str, Any]) -> str:
+    """Whether it is open, and until when."""
+    when = f"open until {mute['until']}" if mute["is_open"] else f"next from {mute['from']} until {mute['until']}"
+    return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
 
 
 def _describe_explained(explained: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from streaming.check.check_printing import print_answer, print_json
 from streaming.check.origins import Origins
 from streaming.oncall.delivery_log import OperatorInput
 from streaming.oncall.log_receiver import LogReceiver
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.wiring import make_routes, names_of
 from streaming.queries.rulebook import rulebook
 from streaming.store.alerts import Filter, WarehouseError, read_alerts
@@ -126,6 +127,7 @@ def _world(settings: Settings) -> tuple[World, list[dict[str, Any]]]:
         receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
         silences=_silences(settings.paths.warehouse),
+        mutes=make_mutes(settings.mutes),
         incidents=rows,
         now_ms=wall_ms(),
     )

@@ -21,6 +21,10 @@ class Key:
     value: str
     comment: str
 
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}" if self.section else self.name
+
 
 def read_keys(path: Path = DEFAULTS) -> list[Key]:
     """Every key in the file's order.
@@ -32,7 +36,7 @@ def read_keys(path: Path = DEFAULTS) -> list[Key]:
 
 def settings_table() -> str:
     """Key, default, meaning; a section after the other."""
-    rows = [(f"`{key.section}.{key.name}`", f"`{key.value}`", key.comment) for key in read_keys()]
+    rows = [(f"`{key.path}`", f"`{key.value}`", key.comment) for key in read_keys()]
     return markdown_table(("key", "default", "what it says"), rows)
 
 

@@ -25,7 +25,7 @@ from streaming.oncall.transition import Transition, read_transition
 from streaming.oncall.updates import Updates
 from udfs.alerts.routing import Route
 from udfs.alerts.self_kinds import RELAY_KINDS
-from udfs.alerts.silence import Silence
+from udfs.alerts.silence import Quiet, Silence
 
 NO_ROUTE = "no route takes it"
 """The reason of a row NO_ROUTE."""
@@ -49,14 +49,17 @@ class NotificationPolicy:
         resend_ms: int,
         quiet: Sequence[str] = (),
         lost_after_ms: int | None = None,
+        mutes: Sequence[Quiet] = (),
     ) -> None:
-        """`quiet` are the receivers that get the info alerts no route takes; `lost_after_ms` is RelayAlerts's."""
+        """`quiet` are the receivers that get the info alerts no route takes; `lost_after_ms` is RelayAlerts's; `mutes`
+        are silences that recur.
+        """
         self.outboxes = outboxes
         self.incident_states: dict[str, IncidentState] = {}
         self.completed: dict[str, None] = {}
         self.records: list[Record] = []
         self.own_rows: list[dict[str, Any]] = []
-        self._silences = Silences()
+        self._silences = Silences(mutes)
         self._silenced: dict[str, IncidentState] = {}
         self._rate_limit = RateLimit(limit)
         self._addresses = AddressBook(routes, quiet, outboxes.keys(), self._rate_limit)

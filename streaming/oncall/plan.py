@@ -7,6 +7,7 @@ from schemas.tables import ALERTS
 from streaming.oncall.delivery import Delivery
 from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
 from streaming.oncall.incident_state import WithheldReason
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.notice import Notice
 from streaming.oncall.record import EVERYBODY
 from streaming.oncall.relay import Relay
@@ -14,10 +15,10 @@ from streaming.oncall.wiring import make_receivers
 from streaming.warehouse.readable_rows import open_written
 
 HELD = {
-    "SILENCED": "not told: silence {} covers it",
-    "INHIBITED": "not told: {} explains it",
-    "LIMITED": "not told: {}",
-    "NO_ROUTE": "not told: {}",
+    "SILENCED": "not notified: silenced by {}",
+    "INHIBITED": "not notified: {} explains it",
+    "LIMITED": "not notified: {}",
+    "NO_ROUTE": "not notified: {}",
 }
 
 
@@ -31,6 +32,7 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
         DeliveryLog(warehouse, may_write=False),
         OperatorInput(warehouse, may_write=False),
         receivers,
+        mutes=make_mutes(settings.mutes),
     )
     rows = []
     for name, box in relay.policy.outboxes.items():

@@ -7,13 +7,14 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
 from conf.oncall import OnCall
 from streaming.oncall.delivery import Delivery, Send
 from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
+from streaming.oncall.mute import Mute
 from streaming.oncall.notice import Notice
 from streaming.oncall.now import Clock
 from streaming.oncall.receiver import Receiver
@@ -49,6 +50,7 @@ class Relay:
         progress_age: ProgressAge | None = None,
         lost_after_ms: int | None = None,
         listener: RelayListener | None = None,
+        mutes: Sequence[Mute] = (),
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self._settings, self._delivery_log, self._wall_ms = settings, delivery_log, now_ms
@@ -58,7 +60,7 @@ class Relay:
         self._started_at_ms = now.wall_ms
         routes = make_routes(settings, receivers)
         rng = random.Random()  # noqa: S311  # jitter
-        self.policy = make_desk(settings, receivers, routes, rng, lost_after_ms)
+        self.policy = make_desk(settings, receivers, routes, rng, lost_after_ms, mutes)
         self._inbox: queue.SimpleQueue[list[Transition] | Reply] = queue.SimpleQueue()
         self._receivers = receivers
         self._workers: dict[str, Worker] = {}

@@ -14,6 +14,7 @@ from conf.settings import Settings, SettingsError
 from streaming.oncall.alert_feed import AlertFeed
 from streaming.oncall.canary import CanaryReceiver, lost_after_ms
 from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.relay import ProgressAge, Relay
 from streaming.oncall.relay_listener import NullListener, RelayListener
 from streaming.oncall.wiring import make_receivers
@@ -134,6 +135,7 @@ class RelayThread:
             progress_age=self._progress_age,
             lost_after_ms=overdue_ms if self._expects_canary else None,
             listener=self._listener,
+            mutes=make_mutes(settings.mutes),
         )
         self._feed = feed = AlertFeed(
             settings,

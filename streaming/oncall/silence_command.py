@@ -8,6 +8,7 @@ import typer
 
 from conf.location import Location
 from streaming.oncall.delivery_log import OperatorInput
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.silence_rows import UnreadableSilence
 from streaming.store.alerts import Filter, WarehouseError, read_alerts
 from streaming.terminal.command import fail, load
@@ -78,7 +79,9 @@ def list_(
     format_: Format = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Print the silences that are in force, and rows that cannot be read, which silence nothing.
+    """Print the silences and mutes that are in force, and rows that cannot be read, which silence nothing.
+
+    Mutes are of the settings: `balancewatch check` prints all of them, `silence end` ends none.
 
     Example: balancewatch silence list --format json
     """
@@ -88,6 +91,7 @@ def list_(
     now_ms = wall_ms()
     operator_input = OperatorInput(settings.paths.warehouse, may_write=False)
     found = sorted(operator_input.read_silences() or [], key=lambda one: one.ends_at_ms)
+    found += [window for mute in make_mutes(settings.mutes) if (window := mute.at(now_ms)) is not None]
     rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
     rows += [_unreadable_row(one) for one in operator_input.unreadable]
     print_rows(rows, format_, "No silence is in force.")  # type: ignore[arg-type]  # checked above

@@ -5,20 +5,21 @@ from collections.abc import Iterable
 from streaming.oncall.notice import Notice
 from streaming.oncall.transition import match_labels
 from udfs.alerts.rulebook import CANARY_CLUSTER
-from udfs.alerts.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+from udfs.alerts.silence import Quiet, Silence, next_change_ms, pick_silence, pick_silence_throughout
 
 
 class Silences:
-    """All of them, over or not."""
+    """All silences, over or not, and the mutes of the settings."""
 
-    def __init__(self) -> None:
-        self._all: tuple[Silence, ...] = ()
-        self._is_new = False
+    def __init__(self, mutes: Iterable[Quiet] = ()) -> None:
+        self._mutes: tuple[Quiet, ...] = tuple(mutes)
+        self._all = self._mutes
+        self._is_new = True
         self._asked_at_ms = 0
         self._change_at_ms: int | None = None
 
     def replace(self, silences: Iterable[Silence]) -> None:
-        self._all, self._is_new = tuple(silences), True
+        self._all, self._is_new = (*self._mutes, *silences), True
 
     def has_changed(self, now_ms: int) -> bool:
         """Whether one began or ended, others were given, or the clock was set back, since this was asked last."""

@@ -1,7 +1,7 @@
 """The settings of `[oncall]` as what they stand for: receivers, routes, paces, and a policy for them."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from conf.oncall import OnCall, read_secret
 from conf.oncall import Receiver as ReceiverSettings
@@ -12,6 +12,7 @@ from streaming.oncall.dingtalk import DingTalk
 from streaming.oncall.feishu import Feishu
 from streaming.oncall.links import Links
 from streaming.oncall.log_receiver import LogReceiver
+from streaming.oncall.mute import Mute
 from streaming.oncall.notification_policy import NotificationPolicy
 from streaming.oncall.outbox import Outbox, traits_of
 from streaming.oncall.pagerduty import EVENTS_URL, PagerDuty
@@ -80,6 +81,7 @@ def make_desk(
     routes: list[Route],
     rng: random.Random,
     lost_after_ms: int | None = None,
+    mutes: Sequence[Mute] = (),
 ) -> NotificationPolicy:
     """A policy that knows nothing yet, with an empty outbox for each receiver."""
     pace = make_pace(settings)
@@ -92,6 +94,7 @@ def make_desk(
         resend_ms=pace.resend_ms,
         quiet=quiet,
         lost_after_ms=lost_after_ms,
+        mutes=mutes,
     )
 
 

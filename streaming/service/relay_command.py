@@ -11,6 +11,7 @@ from rich.text import Text
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import FOLLOWER, relay_instruments
 from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
+from streaming.oncall.mute import make_mutes
 from streaming.oncall.plan import plan_rows
 from streaming.oncall.relay import Relay
 from streaming.oncall.relay_thread import RelayThread
@@ -43,8 +44,8 @@ def relay(
     Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
     for `run`, or the second of the two ends at once. Its watchdog attests the relay alone.
 
-    Routes, receivers and the limit are taken again when their files change. It starts no JVM: it follows the log of the
-    table `alerts`, every oncall.poll_seconds.
+    Routes, receivers, mutes and the limit are taken again when their files change. It starts no JVM: it follows the
+    log of the table `alerts`, every oncall.poll_seconds.
 
     Example: balancewatch relay --dry-run
 
@@ -95,7 +96,7 @@ def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, second
     deadline = None if seconds is None else time.monotonic() + seconds
     while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
         changed = watch.look_now_and_then()
-        if changed is not None and changed.oncall != known.oncall:
+        if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
             known = changed
             thread.renew(changed)
 
@@ -111,7 +112,8 @@ def _deliver(settings: Settings, stop: threading.Event) -> None:
 
     receivers = make_receivers(settings.oncall, settings.runbooks_url)
     warehouse = settings.paths.warehouse
-    one = Relay(settings.oncall, DeliveryLog(warehouse), OperatorInput(warehouse), receivers)
+    mutes = make_mutes(settings.mutes)
+    one = Relay(settings.oncall, DeliveryLog(warehouse), OperatorInput(warehouse), receivers, mutes=mutes)
     try:
         one.finish(ONCE_SECONDS, stop)
     finally:

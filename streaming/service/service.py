@@ -204,7 +204,7 @@ class Service:
             self._stop_queries()
             self._running = self._start_queries(settings)
             log.info("the changed rules are in force")
-        if self._relay is not None and settings.oncall != before.oncall:
+        if self._relay is not None and (settings.oncall, settings.mutes) != (before.oncall, before.mutes):
             self._relay.renew(settings)
         if self._instruments is not None:
             self._instruments.take_rules()

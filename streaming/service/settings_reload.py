@@ -64,6 +64,7 @@ class SettingsReload:
         for change in changes:
             log.info("rule changed", key=change.key, before=change.before, after=change.after)
         whom = [f"oncall.{name}" for name in _WHOM if getattr(before.oncall, name) != getattr(taken.oncall, name)]
+        whom += ["mutes"] if before.mutes != taken.mutes else []
         if whom:
             log.info("whom to tell changed", keys=whom)  # no values: they may hold secrets
         self._settings = taken
@@ -88,9 +89,9 @@ def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
 
 
 def _take(before: Settings, after: Settings) -> Settings:
-    """All of `rules`, the file's name too, which is watched from now on."""
+    """All of `rules`, the file's name too, which is watched from now on; and whom to notify when."""
     oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _WHOM})
-    return before.model_copy(update={"rules": after.rules, "oncall": oncall})
+    return before.model_copy(update={"rules": after.rules, "oncall": oncall, "mutes": after.mutes})
 
 
 def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:

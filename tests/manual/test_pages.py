@@ -37,10 +37,8 @@ def test_each_block_stands_on_a_page() -> None:
 
 def test_the_table_of_settings_has_every_key_of_the_defaults_with_a_comment() -> None:
     keys = read_keys()
-    assert {f"{key.section}.{key.name}".replace('"', "") for key in keys} == names_in(
-        "", tomllib.loads(DEFAULTS.read_text())
-    )
-    assert not [f"{key.section}.{key.name}" for key in keys if not key.comment]
+    assert {key.path.replace('"', "") for key in keys} == names_in("", tomllib.loads(DEFAULTS.read_text()))
+    assert not [key.path for key in keys if not key.comment]
 
 
 def test_a_comment_belongs_to_the_keys_below_it_or_to_the_one_beside_it(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from streaming.oncall.restore import Past, is_completed, read_pasts
 from streaming.oncall.transition import Transition, read_transition
 from streaming.oncall.worker import Reply
 from udfs.alerts.routing import Route, pick_watchdog_receivers
-from udfs.alerts.silence import Silence
+from udfs.alerts.silence import Quiet, Silence
 
 START_MS = 1_790_000_000_000
 POLL_MS = 2_000
@@ -145,10 +145,11 @@ class Stage:
         pace: Pace | None = None,
         limit: int = 100,
         seed: int = 0,
+        mutes: Sequence[Quiet] = (),
     ) -> None:
         self.receivers = receivers
         self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
-        self.pace, self.limit = pace or Pace(), limit
+        self.pace, self.limit, self.mutes = pace or Pace(), limit, mutes
         self.now_ms = START_MS
         self.set_by_ms = 0
         self.tables, self.people = TablesInMemory(), PeopleInMemory()
@@ -229,7 +230,14 @@ class Stage:
     def _new_loop(self) -> RelayLoop:
         boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
         return RelayLoop(
-            NotificationPolicy(self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"]),
+            NotificationPolicy(
+                self.routes,
+                boxes,
+                limit=self.limit,
+                resend_ms=self.pace.resend_ms,
+                quiet=["log"],
+                mutes=self.mutes,
+            ),
             self.tables,
             self.people,
             self._call,

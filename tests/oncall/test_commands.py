@@ -91,7 +91,7 @@ def test_a_dry_run_says_who_would_be_notified_what_and_why_and_sends_and_writes_
     assert [(row["incident_id"].split("-")[0], row["receiver"], row["route"], row["why"]) for row in rows] == [
         ("open", "pager", "bad", "due"),
         ("mild", "log", "info is only logged", "due"),
-        ("explained", "*", "", "not told: open-1 explains it"),
+        ("explained", "*", "", "not notified: open-1 explains it"),
     ]
     assert sorted(warehouse.rglob("*")) == before
     assert pager.received == []
@@ -111,7 +111,7 @@ def test_once_delivers_what_is_due_and_a_second_time_nothing(warehouse: Path, pa
         run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
     planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
-    assert [row["why"] for row in planned] == ["not told: open-1 explains it"]
+    assert [row["why"] for row in planned] == ["not notified: open-1 explains it"]
 
 
 def test_once_ends_with_1_and_a_sentence_when_a_receiver_is_not_reached(warehouse: Path, pager: FakePagerDuty) -> None:
@@ -140,8 +140,8 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
     assert pager.received == []
     planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
     assert sorted((row["incident_id"].split("-")[0], row["why"]) for row in planned) == [
-        ("explained", "not told: open-1 explains it"),
-        ("open", f"not told: silence {added['silence_id']} covers it"),
+        ("explained", "not notified: open-1 explains it"),
+        ("open", f"not notified: silenced by {added['silence_id']}"),
     ]
     run("silence", "end", added["silence_id"], "--warehouse", str(warehouse))
     assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []

@@ -2,14 +2,17 @@
 
 import random
 from collections import Counter
+from zoneinfo import ZoneInfo
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from streaming.oncall.delivery import Send
+from streaming.oncall.mute import Mute
 from streaming.oncall.outbox import Traits
 from streaming.oncall.receiver import Answer
+from streaming.text.times import to_time
 from tests.oncall.stage import BAD_KEY, BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row, expected_of
 from udfs.alerts.silence import Silence, pick_silence
 
@@ -33,6 +36,21 @@ def random_incident(name: str, rng: random.Random, seconds: int) -> list[Row]:
         for at in times[:-1]
     ]
     return [*rows, alert_row(name, rng.choice(("RESOLVED", "RESOLVED", "FIRING")), START_MS + times[-1])]
+
+
+def random_mutes(rng: random.Random) -> list[Mute]:
+    """Windows of minutes, before, in and after the five minutes in which things happen; over when all has settled."""
+    minutes = [rng.sample(range(-3, 10), 2) for _ in range(rng.randint(0, 3))]
+    return [
+        Mute(
+            f"mute {number}",
+            {"severity": (rng.choice(("critical", "warn*", "*")),)},
+            frozenset(range(7)),
+            *(to_time(START_MS + minute * 60_000).time().replace(second=0) for minute in sorted(between)),
+            ZoneInfo("UTC"),
+        )
+        for number, between in enumerate(minutes)
+    ]
 
 
 def moody(rng: random.Random) -> Scripted:
@@ -129,12 +147,12 @@ def test_one_receivers_trouble_delays_no_other(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_nothing_is_notified_that_is_silenced_explained_or_over_the_limit(seed: int) -> None:
+def test_nothing_is_notified_that_is_silenced_muted_explained_or_over_the_limit(seed: int) -> None:
     """Whatever the receivers answer and whenever the relay dies; what was notified once is told to its end."""
     rng = random.Random(seed)
     limit = rng.randint(1, 4)
     receivers = {"a": moody(rng), "b": Scripted()}
-    stage = Stage(receivers, seed=seed, limit=limit)
+    stage = Stage(receivers, seed=seed, limit=limit, mutes=random_mutes(rng))
     rows = [row for name in "mnopqrs" for row in random_incident(name, rng, 300)]
     rows.sort(key=lambda row: row["changed_at"])
     for number, row in enumerate(rows):
@@ -166,7 +184,7 @@ def test_nothing_is_notified_that_is_silenced_explained_or_over_the_limit(seed: 
         open_there.add(row["incident_id"])
         assert len(open_there) <= limit
         if row["incident_id"] not in over:
-            assert pick_silence(stage.people.silences, fact, row["delivered_at"]) is None
+            assert pick_silence([*stage.people.silences, *stage.mutes], fact, row["delivered_at"]) is None
     for one in receivers.values():
         newest = {notice.incident_id: notice.status for _, notice in one.took() if notice.kind == "starved_queue"}
         assert not {name for name, status in newest.items() if status == "firing"} & over

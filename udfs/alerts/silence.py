@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from udfs.alerts.pattern import Labels, Matchers, is_match
 
@@ -20,14 +21,34 @@ class Silence:
     def is_active(self, now_ms: int) -> bool:
         return self.starts_at_ms <= now_ms < self.ends_at_ms
 
+    def at(self, now_ms: int) -> "Silence | None":
+        return self if self.is_active(now_ms) else None
 
-def pick_silence(silences: Iterable[Silence], labels: Labels, now_ms: int) -> Silence | None:
+    def next_change_ms(self, now_ms: int) -> int | None:
+        return next((at for at in (self.starts_at_ms, self.ends_at_ms) if at > now_ms), None)
+
+
+class Quiet(Protocol):
+    """A silence, or a mute whose windows recur: each window is a silence."""
+
+    @property
+    def matchers(self) -> Matchers: ...
+
+    def at(self, now_ms: int) -> Silence | None:
+        """Return the silence that is active now."""
+
+    def next_change_ms(self, now_ms: int) -> int | None:
+        """Return the next start or end."""
+
+
+def pick_silence(silences: Iterable[Quiet], labels: Labels, now_ms: int) -> Silence | None:
     """The silence that covers it now; of several the one that ends last."""
-    covering = [one for one in silences if one.is_active(now_ms) and is_match(one.matchers, labels)]
+    active = [one for quiet in silences if (one := quiet.at(now_ms)) is not None]
+    covering = [one for one in active if is_match(one.matchers, labels)]
     return max(covering, key=lambda one: (one.ends_at_ms, one.silence_id), default=None)
 
 
-def pick_silence_throughout(silences: Iterable[Silence], labels: Labels, from_ms: int, until_ms: int) -> Silence | None:
+def pick_silence_throughout(silences: Iterable[Quiet], labels: Labels, from_ms: int, until_ms: int) -> Silence | None:
     """A silence of those that together cover every moment of [from, until); None when one moment is not covered.
 
     Of an empty span the moment `from_ms` is asked.
@@ -41,6 +62,6 @@ def pick_silence_throughout(silences: Iterable[Silence], labels: Labels, from_ms
         at_ms = silence.ends_at_ms
 
 
-def next_change_ms(silences: Iterable[Silence], now_ms: int) -> int | None:
+def next_change_ms(silences: Iterable[Quiet], now_ms: int) -> int | None:
     """The next moment at which one begins or ends."""
-    return min((at for one in silences for at in (one.starts_at_ms, one.ends_at_ms) if at > now_ms), default=None)
+    return min((at for one in silences if (at := one.next_change_ms(now_ms)) is not None), default=None)

@@ -1,0 +1,95 @@
+"""A mute as the relay evaluates it: each of its windows is a silence whose span is computed from the present.
+
+The times of a window are those of a wall clock in its zone. On the two nights on which that clock changes, a time may
+not exist, or exist twice: the window then begins at the earlier and ends at the later of the two possible instants. So
+no window is lost, and each moment whose wall-clock time lies within the window is muted.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from conf.mutes import DAYS
+from conf.mutes import Mute as MuteSettings
+from streaming.text.times import to_ms
+from udfs.alerts.pattern import Matchers, describe_matchers
+from udfs.alerts.silence import Silence
+
+OWNER = "[[mutes]]"
+"""Who answers for a mute: the settings."""
+
+_LAST_MS = 253_000_000_000_000
+"""In the year 9987: the days around it are dates, too."""
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Mute:
+    """Windows from `from_time` until just before `to_time`, which begin on `weekdays`, as `date.weekday()` counts."""
+
+    name: str
+    matchers: Matchers
+    weekdays: frozenset[int]
+    from_time: time
+    to_time: time
+    zone: ZoneInfo
+
+    def at(self, now_ms: int) -> Silence | None:
+        """Return the window that is open now."""
+        window = self.next_window(now_ms)
+        return window if window.is_active(now_ms) else None
+
+    def next_change_ms(self, now_ms: int) -> int | None:
+        return self.next_window(now_ms).next_change_ms(now_ms)
+
+    def next_window(self, now_ms: int) -> Silence:
+        """Return the window that is open now, or the next one."""
+        now_ms = min(max(now_ms, 0), _LAST_MS)
+        starts_at_ms, ends_at_ms = next(span for span in self._spans(now_ms) if span[1] > now_ms)
+        end = datetime.fromtimestamp(ends_at_ms / 1000, self.zone)
+        silence_id = f"mute {self.name!r} until {end.isoformat(timespec='minutes')}"
+        return Silence(silence_id, self.matchers, OWNER, self.describe(), starts_at_ms, ends_at_ms)
+
+    def describe(self) -> str:
+        """22:00 to 06:00 Asia/Shanghai, mon, tue"""
+        days = "every day" if len(self.weekdays) == len(DAYS) else ", ".join(DAYS[day] for day in sorted(self.weekdays))
+        return f"{self.from_time:%H:%M} to {self.to_time:%H:%M} {self.zone.key}, {days}"
+
+    def _spans(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield start and end of the windows that begin from two days before until eight days after, in order."""
+        today = datetime.fromtimestamp(now_ms / 1000, self.zone).date()
+        for day in (today + number * _DAY for number in range(-2, 9)):
+            if day.weekday() in self.weekdays:
+                yield _span(day, self.from_time, self.to_time, self.zone)
+
+
+@lru_cache(1_000)
+def _span(day: date, from_time: time, to_time: time, zone: ZoneInfo) -> tuple[int, int]:
+    """Return start and end of the window that begins on a day."""
+    end_day = day + _DAY if to_time < from_time else day
+    return min(_instants(day, from_time, zone)), max(_instants(end_day, to_time, zone))
+
+
+def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
+    """Return the two instants, in ms, that a time means which does not exist or exists twice; else one, twice."""
+    local = datetime.combine(day, clock, zone)
+    return to_ms(local), to_ms(local.replace(fold=1))
+
+
+def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
+    return [_make(one) for one in settings]
+
+
+def _make(settings: MuteSettings) -> Mute:
+    matchers = {label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in settings.match.items()}
+    return Mute(
+        settings.name or describe_matchers(matchers),
+        matchers,
+        frozenset(map(DAYS.index, settings.days)),
+        settings.from_,
+        settings.to,
+        ZoneInfo(settings.time_zone),
+    )
