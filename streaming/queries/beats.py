@@ -13,7 +13,7 @@ from udfs.groups.queue_state import QueueState
 from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import Member
 
-Offsets = tuple[int, int, int, int, int, int | None, bool]
+Offsets = tuple[int, int, int, int, int, int | None, bool, int, int]
 """A Consumption's fields."""
 
 
@@ -84,4 +84,6 @@ def _fields_of(known: Consumption) -> Offsets:
         known.reported_ms,
         known.consumed_ms,
         known.is_cache_full,
+        known.asked_offset,
+        known.asked_ms,
     )

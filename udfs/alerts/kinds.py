@@ -54,7 +54,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
     "starved_queue": KindFacts(
         "nobody has pulled a queue for pull_silence_ms and its cause is certain: settle_ms after the last change of "
         "members or routes, a frozen owner's heartbeat is heartbeat_late_ms old, or an owner that lives has not pulled "
-        "for 120 s; or its commit has stood still for consume_silence_ms and a minute while messages come",
+        "for 120 s; or its commit has stood still for consume_silence_ms and a minute while messages wait",
         (
             "pull_silence_ms",
             "settle_ms",

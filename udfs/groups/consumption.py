@@ -1,8 +1,8 @@
 """Whether a queue's messages are consumed, whoever pulls: its committed offset against its end, event by event.
 
-A commit that advances is life. One that stands still while messages come is starvation, whatever the pulls say: a
+A commit that advances is life. One that stands still while messages wait is starvation, whatever the pulls say: a
 client pulls on while its listener hangs, and looks as if it pulled while it is suspended or its cache is full. A commit
-that is never told, and a queue that gets no messages, say nothing. Slaves tell commits late, and count for nothing.
+that is never told, and a queue without waiting messages, say nothing. Slaves tell commits late, and count for nothing.
 """
 
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ class Consumption:
     told_ms        the newest event that told both
     consumed_ms    the newest event at which the commit had advanced
     is_cache_full  as of the newest pull, its client had more unconsumed than it pulls beyond
+    asked_offset   the furthest offset that was pulled since the commit last moved, first at `asked_ms`
     """
 
     commit_offset: int
@@ -55,21 +56,34 @@ class Consumption:
     reported_ms: int
     consumed_ms: int | None = None
     is_cache_full: bool = False
+    asked_offset: int = 0
+    asked_ms: int = 0
 
     def stands_ms(self, now_ms: int, data_since_ms: int = 0) -> int:
-        """For how long the commit is known to stand still while messages come.
+        """For how long the commit is known to stand still while messages wait.
 
-        Up to the newest event; of a client whose cache was full then up to now, for it sends no pull before it has
-        consumed. Time before `data_since_ms`, in which nobody listened, is none of it then.
+        Up to the newest event; up to now where that event showed the commit again, and a full cache: the client sends
+        no pull before it has consumed. Time before `data_since_ms`, in which nobody listened, is none of it then.
         """
-        if self.max_offset <= max(self.first_max_offset, self.commit_offset):
-            return 0
         seen_ms = self.reported_ms - self.since_ms
+        if self.max_offset <= self.commit_offset or not seen_ms:
+            return 0
         return max(seen_ms, now_ms - max(self.since_ms, data_since_ms)) if self.is_cache_full else seen_ms
 
     def forget_standstill(self) -> None:
         """It stands still from now on, if it does."""
         self.since_ms, self.first_max_offset = self.reported_ms, self.max_offset
+
+    def excuse_dropping(self) -> None:
+        """Count the standstill from the newest pull of a further offset: its client may drop what it is given.
+
+        A client that drops messages pulls further offsets without a commit, and commits once no more come
+        (DefaultMQPushConsumerImpl.correctTagsOffset). A client that holds messages pulls no further than its cache.
+        Where the pulls are not past the commit, nothing shows that messages are held.
+        """
+        if self.asked_offset <= self.commit_offset:
+            self.forget_standstill()
+        self.since_ms = max(self.since_ms, self.asked_ms)
 
     def was_consumed_after(self, time_ms: int) -> bool:
         return self.consumed_ms is not None and self.consumed_ms > time_ms
@@ -90,17 +104,21 @@ def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None
         return None  # a slave serves: the commits it knows are older than the group's
     if commit_offset is None or max_offset is None or (known is not None and now_ms < known.reported_ms):
         return known
-    is_full = known is not None and known.is_cache_full
-    if not pull.offsets_only:
-        is_full = is_cache_full(pull)
-    if known is None:
-        return Consumption(commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full)
+    if known is None or max_offset < known.commit_offset:  # or made anew: a topic deleted, a broker's store wiped
+        is_full = not pull.offsets_only and is_cache_full(pull)
+        return Consumption(
+            commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full, pull.pull_offset, now_ms
+        )
+    is_full = known.is_cache_full if pull.offsets_only else is_cache_full(pull)
     known.consumed_ms = now_ms if commit_offset > known.commit_offset else known.consumed_ms
     is_idle = (
         max_offset <= commit_offset or known.max_offset <= known.commit_offset or pull.pull_status == NO_MATCHED_MSG
     )
     if commit_offset != known.commit_offset or is_idle:
         known.since_ms, known.first_max_offset = now_ms, max_offset
+        known.asked_offset, known.asked_ms = pull.pull_offset, now_ms
+    elif pull.pull_offset > known.asked_offset:
+        known.asked_offset, known.asked_ms = pull.pull_offset, now_ms
     known.commit_offset, known.max_offset, known.reported_ms, known.is_cache_full = (
         commit_offset,
         max_offset,

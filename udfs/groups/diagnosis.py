@@ -14,7 +14,7 @@
     never pulled any of the topic and another orderly member, who lives, pulled this one last. Not: an owner that has
     stopped pulling every queue, which is 10 or 12.
 10. frozen_client: a broker lists the owner, whose heartbeats are late. Not: a client whose heartbeats no broker tells.
-11. consume_stopped: the queue's committed offset stands still while messages come, whatever the owner pulls. Not: one
+11. consume_stopped: the queue's committed offset stands still while messages wait, whatever the owner pulls. Not: one
     slow message, which is given CONSUME_STOPPED_MS more. Of a queue without an owner (unjudged.py) it is the only cause
     but 13.
 12. pull_stopped: the owner heartbeats, and has not pulled for PULL_MAX_IDLE_MS. Not: an owner whose cache was full at
@@ -177,7 +177,7 @@ def _diagnose_silence(
 
 
 def _consumption_stopped(queue_state: QueueState, evidence: Evidence, rules: Rules) -> Starvation | None:
-    """The queue's commit stands still while messages come, and has since its owner was given it.
+    """The queue's commit stands still while messages wait, and has since its owner was given it.
 
     Not: one slow message, for CONSUME_STOPPED_MS longer; an owner that waits for what the one before it left behind; an
     owner that was heard and whose pulls ended when the commits did, with room in its cache.

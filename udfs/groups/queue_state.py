@@ -5,7 +5,7 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
 
     OK          the planned owner pulls
     STARVED     nobody is meant to, and nobody does
-    STALLED      somebody is meant to, and nobody does: nobody pulls, or its commit stands still while messages come
+    STALLED      somebody is meant to, and nobody does: nobody pulls, or its commit stands still while messages wait
     DOUBLE_CONSUMED     two channels pull side by side for longer than a hand-over takes
     MISPLACED   another than the planned owner pulls
     NOT_JUDGED  the queues are not shared out by clients: broadcasting, POP, gRPC, assign()

@@ -36,8 +36,7 @@ def judge(state: GroupState, topic: str, route: Route, moment: Moment) -> Judgem
     """Phase 3. The verdict of each queue of a topic, by the plan and the pulls."""
     topic_state, now_ms, rules = state.topics[topic], moment.now_ms, moment.rules
     unjudged = _why_not_judged(state, topic, route, moment)
-    if topic in moment.mixed:
-        _forget_standstill(topic_state)
+    _excuse_dropping(topic_state, is_mixed=topic in moment.mixed)
     pullers = {
         name: refresh_pullers(state, name, queue_state, moment.late, now_ms, rules)
         for name, queue_state in topic_state.queues.items()
@@ -51,10 +50,20 @@ def judge(state: GroupState, topic: str, route: Route, moment: Moment) -> Judgem
     return Judgement(topic, route, topic_state, pullers, unjudged, verdicts, closed)
 
 
-def _forget_standstill(topic_state: TopicState) -> None:
-    """Who drops messages that another member's expression let through goes on without a commit."""
+def _excuse_dropping(topic_state: TopicState, *, is_mixed: bool) -> None:
+    """Excuse commits that stand still because a client drops messages that only another member's expression matches.
+
+    `is_mixed`: members subscribe the topic by different expressions. Once they agree every standstill begins anew.
+    """
+    if not (is_mixed or topic_state.is_mixed):
+        return
+    topic_state.is_mixed = is_mixed
     for queue_state in topic_state.queues.values():
-        if queue_state.consumption is not None:
+        if queue_state.consumption is None:
+            continue
+        if is_mixed:
+            queue_state.consumption.excuse_dropping()
+        else:
             queue_state.consumption.forget_standstill()
 
 

@@ -83,9 +83,18 @@ ANY = "TAG *"
 
 
 def filters_of(consumer: ConsumerData) -> dict[str, str]:
-    """Topic to "TAG a || b" or "SQL92 ...", for the topics of which it does not want every message."""
+    """Map topic to "TAG a || b" or "SQL92 ...", for the topics of which the consumer does not want every message.
+
+    Tags are split, trimmed and compared as a set, as FilterAPI.buildSubscriptionData does: their order says nothing.
+    """
     return {
-        one.topic: f"{one.expression_type} {one.sub_string}"
+        one.topic: f"{one.expression_type} {_expression(one)}"
         for one in consumer.subscriptions
         if one.sub_string not in ("*", "")
     }
+
+
+def _expression(subscription: Subscription) -> str:
+    if subscription.expression_type != "TAG":
+        return subscription.sub_string
+    return " || ".join(sorted({tag.strip() for tag in subscription.sub_string.split("||")} - {""}))

@@ -78,9 +78,17 @@ def test_one_slow_message_is_no_page(seconds: int) -> None:
 
 def test_a_topic_without_messages_consumes_nothing_and_starves_nobody() -> None:
     log = Log(come=0)
-    log.commit = 900
     assert log.live(1200, consumes=False) == []
     assert log.verdicts() == {0: "OK"}
+
+
+def test_a_burst_that_nobody_consumes_starves_its_queue_though_nothing_comes_after_it() -> None:
+    log = Log()
+    log.live(300)
+    log.come, log.end = 0, log.end + 5_000
+    said = log.live(7_200, consumes=False)
+    assert [row for row in said if row[1] == "starved_queue"] == [(540, "starved_queue", "FIRING", "consume_stopped")]
+    assert "5010 messages waited" in log.newest("starved_queue").incident.text.summary
 
 
 def test_a_message_after_hours_of_idleness_begins_its_time_anew() -> None:
@@ -140,15 +148,46 @@ def test_pulls_that_end_when_the_commits_do_are_the_cause_for_good() -> None:
 
 
 def test_a_commit_that_stands_still_while_members_differ_in_tags_says_nothing_until_they_agree() -> None:
-    """Who drops messages of the other's tags goes on without a commit: found with 4.9.8, in a real cluster."""
-    log = Log()
-    log.start("h2:1", B, consumer=ConsumerData((Subscription("orders", "paid"),)))
-    log.live(300)
+    """A 4.x broker reports no pull offset, and a client's own does not move while it drops messages: found with 4.9.8."""
+    log = differing()
     assert log.live(900, consumes=False) == []
     assert log.verdicts() == {0: "OK"}
     log.start("h2:1", B)
     said = [row[:3] for row in log.live(1_300, consumes=False) if row[1] == "starved_queue"]
     assert said == [(1_140, "starved_queue", "FIRING")]
+
+
+def differing(**reported: object) -> Log:
+    """Two members that subscribe by different tags; A alone pulls, and consumed until second 300."""
+    log = Log(**reported)
+    log.start("h2:1", B, consumer=ConsumerData((Subscription("orders", "paid"),)))
+    log.live(300)
+    return log
+
+
+def pull_on(log: Log, until: float, furthest: int) -> list[tuple[float, str, str, str]]:
+    """Nothing is committed, and the pulls follow the queue's end up to `furthest`."""
+    said = []
+    while log.now < until:
+        log.pulls = {**log.pulls, "pull_offset": min(log.end, furthest)}
+        said += log.live(log.now + 5, consumes=False)
+    return said
+
+
+def test_while_members_differ_in_tags_pulls_of_ever_further_offsets_excuse_a_commit_that_stands_still() -> None:
+    """The client may drop what it is given, and pulls on: tags_differ, seen by agents at the brokers."""
+    log = differing()
+    assert pull_on(log, 1_200, furthest=1 << 40) == []
+    assert log.verdicts() == {0: "OK"}
+
+
+@pytest.mark.parametrize("cached", [1, 1_000])
+def test_a_listener_that_hangs_is_reported_though_members_differ_in_tags(cached: int) -> None:
+    """Its client pulls no further than its cache."""
+    log = differing()
+    said = [row for row in pull_on(log, 900, furthest=log.commit + cached) if row[1] == "starved_queue"]
+    assert [row[1:] for row in said] == [("starved_queue", "FIRING", "consume_stopped")]
+    assert said[0][0] <= 300 + 1_000 // log.come + 240 + 10
 
 
 def test_offsets_alone_make_no_puller() -> None:

@@ -25,7 +25,7 @@ def describe_stalled_queue(
     if cause == "consume_stopped":
         return Text(
             f"The committed offset of {count(len(queues), 'queue')} of topic {topic} in {_where(labels)} stands still "
-            f"since {clock(since_ms)} while messages come: {name_queues(queues)}. {some(owners)} should consume "
+            f"since {clock(since_ms)} while messages wait: {name_queues(queues)}. {some(owners)} should consume "
             f"{'it' if len(queues) == 1 else 'them'}.",
             f"Look at {some(owners)}: a listener that hangs (jstack shows it; mqadmin consumerStatus "
             f"-g {labels['consumer_group']} -i CLIENT_ID -s), a consumer that is suspended, a full cache.",
