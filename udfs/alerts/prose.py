@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from udfs.alerts.alert import Text
 from udfs.rocketmq.model import queue_order
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 ADVICE = {
     "duplicate_client_id": "End the duplicate ClientId {client_id}: give each process its own instanceName.",
@@ -65,6 +66,21 @@ WHY = {
     "group_offline": "the group has no member left",
 }
 """Cause to the reason as the summary gives it."""
+
+COMMITS_STOPPED = Text(
+    "the committed offset stands still{came}: no member of the group takes more of their messages (listeners hang, or "
+    "hold messages without acknowledging them)",
+    "Take a jstack of each consumer of {consumer_group}, end what its listener waits for, and restart it. Of an "
+    "application that calls receive() itself, check that it still does.",
+)
+"""Reason and advice of consume_stopped where queues have no owner: POP, gRPC, server-side rebalance, assign()."""
+
+REVIVE_STOPPED = Text(
+    "the committed offset stands still{came}: the PopReviveService of the broker has stopped",
+    "Search the broker's pop.log for PopReviveService, and check its disk and timerWheelEnable; restart the broker. "
+    "Until then POP and gRPC consumers do not get unacknowledged messages again.",
+)
+"""The same of the broker's own revive log."""
 
 
 def clock(time_ms: int) -> str:
@@ -167,12 +183,16 @@ def describe_starved_queue(
         "strategies": _describe_strategies(strategies or {}),
         "came": f" while {count(came, 'message')} came" if came else "",
     }
+    why, advice = WHY[cause], ADVICE[cause]
+    if cause == "consume_stopped" and client_id is None:
+        known = REVIVE_STOPPED if consumer_group == REVIVE_GROUP else COMMITS_STOPPED
+        why, advice = known.summary, known.advice
     grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
     summary = (
         f"Nobody consumes {count(len(queues), 'queue')} of topic {topic} in group {consumer_group} (cluster {cluster}) "
-        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {WHY[cause].format(**facts)}.{grows}"
+        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {why.format(**facts)}.{grows}"
     )
-    return Text(summary, ADVICE[cause].format(**facts))
+    return Text(summary, advice.format(**facts))
 
 
 def _describe_strategies(strategies: Mapping[str, Sequence[str]]) -> str:

@@ -15,8 +15,8 @@
     stopped pulling every queue, which is 10 or 12.
 10. frozen_client: a broker lists the owner, whose heartbeats are late. Not: a client whose heartbeats no broker tells.
 11. consume_stopped: the queue's committed offset stands still while messages wait, whatever the owner pulls. Not: one
-    slow message, which is given CONSUME_STOPPED_MS more. Of a queue without an owner (unjudged.py) it is the only cause
-    but 13.
+    slow message, which is given CONSUME_STOPPED_MS more. Of a queue without an owner (unjudged.py) no other cause
+    is asked.
 12. pull_stopped: the owner heartbeats, and has not pulled for PULL_MAX_IDLE_MS. Not: an owner whose cache was full at
     the newest pull, which need not pull until it has consumed some of it.
 13. group_offline: the group has no member. Not: a group of one process's own whose process was replaced.
@@ -32,7 +32,6 @@ from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
 from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE
 from udfs.groups.queue_state import STALLED, STARVED, QueueState, last_served_ms
-from udfs.groups.verdict_reason import BROKER
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
@@ -131,8 +130,7 @@ def diagnose(
         return Starvation(cause, starved_since_ms, slot_of, settled_ms)
     if queue_state.verdict == STALLED and queue_state.reason is not None and queue_state.consumption is not None:
         since_ms = max(queue_state.consumption.since_ms, queue_state.share_since_ms)
-        is_offline = not evidence.last_heartbeat_ms and queue_state.reason != BROKER
-        return Starvation(GROUP_OFFLINE if is_offline else CONSUME_STOPPED, since_ms, None, queue_state.since_ms)
+        return Starvation(CONSUME_STOPPED, since_ms, None, queue_state.since_ms)
     if queue_state.verdict == STALLED:
         given_ms = _given_ms(queue_state, evidence, silent_since_ms, broker_name)
         silence = _diagnose_silence(queue_state, evidence, silent_since_ms, given_ms, rules, broker_name)

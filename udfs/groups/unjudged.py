@@ -24,17 +24,19 @@ KEEP_COMMITS = (POP, GRPC, SERVER_REBALANCE, ASSIGNED, BROKER)
 """Reasons of NOT_JUDGED under which a broker keeps the group's offsets."""
 
 
-def judge_commits(topic_state: TopicState, unjudged: str, rules: Rules) -> dict[str, Judged]:
+def judge_commits(topic_state: TopicState, unjudged: str, rules: Rules, *, has_left: bool) -> dict[str, Judged]:
     """The queues of a topic that is not judged whose commits have stood still for too long; the others have no verdict.
 
-    They are STALLED for the reason why nobody is their owner.
+    They are STALLED for the reason why nobody is their owner. `has_left`: the group has no member. Queues that were
+    STALLED before stay so then, and no other becomes so: group_offline reports those.
     """
     if unjudged not in KEEP_COMMITS:
         return {}
+    is_served = unjudged == BROKER or not has_left
     return {
         name: Judged(STALLED, unjudged)
         for name, queue_state in topic_state.queues.items()
-        if _stands_still(queue_state, unjudged, rules)
+        if (is_served or queue_state.verdict == STALLED) and _stands_still(queue_state, unjudged, rules)
     }
 
 

@@ -190,6 +190,8 @@ def _explained_by(snapshot: GroupSnapshot, cause: str | None, client_id: str | N
         GROUP_OFFLINE: GROUP_OFFLINE,
         SPLIT_VIEW: SPLIT_VIEW,
     }
+    if cause == CONSUME_STOPPED and client_id is None:
+        return snapshot.inhibitor(GROUP_OFFLINE)  # its members stopped first, and left afterwards
     return snapshot.inhibitor(keys[cause]) if cause in keys else None
 
 
