@@ -64,7 +64,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
             "consume_silence_ms",
         ),
         ("critical", "warning"),
-        ("duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS, *NO_MASTER),
+        ("starved_queue", "duplicate_client_id", "split_view", "group_offline", *ABOVE_GROUPS, *NO_MASTER),
         causes=OF_QUEUES,
     ),
     "duplicate_client_id": KindFacts(
@@ -154,9 +154,10 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         is_of_group=False,
     ),
     "no_available_broker": KindFacts(
-        "a producer has shut out all of its brokers at once, for broker_isolated_hold_ms",
+        "a producer has shut out all of its brokers at once, for broker_isolated_hold_ms; not one whose sends arrive "
+        "and were all as slow for a day",
         ("broker_isolated_hold_ms", "broker_isolated_clear_ms", "fault_item_idle_ms"),
-        ("critical",),
+        ("critical", "warning"),
         causes=("all_brokers", "producer_host"),
         is_of_group=False,
     ),

@@ -26,6 +26,9 @@ SLOW_BROKER = "slow_broker"
 PERMANENT_EVICTION = "permanent_eviction"
 ALL_BROKERS, PRODUCER_HOST = "all_brokers", "producer_host"
 
+USUAL_MS = 86_400_000
+"""A producer without a quick send for this long is slow by nature: far away, or its messages are flushed in sync."""
+
 SILENT_MS = 300_000
 """A producer that has sent nothing for this long may have been stopped: nothing is said of what it shuts out."""
 
@@ -152,7 +155,9 @@ def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Findi
 def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
     """Kind 14. No broker is available to a producer that shuts out every one of the brokers it sends to at once.
 
-    It must send to two at least: one alone cannot be avoided, and kind 12 tells of it.
+    Critical where half of the producers or more are out of brokers, or sends fail; else a warning: slow sends arrive.
+    Not without a broker: a producer that sends to one broker only, which kind 12 reports; a producer whose sends all
+    arrive and were all slow for USUAL_MS, or since its first one (pickOneAtLeast sends all the same).
     """
     now_ms, idle_ms = fleet.judged_ms, rules.fault_item_idle_ms
     out_of = {
@@ -168,6 +173,8 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
                 producer.client_version,
                 {broker_name: fleet.shut_out[broker_name][client_id] for broker_name in sorted(brokers)},
             )
+    usual = {client_id for client_id, one in stranded.items() if _is_usual(fleet, client_id, one)}
+    stranded = {client_id: one for client_id, one in stranded.items() if client_id not in usual}
     began_ms = min((one.since_ms() for one in stranded.values()), default=None)
     episode = _episode(fleet, NO_AVAILABLE_BROKER, began_ms, rules)
     if episode is None:
@@ -175,15 +182,17 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
     if not stranded:
         return {NO_AVAILABLE_BROKER: _in_a_break(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)}
     alive = sum(producer.is_alive(now_ms, idle_ms) for producer in fleet.producers.values())
-    cause = ALL_BROKERS if 2 * len(stranded) >= alive else PRODUCER_HOST
     known = fleet.fired(NO_AVAILABLE_BROKER)
+    is_all = 2 * len(stranded) >= alive - len(usual) or (known is not None and known.cause == ALL_BROKERS)
+    is_critical = is_all or any(one.has_failed() for one in stranded.values())
+    is_critical |= known is not None and known.severity == "critical"
     return {
         NO_AVAILABLE_BROKER: Finding(
             kind=NO_AVAILABLE_BROKER,
-            cause=known.cause if known else cause,
-            severity="critical",
+            cause=ALL_BROKERS if is_all else PRODUCER_HOST,
+            severity="critical" if is_critical else "warning",
             since_ms=episode.since_ms,
-            text=broker_prose.describe_unavailable(cluster, stranded, alive, cause == ALL_BROKERS, episode.since_ms),
+            text=broker_prose.describe_unavailable(cluster, stranded, alive, is_all, episode.since_ms),
             labels={"cluster": cluster},
             client_id=next(iter(stranded)) if len(stranded) == 1 else None,
             broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
@@ -191,6 +200,14 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
             is_ready=_is_ready(fleet, episode, rules),
         )
     }
+
+
+def _is_usual(fleet: Fleet, client_id: str, stranded: Stranded) -> bool:
+    """Whether a producer has always been as slow. One that came during the trouble may be a restarted one."""
+    producer, episode = fleet.producers[client_id], fleet.episodes.get(NO_AVAILABLE_BROKER)
+    is_newcomer = episode is not None and producer.known_ms >= episode.since_ms
+    is_slow_by_nature = producer.quick_ms + USUAL_MS <= fleet.judged_ms
+    return is_slow_by_nature and not is_newcomer and not stranded.has_failed()
 
 
 FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]], ...] = (

@@ -25,10 +25,14 @@ FORGET_MS = 60_000
 
 @dataclass
 class Producer:
-    """`seen_ms`: broker → newest attempt there."""
+    """`seen_ms`: broker → newest attempt there. `known_ms` is the first attempt of all, `quick_ms` the newest that shut
+    no broker out; 0 for none.
+    """
 
     client_version: str
     seen_ms: dict[str, int] = field(default_factory=dict)
+    known_ms: int = 0
+    quick_ms: int = 0
 
     def is_alive(self, now_ms: int, idle_ms: int) -> bool:
         return max(self.seen_ms.values(), default=0) + idle_ms > now_ms
@@ -171,8 +175,10 @@ class Fleet:
 
     def apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
         """One producer's next step at one broker."""
-        producer = self.producers.setdefault(client_id, Producer(client_version))
+        producer = self.producers.setdefault(client_id, Producer(client_version, known_ms=step.from_ms))
         producer.client_version = client_version
+        if not step.is_slow:
+            producer.quick_ms = max(producer.quick_ms, step.to_ms)
         seen_ms = producer.seen_ms.get(broker_name, step.from_ms)
         producer.seen_ms[broker_name] = max(seen_ms, step.to_ms)
         of_broker = self.shut_out.setdefault(broker_name, {}) if step.is_slow else self.shut_out.get(broker_name, {})

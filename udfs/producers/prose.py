@@ -73,6 +73,10 @@ class Stranded:
         """When the last of them was shut out."""
         return max(item.out_ms for item in self.brokers.values())
 
+    def has_failed(self) -> bool:
+        """Whether its newest attempt at one of the brokers failed."""
+        return any(item.isolation for item in self.brokers.values())
+
     def evidence(self) -> dict[str, Any]:
         return {
             "client_version": self.client_version,

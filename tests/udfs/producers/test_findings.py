@@ -1,6 +1,7 @@
 """Findings about brokers through time: what is said, when, how it ends, and the nearest innocent case of each rule."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from tests.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, every, judge, reported
 from udfs.alerts.alert import Transition
 from udfs.alerts.life import FIRING, RESOLVED
+from udfs.producers import findings
 
 END = 6 * MINUTE
 NEW, OLD, EVICTS = "5.5.0", "4.9.8", "5.1.4"
@@ -261,15 +263,50 @@ def test_a_producer_without_any_available_broker_is_reported_and_how_it_may_stay
         "Most producers are well: look at these producers' hosts and their network. "
         "Restart producers of 4.7.1 afterwards: they may keep sending to one broker (#7779).",
     )
-    assert (incident.cause, incident.severity, incident.client_id) == ("producer_host", "critical", "lost")
+    assert (incident.cause, incident.severity, incident.client_id) == ("producer_host", "warning", "lost")
     assert incident.labels == {"cluster": "c"}
     assert incident.evidence["alive"] == 4
     assert set(incident.evidence["producers"]["lost"]["until_ms"]) == {"broker-a", "broker-b"}
 
 
+def test_one_producer_whose_sends_fail_at_every_broker_is_critical() -> None:
+    sends = [replace(send, isolation=send.latency_ms > 100) for send in stranded("lost")]
+    (fired, *_) = of_kind(judge([*sends, *well(3)], END), "no_available_broker")
+    assert (fired.incident.cause, fired.incident.severity) == ("producer_host", "critical")
+
+
+def far(from_ms: int = 0, to_ms: int = END) -> list[Send]:
+    """A producer whose sends take 700 ms everywhere and arrive."""
+    places = ("broker-a", "broker-b")
+    return [one for name in places for one in every(SECOND, from_ms, to_ms, "far", broker_name=name, latency_ms=700)]
+
+
+@pytest.mark.parametrize("others", [1, 3, 20])
+def test_a_producer_that_has_always_been_slow_has_its_brokers(others: int) -> None:
+    assert of_kind(judge([*far(), *well(others)], END), "no_available_broker") == []
+
+
+def test_a_producer_that_stays_slow_is_reported_until_that_is_its_usual_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "USUAL_MS", 2 * MINUTE)
+    transitions = of_kind(judge([*stranded("lost", to_ms=END), *well(3)], END), "no_available_broker")
+    assert reported(transitions) == [("no_available_broker", FIRING, 90), ("no_available_broker", RESOLVED, 235)]
+
+
+def test_producers_restarted_while_all_brokers_are_slow_do_not_end_it() -> None:
+    first = [one for name in ("p0", "p1") for one in stranded(name) if one.at_ms < 100_000]
+    second = [
+        replace(one, client_id=f"{one.client_id}-again")
+        for name in ("p0", "p1")
+        for one in stranded(name, to_ms=END)
+        if one.at_ms >= 100_000
+    ]
+    transitions = of_kind(judge([*first, *second], END), "no_available_broker")
+    assert reported(transitions) == [("no_available_broker", FIRING, 90)]
+
+
 def test_when_most_producers_have_no_broker_the_brokers_are_to_blame() -> None:
     transitions = of_kind(judge([*stranded("p0"), *stranded("p1")], END), "no_available_broker")
-    assert transitions[0].incident.cause == "all_brokers"
+    assert (transitions[0].incident.cause, transitions[0].incident.severity) == ("all_brokers", "critical")
     assert "#7779" not in transitions[0].incident.text.advice, "4.9.8 spoils nothing"
 
 
