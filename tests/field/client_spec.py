@@ -35,6 +35,7 @@ class ClientSpec:
     `order_by`         of a producer: how many keys it has, each of which goes to one queue; 0 sends in turn
     `fault_avoidance`  of a producer: sendLatencyFaultEnable
     `hooked`           of a producer: it tells balancewatch its send latencies (streaming/agent/BalancewatchHook.java)
+    `mute`             of a remoting client: it answers no GET_CONSUMER_RUNNING_INFO
     `consume_ms`       how long its listener takes for each message
     `options`          further setters by Java property, {"pullThresholdForQueue": 10}; of strategies config_queues
                        ("broker-a:0", ...), consumer_idcs, virtual_nodes, rooms {"broker-a": "east", CLIENT_ID: "east"}
@@ -57,6 +58,7 @@ class ClientSpec:
     order_by: int = 0
     fault_avoidance: bool = False
     hooked: bool = False
+    mute: bool = False
     consume_ms: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     clock_skew_s: float = 0.0
@@ -72,6 +74,8 @@ class ClientSpec:
             raise ValueError(f"client {self.name}: release {self.release} is none of {', '.join(RELEASES)}")
         if self.hooked and self.kind != "producer":
             raise ValueError(f"client {self.name}: only a producer is hooked, not {self.kind}")
+        if self.mute and self.kind in GRPC_KINDS:
+            raise ValueError(f"client {self.name}: only a remoting client is mute, not {self.kind}")
         if self.kind == "pop" and self.release != "5.5.0":
             raise ValueError(f"client {self.name}: {self.release} has no POP")
 

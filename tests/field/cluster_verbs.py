@@ -84,6 +84,12 @@ def topic(
 
 
 @verb
+def create_topic(stage: Stage, topic: str, queues: int = 4) -> None:
+    """On every master; also one that was deleted, whose offsets begin at 0 again."""
+    stage.cluster.create_topic(topic, queues)
+
+
+@verb
 def delete_group(stage: Stage, group: str) -> None:
     stage.cluster.delete_group(group)
 
@@ -118,5 +124,6 @@ def collector_kill(stage: Stage) -> None:
 
 
 @verb
-def collector_restart(stage: Stage) -> None:
-    stage.collector.restart()
+def collector_restart(stage: Stage, id: str = "") -> None:
+    """`id`: under another `collector.id` from now on, as its replacement on another host."""
+    stage.collector.restart({"BALANCEWATCH_COLLECTOR__ID": id} if id else {})

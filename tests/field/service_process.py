@@ -53,8 +53,10 @@ class ServiceProcess:
         """SIGKILL."""
         self._end(signal.SIGKILL)
 
-    def restart(self) -> None:
+    def restart(self, environment: Mapping[str, str]) -> None:
+        """`environment` is added to what it was started with."""
         self.stop()
+        self._environment |= environment
         self.start()
 
     def check(self) -> None:

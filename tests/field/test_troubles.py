@@ -54,6 +54,13 @@ def test_what_failed_is_written_and_raised(stage: FakeStage) -> None:
     assert line["failed"] == "AssertionError: not within 120 s: broker-a is registered"
 
 
+def test_a_collector_may_come_back_under_another_name(stage: FakeStage) -> None:
+    make_trouble(stage, "collector_restart")
+    make_trouble(stage, "collector_restart", id="reserve")
+    environments = [call.args[0] for call in stage.collector.restart.call_args_list]
+    assert environments == [{}, {"BALANCEWATCH_COLLECTOR__ID": "reserve"}]
+
+
 def test_a_client_that_does_not_start_is_started_anew_once_unless_others_live_in_its_jvm(stage: FakeStage) -> None:
     client = stage.clients["order-1"]
     client.spec.process = ""

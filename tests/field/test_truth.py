@@ -144,6 +144,16 @@ def test_members_that_subscribe_otherwise_differ_while_both_live(tmp_path: Path)
     assert logs.read(200).differing("g") == [Span(at(50), at(90))]
 
 
+def test_tags_in_another_order_are_one_subscription(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.add("one", range(1))
+    line = json.loads((tmp_path / "one.jsonl").read_text())
+    for name, tags in {"one": "paid || shipped", "two": "shipped||paid"}.items():
+        said = [{**line, "t": at(second), "client": name, "subscriptions": {"orders": tags}} for second in range(90)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said))
+    assert logs.read(90).differing("g") == []
+
+
 def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.add("one", range(10))

@@ -115,5 +115,10 @@ def _line(fields: dict[str, Any]) -> Line:
         int(fields["t"]),
         str(fields.get("client_id") or ""),
         queues,
-        tuple(sorted((topic, said) for topic, said in subscriptions.items() if not topic.startswith("%"))),
+        tuple(sorted((topic, _tags(said)) for topic, said in subscriptions.items() if not topic.startswith("%"))),
     )
+
+
+def _tags(expression: str) -> str:
+    """Tags in one order, without blanks: FilterAPI splits and trims them."""
+    return "||".join(sorted(tag.strip() for tag in expression.split("||")))

@@ -21,7 +21,8 @@ abstract class RemotingMember implements Member {
     RemotingMember(JSONObject spec) {
         this.spec = spec;
         topics = spec.getJSONArray("topics").toArray(new String[0]);
-        ownRequests = new RemotingRequests(spec.getString("access_key"), spec.getString("secret_key"));
+        ownRequests = new RemotingRequests(
+            spec.getString("access_key"), spec.getString("secret_key"), spec.getBooleanValue("mute"));
     }
 
     protected abstract MQClientInstance instance();

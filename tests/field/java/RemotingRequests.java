@@ -18,6 +18,7 @@ class RemotingRequests implements RPCHook {
     private static final int LITE_PULL_MESSAGE = 361;
     private static final int POP_MESSAGE = 200050;
     private static final int HEART_BEAT = 34;
+    private static final int GET_CONSUMER_RUNNING_INFO = 307;
 
     /** Pull requests, by `key`. */
     final QueueCounts pulls = new QueueCounts();
@@ -25,11 +26,13 @@ class RemotingRequests implements RPCHook {
     final Map<String, Long> heartbeats = new ConcurrentHashMap<>();
     private final String accessKey;
     private final String secretKey;
+    private final boolean isMute;
 
-    /** An empty access key signs nothing. */
-    RemotingRequests(String accessKey, String secretKey) {
+    /** An empty access key signs nothing. A mute client refuses every question for its running info. */
+    RemotingRequests(String accessKey, String secretKey, boolean isMute) {
         this.accessKey = accessKey;
         this.secretKey = secretKey;
+        this.isMute = isMute;
     }
 
     @Override
@@ -44,6 +47,11 @@ class RemotingRequests implements RPCHook {
                 break;
             case HEART_BEAT:
                 heartbeats.put(address, System.currentTimeMillis());
+                break;
+            case GET_CONSUMER_RUNNING_INFO:
+                if (isMute) {
+                    throw new IllegalStateException("a mute client");
+                }
                 break;
             default:
         }
