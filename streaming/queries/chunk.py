@@ -89,8 +89,8 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     whichever group's: who is not among its pulls does not pull there. `sampled_heartbeats` are all its heartbeats,
     whichever shard's: every shard judges brokers by them. `lags` are those of its sources behind Kafka's clock, `ahead`
     its clock events from the future, `pullings` which of its groups and clients pulled, by a sample. `spans` are, by
-    cluster, of all that is no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait in the
-    state: a field is added at the end, and has a default.
+    cluster, of all that is no clock event. `behind` are sources that stand behind in a log written at once. Chunks wait
+    in the state: a field is added at the end, and has a default.
     """
 
     topic: str

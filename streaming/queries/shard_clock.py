@@ -105,6 +105,7 @@ def advance_clock(
         overview.missed,
         entry.families,
         _reports_answers(entry, now_ms),
+        entry.frozen,
     )
     return Heard(
         broker_coverage,

@@ -8,6 +8,7 @@ from streaming.queries.working_set import WorkingSet
 from udfs.alerts.rules import Rules
 from udfs.groups.calm import are_held
 from udfs.groups.deadlines import calm_until
+from udfs.groups.frozen_process import frozen_of
 from udfs.groups.group import tick
 
 
@@ -37,6 +38,10 @@ def evaluate(work: WorkingSet, cluster: str, name: str, heard: Heard, rules: Rul
         broker_coverage = as_after_a_gap(broker_coverage, group, brokers, now_ms)
     outcome = tick(group, routes, now_ms, broker_coverage, heard.rules_of(rules))
     work.put_changes(group, outcome.changes)
+    if frozen := frozen_of(group):
+        work.cluster(cluster).frozen[name] = frozen
+    else:
+        work.cluster(cluster).frozen.pop(name, None)
     rows = (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership)
     work.put("assignments", rows)
     work.put_alerts(outcome.transitions)

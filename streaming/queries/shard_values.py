@@ -3,7 +3,7 @@
 import msgspec
 
 from udfs.alerts.alert import Incident
-from udfs.brokers.broker_coverage import Unasked
+from udfs.brokers.broker_coverage import FrozenQueues, Unasked
 from udfs.brokers.cluster import ClusterState
 from udfs.brokers.families import Families
 
@@ -67,7 +67,8 @@ class ClusterEntry(msgspec.Struct):
 
     `groups` are kept on a shelf of their own, each under its key, and are not part of the value.
     `data_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
-    `unasked` and `above` are what the groups were last told of what nobody reported, and of the incidents above them.
+    `unasked` and `context` are what the newest tick passed to the groups. `frozen` has, by group, the open incidents of
+    frozen processes.
     """
 
     now_ms: int = 0
@@ -82,6 +83,7 @@ class ClusterEntry(msgspec.Struct):
     context: ClusterContext = msgspec.field(default_factory=lambda: ClusterContext([], {}, {}, None))
     families: Families = msgspec.field(default_factory=Families)
     timing: Timing = msgspec.field(default_factory=Timing)
+    frozen: dict[str, list[FrozenQueues]] = {}
 
 
 class ShardIndex(msgspec.Struct):
@@ -92,7 +94,7 @@ class ShardIndex(msgspec.Struct):
     is gone: what it had before is of no cluster any more. `shelves` has the buckets and bytes of each shelf.
     """
 
-    version: int = 5
+    version: int = 6
     rules: str = ""
     has_held_ticks: bool = False
     swept_ms: int = 0

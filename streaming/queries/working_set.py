@@ -109,6 +109,7 @@ class WorkingSet:
         self.state.groups.keep(key_of(cluster, name), None)
         self._changed.add((cluster, name))
         self.cluster(cluster).groups.pop(name, None)
+        self.cluster(cluster).frozen.pop(name, None)
 
     def route(self, cluster: str, topic: str) -> Route | None:
         return self.state.routes.get(key_of(cluster, topic))
@@ -174,9 +175,10 @@ class WorkingSet:
         """What is concluded of the cluster, beside its groups, as it was before this batch; what gave data stays so."""
         known = self.cluster(name)
         self.shard_index.clusters[name] = entry = self.state.read_agenda().clusters.get(name) or ClusterEntry()
-        entry.groups, entry.families, entry.watch.heartbeat_sample = (
+        entry.groups, entry.families, entry.frozen, entry.watch.heartbeat_sample = (
             known.groups,
             known.families,
+            known.frozen,
             known.watch.heartbeat_sample,
         )
         about = ("cluster", name)

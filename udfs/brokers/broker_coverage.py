@@ -38,6 +38,22 @@ class Unasked:
 
 
 @dataclass(frozen=True)
+class FrozenQueues:
+    """An open incident of one group and topic whose queues starve because of frozen processes.
+
+    processes  as udfs.rocketmq.process names them
+    is_page    it has fired, and no other incident explains it
+    """
+
+    consumer_group: str
+    topic: str
+    incident_id: str
+    processes: list[str]
+    queues: list[str]
+    is_page: bool
+
+
+@dataclass(frozen=True)
 class BrokerCoverage:
     """What of a cluster gave data, as of one tick.
 
@@ -54,6 +70,7 @@ class BrokerCoverage:
     unasked          what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
     families         the groups that are born and die with their processes
     reports_answers  collectors report which queues clients say they hold, and which clients they could not ask
+    frozen           group → its open incidents of frozen processes, as of its newest evaluation
     """
 
     without_data: frozenset[str] = frozenset()
@@ -69,6 +86,7 @@ class BrokerCoverage:
     missed: frozenset[str] = frozenset()
     families: Families = field(default_factory=Families)
     reports_answers: bool = False
+    frozen: Mapping[str, list[FrozenQueues]] = field(default_factory=dict)
 
     def reports_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been reported."""
