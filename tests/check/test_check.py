@@ -1,12 +1,15 @@
 """What `check` says of the settings, and `alerts rules` of an alert that somebody imagines, and of one that is."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streaming.check import check_command, rules_command
 from streaming.oncall.delivery_log import OperatorInput
+from streaming.text.times import to_ms
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.check.checking import answer, call, check, judge, move_to_site
 from udfs.alerts.kinds import KIND_FACTS
@@ -206,6 +209,49 @@ def test_a_silence_that_covers_it_is_reported(tmp_path: Path) -> None:
     operator_input.add_silence(Silence("s1", {"consumer_group": ("bill*",)}, "ann", "moving house", 0, 2**42), 1)
     assert {one["silence_id"] for one in answer(judge, *starved())["silences"]} == {"s1"}
     assert answer(judge, *starved("orders"))["silences"] == []
+
+
+MUTES = """
+[[mutes]]
+name = "night"
+match = { consumer_group = "bill*", severity = ["critical"] }
+from = "22:00"
+to = "06:00"
+time_zone = "Asia/Shanghai"
+[[mutes]]
+match = { kind = "group_offline" }
+days = ["sat"]
+from = "09:00"
+to = "17:00"
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "is_open", "sentence"),
+    [
+        ("2026-07-01T15:00Z", True, "open until 2026-07-01 22:00:00 UTC"),
+        ("2026-07-01T23:00Z", False, "next from 2026-07-02 14:00:00 UTC until 2026-07-02 22:00:00 UTC"),
+    ],
+)
+def test_a_mute_that_matches_is_reported_with_its_window(
+    now: str, is_open: bool, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By severity; whether it is open, and until when. One that matches nothing of it is not."""
+    move_to_site(tmp_path, monkeypatch, MUTES + SITE)
+    monkeypatch.setattr(rules_command, "wall_ms", lambda: to_ms(datetime.fromisoformat(now)))
+    monkeypatch.setattr(check_command, "wall_ms", lambda: to_ms(datetime.fromisoformat(now)))
+    monkeypatch.setenv("COLUMNS", "400")
+    found = [(one["severity"], one["name"], one["is_open"]) for one in answer(judge, *starved())["mutes"]]
+    assert found == [("critical", "night", is_open)]
+    line = f"'night' (consumer_group=bill* severity=critical), 22:00 to 06:00 Asia/Shanghai, every day: {sentence}"
+    assert f"critical: {line}" in judge(*starved()).stdout
+    assert answer(judge, *starved("orders"))["mutes"] == []
+    assert "no mute of the settings matches it" in judge(*starved("orders")).stdout
+    assert answer(judge, "watchdog")["mutes"] == []
+    assert [one["name"] for one in answer(check)["mutes"]] == ["night", "kind=group_offline"]
+    listed = check().stdout
+    assert f"mute {line}" in listed
+    assert "mute 'kind=group_offline' (kind=group_offline), 09:00 to 17:00 UTC, sat: next from 2026-07-04" in listed
 
 
 def test_an_open_incident_that_may_explain_it_is_reported(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,10 @@ def rows_of(*arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
+def planned_rows(warehouse: Path) -> list[dict[str, Any]]:
+    return rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
+
+
 def add_silence(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
     return rows_of("silence", "add", "--warehouse", str(warehouse), "--owner", "ada", "--reason", "release", *arguments)
 
@@ -146,6 +150,33 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
     run("silence", "end", added["silence_id"], "--warehouse", str(warehouse))
     assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
     assert [row["state"] for row in rows_of("silence", "list", "--all", "--warehouse", str(warehouse))] == ["over"]
+    run("relay", "--once", "--warehouse", str(warehouse))
+    assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
+
+
+def test_a_mute_that_is_open_is_listed_obeyed_and_explained_with_the_end_of_its_window(
+    warehouse: Path, pager: FakePagerDuty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """23 hours around now, so that the window is open at whatever time of day this runs."""
+    now = datetime.now(UTC)
+    times = {"from": f"{now - timedelta(hours=11):%H:%M}", "to": f"{now + timedelta(hours=12):%H:%M}"}
+    mute = {"name": "release day", "match": {"severity": "critical", "consumer_group": "bill*"}, **times}
+    monkeypatch.setenv("BALANCEWATCH_MUTES", json.dumps([mute]))
+    (listed,) = rows_of("silence", "list", "--warehouse", str(warehouse))
+    why = f"mute 'release day' until {now + timedelta(hours=12):%Y-%m-%dT%H:%M}+00:00"
+    assert (listed["silence_id"], listed["state"], listed["created_by"]) == (why, "active", "[[mutes]]")
+    planned = {row["incident_id"].split("-")[0]: row["why"] for row in planned_rows(warehouse)}
+    assert planned == {
+        "explained": "not notified: open-1 explains it",
+        "mild": "due",
+        "open": f"not notified: silenced by {why}",
+    }
+    run("relay", "--once", "--warehouse", str(warehouse))
+    assert pager.received == []
+    story = " ".join(run("explain", f"open-{START_MS}", "--warehouse", str(warehouse)).stdout.split())
+    assert f"SILENCED nobody firing: {why}" in story
+    monkeypatch.delenv("BALANCEWATCH_MUTES")
+    assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
     run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
 

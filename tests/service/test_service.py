@@ -53,14 +53,18 @@ def test_an_interval_of_nothing_injects_none(parts: dict[str, MagicMock]) -> Non
     assert not parts["CanaryThread"].called
 
 
-@pytest.mark.parametrize("changed", ["rules", "oncall"])
+@pytest.mark.parametrize(
+    ("changed", "changes"),
+    [
+        ("rules", {"rules": {"settle_ms": 12}}),
+        ("oncall", {"oncall": {"max_firing_per_kind": 12}}),
+        ("mutes", {"mutes": [{"match": {"cluster": "*"}, "from": "22:00", "to": "06:00"}]}),
+    ],
+)
 def test_changed_rules_reach_the_queries_and_whom_to_describe_the_relay(
-    parts: dict[str, MagicMock], changed: str
+    parts: dict[str, MagicMock], changed: str, changes: dict[str, Any]
 ) -> None:
-    before = Settings.load()
-    key = {"rules": "settle_ms", "oncall": "max_firing_per_kind"}[changed]
-    section = getattr(before, changed).model_copy(update={key: 12})
-    after = before.model_copy(update={changed: section})
+    before, after = Settings.load(), Settings.load(**changes)
     service = Service(before, notifies=True)
     parts["SettingsReload"].return_value.look_now_and_then.side_effect = [after, None]
     for _ in range(2):

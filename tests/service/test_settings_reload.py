@@ -150,6 +150,16 @@ def test_whom_to_describe_is_taken_and_the_keys_are_named_without_their_values(s
     assert look_twice(watch) is None
 
 
+def test_changed_mutes_are_taken(site: Path, logs: Logs) -> None:
+    watch = SettingsReload(Settings.load())
+    site.write_text('[[mutes]]\nmatch = { kind = "group_offline" }\nfrom = "22:00"\nto = "06:00"\n')
+    settings = look_twice(watch)
+    assert settings is not None
+    assert len(settings.mutes) == 1
+    assert [(line["event"], line["keys"]) for line in logs] == [("whom to tell changed", ["mutes"])]
+    assert look_twice(watch) is None
+
+
 def test_a_rules_file_that_is_named_later_is_watched_though_nothing_differed_at_first(site: Path, file: Path) -> None:
     site.write_text("[rules]\nsettle_ms = 1\n")
     watch = SettingsReload(Settings.load())
