@@ -9,13 +9,20 @@ from streaming.collector.machine_skew import Machine, Stamp, known_ahead_ms
 from streaming.collector.pull_progress import DROPPED, IN_VAIN, Pulled, may_drop, note_pull, outcome_of
 from streaming.collector.reading import ChannelKey, QueueKey, Reading, find_twins
 from streaming.collector.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
-from streaming.collector.round_memory import Memory, Moment, Reported
+from streaming.collector.round_memory import Memory, Moment, Offsets, Reported
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 Event = tuple[str, dict[str, Any]]
 """Kafka topic and the event."""
 
 PullKey = tuple[str, str, QueueKey]
 """consumer group, client id, queue."""
+
+WAITING_REPEAT_MS = 60_000
+"""How often the offsets of a queue with waiting messages are published though neither moves."""
+
+REVIVED_MS = 60_000
+"""PopReviveService reads its log every few seconds: reviveInterval, reviveMaxSlow and the time it waits for acks."""
 
 UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
 
@@ -88,23 +95,48 @@ def select_pulls(
 
 def select_offsets(
     memory: Memory, reading: Reading, pulls: Iterable[Event], now: Moment
-) -> tuple[list[Event], dict[tuple[str, QueueKey], tuple[int, int]]]:
-    """An event for each queue whose commit or max offset moved and of which `pulls` has no pull: a member that was
-    not asked or tells no queues commits all the same. A group that never committed tells nothing by it.
+) -> tuple[list[Event], dict[tuple[str, QueueKey], Offsets]]:
+    """An event for each queue whose commit or max offset moved and of which `pulls` has no pull: members without an
+    answer or without queues commit all the same. While messages wait the event is repeated, for nothing moves after a
+    burst that nobody consumes. Offsets of a group that never committed mean nothing.
     """
     reported = {(pull["consumer_group"], (pull["topic"], pull["broker_name"], pull["queue_id"])) for _, pull in pulls}
     events = []
-    groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups}
+    groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups} | {REVIVE_GROUP}
     kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not _is_complete(reading)}
-    for key, offsets in sorted(reading.offsets.items(), key=lambda item: item[0]):
-        if offsets.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
+    for key, answered in sorted(reading.offsets.items(), key=lambda item: item[0]):
+        if answered.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
             continue
+        last = memory.offsets.get(key)
+        offsets = _read_by_broker(answered, last, now.ended_ms) if key[0] == REVIVE_GROUP else answered
         current = (offsets.consumer_offset, offsets.broker_offset)
-        if key not in reported and memory.offsets.get(key) != current:
+        is_due = last is None or last[:2] != current or _is_waiting(last, now.ended_ms)
+        if key not in reported and is_due:
             pull_offset = max(offsets.pull_offset, offsets.consumer_offset)
             events.append(_event(reading, key, offsets, now.ended_ms, pull_offset=pull_offset, offsets_only=True))
-        kept[key] = current
+        kept[key] = Offsets(
+            *current,
+            published_ms=now.ended_ms if last is None or is_due or key in reported else last.published_ms,
+            ended_ms=now.ended_ms if last is None or last.end != offsets.broker_offset else last.ended_ms,
+        )
     return events, kept
+
+
+def _is_waiting(last: Offsets, now_ms: int) -> bool:
+    """Whether messages wait, and nothing was published of it for WAITING_REPEAT_MS."""
+    return last.commit < last.end and now_ms >= last.published_ms + WAITING_REPEAT_MS
+
+
+def _read_by_broker(offsets: OffsetWrapper, last: Offsets | None, now_ms: int) -> OffsetWrapper:
+    """The revive log's offsets as those of other groups are: what is next. PopReviveService commits the newest
+    checkpoint that it has finished, and never the acks behind that: what has not grown for REVIVED_MS counts as read.
+    """
+    end = offsets.broker_offset
+    commit = min(offsets.consumer_offset + 1, end)
+    if last is not None and last.end <= end:
+        is_quiet = last.end == end and now_ms >= last.ended_ms + REVIVED_MS
+        commit = end if is_quiet else max(commit, last.commit)
+    return OffsetWrapper(end, commit, commit)
 
 
 def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:

@@ -36,6 +36,15 @@ class Reported:
     event_time_ms: int
 
 
+class Offsets(NamedTuple):
+    """A group's offset in a queue and the queue's end, when they were published, and when the end last moved."""
+
+    commit: int
+    end: int
+    published_ms: int
+    ended_ms: int
+
+
 NoDataKey = tuple[str | None, str | None, str | None]
 """broker_name, consumer_group, client_id."""
 
@@ -47,7 +56,7 @@ class Memory:
     profiles: Mapping[tuple[str, str], Profile] = field(default_factory=dict)
     channels: Mapping[ChannelKey, Reported] = field(default_factory=dict)
     pulls: Mapping[tuple[str, str, QueueKey], Pulled] = field(default_factory=dict)  # by (group, client_id, queue)
-    offsets: Mapping[tuple[str, QueueKey], tuple[int, int]] = field(default_factory=dict)  # commit and max offset
+    offsets: Mapping[tuple[str, QueueKey], Offsets] = field(default_factory=dict)  # by (group, queue)
     routes: Mapping[str, tuple[TopicRoute, int]] = field(default_factory=dict)  # topic: route, when published
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)  # broker: those it had a configuration of
     heard: Mapping[str, Moment] = field(default_factory=dict)  # broker: the last round it answered in
@@ -59,6 +68,7 @@ class Memory:
         """After our own clock was set back: no time of before can be compared with those to come."""
         return replace(
             self,
+            offsets={},
             routes={topic: (route, 0) for topic, (route, _) in self.routes.items()},
             heard={},
             answered={},

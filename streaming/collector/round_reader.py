@@ -21,6 +21,7 @@ from streaming.collector.reading import BrokerReading, QueueKey, Reading, Unhear
 from streaming.collector.rocketmq_answers import Broker, OffsetWrapper, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.running_reader import Answers, RunningInfoSource, RunningReader
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 THREADS = 8
 
@@ -30,6 +31,9 @@ ASKING_SHARE = 0.75
 LEAST_SHARE = 0.25
 LEAST_SECONDS = 1.0
 """What clients have to answer, of the interval and at least, however long the brokers took."""
+
+NO_REVIVE_SECONDS = 300.0
+"""A broker that gave no offsets of a revive log is asked again after this."""
 
 log = structlog.get_logger()
 Question = TypeVar("Question")
@@ -61,6 +65,7 @@ class RoundReader:
         self._has_name_server = True
         self._has_heard = False
         self._offsets_at: dict[tuple[str, str], float] = {}
+        self._revives_from: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector")
         self._offsets_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-offsets")
         self._clients_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-clients")
@@ -170,13 +175,25 @@ class RoundReader:
             for group in view.groups
             if group.consumer_group not in view.unread
         }
+        wanted |= {(name, REVIVE_GROUP): view.broker for name, view in views.items() if self._may_revive(name)}
         self._offsets_at = {key: at for key, at in self._offsets_at.items() if key in wanted}
         turns = sorted(wanted, key=lambda key: self._offsets_at.get(key, 0.0))
         return {key: self._offsets_pool.submit(self._read_offsets, wanted[key], key) for key in turns}
 
+    def _may_revive(self, broker_name: str) -> bool:
+        """Whether to ask a broker how far it has read its revive log: one without any (4.x, no POP) is asked rarely."""
+        is_watched = not self._settings.groups or REVIVE_GROUP in self._settings.groups
+        return is_watched and time.monotonic() >= self._revives_from.get(broker_name, 0.0)
+
     def _read_offsets(self, broker: Broker, key: tuple[str, str]) -> dict[QueueKey, OffsetWrapper]:
         self._offsets_at[key] = time.monotonic()
-        return self._admin.read_offsets(broker, key[1])
+        if key[1] != REVIVE_GROUP:
+            return self._admin.read_offsets(broker, key[1])
+        self._revives_from[broker.broker_name] = time.monotonic() + NO_REVIVE_SECONDS
+        offsets = self._admin.read_offsets(broker, key[1])
+        if offsets:
+            del self._revives_from[broker.broker_name]
+        return offsets
 
 
 def find_blind_groups(

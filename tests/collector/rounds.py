@@ -27,6 +27,7 @@ from streaming.collector.rocketmq_answers import (
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.round_events import compute_round
 from streaming.collector.round_memory import Memory
+from udfs.rocketmq.own_names import REVIVE_GROUP
 from udfs.rocketmq.route import QueueData
 
 NOW = 1_790_000_000_000
@@ -122,6 +123,7 @@ class FakeAdmin:
         self.has_name_server = True
         self.dead: set[str] = set()
         self.groups = {GROUP: True}
+        self.revive_logs: set[str] = set()
         self.routes = [ROUTE]
         self.asked: Counter[tuple[str, ...]] = Counter()
         self.rate = RequestRate(1_000_000)
@@ -161,6 +163,9 @@ class FakeAdmin:
 
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
         self._ask("read_offsets", broker.broker_name, group)
+        if group == REVIVE_GROUP:
+            log = ("rmq_sys_REVIVE_LOG_c", broker.broker_name, 0)
+            return {log: OffsetWrapper(1, 0, -1)} if broker.broker_name in self.revive_logs else {}
         return {(TOPIC, broker.broker_name, 0): OffsetWrapper(1, 1, 1)}
 
     def start_producer(self, group: str) -> str:

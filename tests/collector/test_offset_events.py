@@ -9,6 +9,7 @@ from streaming.collector.rocketmq_answers import OffsetWrapper
 from streaming.collector.round_events import compute_round
 from streaming.collector.round_memory import Memory
 from tests.collector.rounds import BROKER_A, GROUP, NOW, SOLO, TOPIC, of, process_queue, reading, running, view
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 STEP = 10_000
 MEMBER = (GROUP, SOLO[0])
@@ -61,6 +62,42 @@ def test_nobody_is_named_as_a_puller() -> None:
     (event,) = of(PULLS, events)
     assert (event["client_id"], event["client_addr"], event["pull_status"]) == (None, None, None)
     assert (event["pull_offset"], event["event_time_ms"]) == (10, NOW)
+
+
+def test_a_queue_with_waiting_messages_is_published_each_minute_though_nothing_moves() -> None:
+    rounds = said(*[at(10, 20, NOW)] * 14)
+    assert [number for number, pulls in enumerate(rounds) if pulls] == [0, 6, 12]
+    assert rounds[6] == [(10, 20, True)]
+    assert [number for number, pulls in enumerate(said(*[at(20, 20, NOW)] * 14)) if pulls] == [0]
+
+
+def revived(commit: int, end: int) -> Reading:
+    log = ("rmq_sys_REVIVE_LOG_c", "broker-a", 0)
+    return reading(view(BROKER_A), offsets={(REVIVE_GROUP, log): OffsetWrapper(end, commit, -1)})
+
+
+def test_the_revive_log_counts_as_read_behind_its_newest_finished_checkpoint() -> None:
+    assert said(revived(0, 0), revived(0, 1), revived(7, 9), revived(8, 9)) == [
+        [(0, 0, True)],
+        [(1, 1, True)],
+        [(8, 9, True)],
+        [(9, 9, True)],
+    ]
+
+
+def test_acks_behind_the_newest_checkpoint_count_as_read_once_the_revive_log_is_quiet() -> None:
+    rounds = said(*[revived(7, 12)] * 8, revived(7, 13), revived(12, 13))
+    assert [pulls for pulls in rounds if pulls] == [
+        [(8, 12, True)],
+        [(12, 12, True)],
+        [(12, 13, True)],
+        [(13, 13, True)],
+    ]
+    assert rounds[6] == [(12, 12, True)]
+
+
+def test_a_revive_log_that_nobody_reads_is_published_as_it_grows() -> None:
+    assert said(revived(7, 9), revived(7, 19), revived(7, 29)) == [[(8, 9, True)], [(8, 19, True)], [(8, 29, True)]]
 
 
 def test_retry_topics_and_groups_without_a_commit_describe_nothing() -> None:

@@ -26,6 +26,7 @@ from tests.collector.rounds import (
     running,
     timed_out,
 )
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 UNREACHABLE = RocketMQError("RemotingConnectException")
 
@@ -292,3 +293,22 @@ def test_a_cluster_that_was_renamed_is_followed() -> None:
     brokers.learn({"c": (BROKER_A,)})
     brokers.learn({"renamed": (BROKER_A,)})
     assert brokers.cluster == "renamed"
+
+
+def test_a_broker_is_asked_how_far_it_has_read_its_revive_log_and_rarely_where_there_is_none(admin: FakeAdmin) -> None:
+    question = ("read_offsets", "broker-a", REVIVE_GROUP)
+    for reader in made(admin):
+        for _ in range(3):
+            assert {group for group, _ in reader.read().offsets} == {GROUP}
+        assert admin.asked[question] == 1
+        admin.revive_logs = {"broker-a"}
+        for answered in (1, 2, 3):
+            reader._revives_from.clear()
+            assert {group for group, _ in reader.read().offsets} == {GROUP, REVIVE_GROUP}
+            assert admin.asked[question] == 1 + answered
+
+
+def test_who_watches_named_groups_asks_for_no_revive_log(admin: FakeAdmin) -> None:
+    for reader in made(admin, groups=[GROUP]):
+        reader.read()
+    assert admin.asked[("read_offsets", "broker-a", REVIVE_GROUP)] == 0

@@ -30,6 +30,7 @@ from udfs.groups.queue_state import OwnershipRow
 from udfs.groups.queue_verdicts import Moment
 from udfs.groups.snapshot import Findings, GroupSnapshot
 from udfs.groups.state import GroupState
+from udfs.groups.unjudged import route_revive_log
 from udfs.groups.verdicts import judge, judge_again, report
 from udfs.rocketmq.membership import Change
 from udfs.rocketmq.route import Route
@@ -67,6 +68,7 @@ def tick(
     state: GroupState, routes: Mapping[str, Route], now_ms: int, broker_coverage: BrokerCoverage, rules: Rules
 ) -> Outcome:
     """Evaluate the group as of `now_ms`: a phase after the other, each visited once, none calling another."""
+    routes = route_revive_log(state, routes)
     if broker_coverage.gap_ms:
         state.skip(broker_coverage.gap_ms, now_ms)
     broker_coverage, not_asked = _cover(state, routes, broker_coverage, now_ms - rules.pull_silence_ms)

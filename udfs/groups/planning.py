@@ -32,10 +32,12 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
     unreported = (
         state.topics.keys() if any(member.is_judged and not member.has_reported_topics for member in members) else ()
     )
-    for topic in sorted({*reported, *unreported}):
+    shared = {*reported, *unreported}
+    for topic in sorted(shared):
         state.topics.setdefault(topic, TopicState(now_ms)).is_shared = True
     for topic, reason in _unjudged_topics(members).items():
-        state.topics.setdefault(topic, TopicState(now_ms)).unjudged = reason
+        topic_state = state.topics.setdefault(topic, TopicState(now_ms))
+        topic_state.unjudged, topic_state.is_shared = reason, topic in shared
     for topic, topic_state in list(state.topics.items()):
         is_subscribed = any(member.subscribes(topic) for member in members)
         if members and not topic_state.is_subscribed:

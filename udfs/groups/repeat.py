@@ -11,7 +11,7 @@ from udfs.groups.consumption import NO_MATCHED_MSG, Consumption, note_offsets
 from udfs.groups.pull_anomaly import NO_PERMISSION, Pull
 from udfs.groups.queue_state import PullAnomaly, QueueState
 from udfs.groups.state import GroupState
-from udfs.rocketmq.heartbeat import ConsumerData, Heartbeat, filters_of
+from udfs.rocketmq.heartbeat import SERVER_REBALANCE, ConsumerData, Heartbeat, filters_of
 from udfs.rocketmq.membership import Member
 
 
@@ -39,12 +39,19 @@ def _says_the_same(known: Member, heartbeat: Heartbeat, consumer: ConsumerData) 
         return False
     if consumer.consume_orderly is not None and consumer.consume_orderly != known.consume_orderly:
         return False
-    if heartbeat.without_sub:
-        return True
-    if not known.has_reported_topics:
+    if _rebalances_otherwise(known, consumer):
         return False
+    if heartbeat.without_sub or not known.has_reported_topics:
+        return bool(heartbeat.without_sub)
     topics = [one.topic for one in consumer.subscriptions]
     return (topics == known.topics or sorted(set(topics)) == known.topics) and filters_of(consumer) == known.filters
+
+
+def _rebalances_otherwise(known: Member, consumer: ConsumerData) -> bool:
+    """Whether it now answers that brokers share its queues out, or that they do so no more."""
+    if consumer.client_rebalance is None:
+        return False
+    return known.unjudged == SERVER_REBALANCE if consumer.client_rebalance else known.is_judged
 
 
 def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:

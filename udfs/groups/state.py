@@ -148,11 +148,13 @@ class GroupState:
 
     def _note_offsets(self, pull: Pull) -> None:
         """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
-        if self.consumer_group == REVIVE_GROUP and pull.topic not in self.topics:
-            self.topics[pull.topic] = TopicState(pull.event_time_ms, unjudged=BROKER)
-            self.is_stale = True
+        name = f"{pull.broker_name}:{pull.queue_id}"
         topic_state = self.topics.get(pull.topic)
-        queue_state = topic_state.queues.get(f"{pull.broker_name}:{pull.queue_id}") if topic_state else None
+        if self.consumer_group == REVIVE_GROUP:
+            topic_state = self.topics.setdefault(pull.topic, TopicState(pull.event_time_ms, unjudged=BROKER))
+            self.is_stale |= name not in topic_state.queues
+            topic_state.queues.setdefault(name, QueueState(since_ms=pull.event_time_ms))
+        queue_state = topic_state.queues.get(name) if topic_state else None
         if queue_state is None:
             return
         is_newest = queue_state.consumption is None or pull.event_time_ms >= queue_state.consumption.reported_ms

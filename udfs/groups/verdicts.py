@@ -45,7 +45,7 @@ def judge(state: GroupState, topic: str, route: Route, moment: Moment) -> Judgem
     verdicts = (
         judge_queues(state, topic_state, route, pullers, moment)
         if unjudged is None
-        else judge_commits(topic_state, unjudged, rules, has_left=state.membership.is_empty())
+        else judge_commits(topic_state, unjudged, now_ms, rules, has_left=state.membership.is_empty())
     )
     return Judgement(topic, route, topic_state, pullers, unjudged, verdicts, closed)
 

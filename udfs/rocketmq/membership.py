@@ -196,13 +196,16 @@ class Membership:
 
 def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics: list[str]) -> bool:
     """Take over what a newer heartbeat of the channel tells; whether anything is different."""
-    before = (known.topics, known.filters, known.strategy, known.has_reported_topics)
+    before = (known.topics, known.filters, known.strategy, known.has_reported_topics, known.unjudged)
     if not heartbeat.without_sub:
         known.topics, known.filters, known.has_reported_topics = topics, filters_of(consumer), True
     known.strategy = consumer.strategy or known.strategy
     if consumer.consume_orderly is not None:
         known.consume_orderly = consumer.consume_orderly
-    return before != (known.topics, known.filters, known.strategy, known.has_reported_topics)
+    if consumer.client_rebalance is not None:
+        known.unjudged = why_not_judged(heartbeat.client_id, consumer)
+        known.is_judged = known.unjudged is None
+    return before != (known.topics, known.filters, known.strategy, known.has_reported_topics, known.unjudged)
 
 
 def _proven(members: Iterable[Member], dead_listed_ms: int) -> list[Member]:

@@ -1,4 +1,4 @@
-"""RocketMQ's own groups and topics: MixAll (isPredefinedGroup, isSysConsumerGroup) and PopAckConstants, 4.x and 5.x."""
+"""RocketMQ's own consumer groups: MixAll (isPredefinedGroup, isSysConsumerGroup) and PopAckConstants, 4.x and 5.x."""
 
 OWN_GROUPS = frozenset(
     {
@@ -18,12 +18,8 @@ OWN_GROUPS = frozenset(
 """Of admin tools, brokers and proxies: they come and go by design."""
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-"""The group by which each 5.x broker reads its revive log: checkpoints of what POP consumers hold, and their acks."""
-
-
-def revive_topic(cluster: str) -> str:
-    """The revive log of a cluster's brokers; `cluster` is brokerClusterName."""
-    return f"rmq_sys_REVIVE_LOG_{cluster}"
+"""The group by which each 5.x broker reads its revive log (topic rmq_sys_REVIVE_LOG_<cluster>): checkpoints of what POP
+consumers hold, and their acks."""
 
 
 def is_own_group(consumer_group: str) -> bool:

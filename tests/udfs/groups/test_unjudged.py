@@ -163,3 +163,16 @@ def test_a_topic_that_pop_consumers_gave_up_is_closed() -> None:
     group.reported["h1:1"]["topics"] = ("payments",)
     group.live(400)
     assert group.state.topics.keys() == {"payments"}
+
+
+def test_a_member_whose_server_rebalance_is_answered_late_is_judged_no_more() -> None:
+    group = Unshared()
+    group.live(60)
+    assert group.state.topics["orders"].is_shared
+    group.reported["h1:1"]["client_rebalance"] = False
+    group.live(120)
+    queues = group.state.topics["orders"].queues.values()
+    assert {(one.verdict, one.reason, one.share.owner) for one in queues} == {(NOT_JUDGED, "server_rebalance", None)}
+    group.reported["h1:1"]["client_rebalance"] = True
+    group.live(180)
+    assert {one.share.owner for one in queues} == {"a@7"}
