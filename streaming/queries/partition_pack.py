@@ -103,7 +103,8 @@ class PartitionPack:
         }
         for (cluster, broker_name, puller, _), newest in self._pullings.items():
             if puller in picked[cluster, broker_name]:
-                yield Pulling(cluster, broker_name, *puller, *newest)
+                group, client = puller
+                yield Pulling(cluster, broker_name, group, client, *newest)
 
 
 def _rank(puller: tuple[str, str]) -> tuple[int, str]:

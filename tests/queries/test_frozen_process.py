@@ -16,7 +16,7 @@ pytestmark = pytest.mark.replay
 
 GROUPS = {"bills-cg": "bills", "orders-cg": "orders"}
 BROKERS = ("broker-a", "broker-b")
-FROZEN, THAWED = 300, 600
+FROZEN, THAWED = 300, 380
 
 Event = tuple[str, dict[str, Any]]
 ClientIds = Callable[[int, str], str]

@@ -56,6 +56,11 @@ class NotAsked:
         lately = frozenset(client_id for client_id, at_ms in since_ms.items() if at_ms > lately_ms)
         return cls(of_brokers, reasons, lately, frozenset(mute))
 
+    @property
+    def missing(self) -> frozenset[str]:
+        """The members whose own answers are missing data by now."""
+        return frozenset(self.members) - self.lately
+
     def is_lately(self, owner: str | None) -> bool:
         """Whether the answer that is missing of a queue with this owner, or of all its members, is missing lately."""
         return self.lately >= (self.members.keys() if owner is None else {owner}) and bool(self.lately)

@@ -100,7 +100,7 @@ class GroupSnapshot:
             now_ms=self.now_ms,
             listed_only=self.listed_only,
             late=self.late,
-            unheard=self.not_asked.members.keys() - self.not_asked.lately,
+            unheard=self.not_asked.missing,
             orderly=frozenset(orderly),
             pulling=frozenset(_pulling(topic_state.queues.values(), self.now_ms)) if orderly else frozenset(),
             pulled_last=frozenset(
@@ -150,7 +150,7 @@ class GroupSnapshot:
             {name for route in self.routes.values() for name in route.broker_names()},
             self.broker_coverage.without_data | self.broker_coverage.silent,
             self.last_heartbeat_ms,
-            self.not_asked.members.keys() - self.not_asked.lately,
+            self.not_asked.missing,
             _queues_without_data(self.state),
             late_ms=self.now_ms - self.rules.heartbeat_late_ms,
             completeness_min=self.rules.completeness_min,
