@@ -58,7 +58,15 @@ CAUSES = (
     PULL_STOPPED,
     GROUP_OFFLINE,
 )
-"""Strongest first: the first that applies names the incident."""
+"""Strongest first: the first that applies names the queue's starvation."""
+
+WARNED = (GROUP_OFFLINE, WRITE_ONLY_QUEUE)
+"""Causes that are as often meant as not: a group that was shut down, a topic that is being scaled."""
+
+
+def gravity(cause: str) -> tuple[bool, int]:
+    """Return the sort key of a cause, gravest first: causes that only warn come after all others."""
+    return cause in WARNED, CAUSES.index(cause)
 
 
 @dataclass(frozen=True)

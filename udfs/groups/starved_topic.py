@@ -1,11 +1,19 @@
-"""A topic's starved queues as one finding: one page for all of them, by the strongest of their causes."""
+"""A topic's starved queues as one finding: one page for all of them, by the gravest of their causes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from udfs.alerts.rules import Rules
-from udfs.groups.diagnosis import CAUSES, Starvation
+from udfs.groups.diagnosis import Starvation, gravity
 from udfs.rocketmq.model import queue_order
+
+
+class Blame(NamedTuple):
+    """The cause of a queue's starvation, and the client that it lies with."""
+
+    cause: str
+    client_id: str | None
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class StarvedTopic:
 def gather(
     starvations: Mapping[str, Starvation],
     coming: frozenset[str],
-    still_silent: frozenset[str],
+    still_silent: Mapping[str, Blame],
     known_cause: str | None,
     now_ms: int,
     rules: Rules,
@@ -31,8 +39,8 @@ def gather(
     """One finding for a topic's starved queues, or None when none starves. It is not ready before one is certain.
 
     `coming` are queues about to starve for a reason already known: they are waited for, at most `settle_ms`, so
-    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since,
-    `known_cause` its cause; None when there is no open incident.
+    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since, as they were
+    reported; `known_cause` is its cause, None when there is no open incident.
     """
     if known_cause is None and not any(_is_certain(one, now_ms) for one in starvations.values()):
         return _uncertain(starvations)
@@ -43,8 +51,9 @@ def gather(
         return StarvedTopic(known_cause, None, now_ms, tuple(sorted(still_silent, key=queue_order)), {}, False)
     coming = coming | {queue for queue, s in starvations.items() if s.certain_at_ms is not None} - certain.keys()
     first_ms = min(starvation.certain_at_ms or 0 for starvation in certain.values())
-    cause = min((starvation.cause for starvation in certain.values()), key=CAUSES.index)
-    blamed = sorted({s.client_id for s in certain.values() if s.cause == cause and s.client_id})
+    blames = {**still_silent, **{queue: Blame(s.cause, s.client_id) for queue, s in certain.items()}}.values()
+    cause = min((blame.cause for blame in blames), key=gravity)
+    blamed = sorted({blame.client_id for blame in blames if blame.cause == cause and blame.client_id})
     return StarvedTopic(
         cause=cause,
         client_id=blamed[0] if blamed else None,
@@ -63,7 +72,7 @@ def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
     """The first sign: queues that nobody pulls, by the likeliest cause."""
     if not starvations:
         return None
-    likeliest = min(starvations.values(), key=lambda starvation: CAUSES.index(starvation.cause))
+    likeliest = min(starvations.values(), key=lambda starvation: gravity(starvation.cause))
     return StarvedTopic(
         likeliest.cause,
         likeliest.client_id,

@@ -148,7 +148,7 @@ def test_pulls_that_end_when_the_commits_do_are_the_cause_for_good() -> None:
 
 
 def test_a_commit_that_stands_still_while_members_differ_in_tags_says_nothing_until_they_agree() -> None:
-    """A 4.x broker reports no pull offset, and a client's own does not move while it drops messages: found with 4.9.8."""
+    """4.x brokers report no pull offset, and a client's own stands while it drops messages: found with 4.9.8."""
     log = differing()
     assert log.live(900, consumes=False) == []
     assert log.verdicts() == {0: "OK"}

@@ -4,7 +4,7 @@ from udfs.alerts.alert import Finding
 from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.diagnosis import CAUSES
 from udfs.groups.findings import prose
-from udfs.groups.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet
+from udfs.groups.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet, keep_causes, reported_blames
 from udfs.groups.inference import SPLIT_VIEW
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
 from udfs.groups.queue_state import DOUBLE_CONSUMED, STALLED, QueueState
@@ -29,6 +29,8 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
         if not is_quiet(topic_state):
             continue
         starvations = diagnose_topic(snapshot, topic_state, snapshot.evidence(topic, topic_state))
+        blames = reported_blames(snapshot.incident(key))
+        starvations = keep_causes(starvations, blames, snapshot.last_heartbeat_ms.keys())
         silent = {
             name: starvation
             for name, starvation in starvations.items()

@@ -1,6 +1,6 @@
 """starved_queue: the queues of a topic that nobody consumes, with the cause of each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,30 +11,31 @@ from udfs.groups.diagnosis import (
     CONSUME_STOPPED,
     FROZEN_CLIENT,
     GROUP_OFFLINE,
+    WARNED,
     Evidence,
     Starvation,
     diagnose,
+    gravity,
 )
 from udfs.groups.findings.duplicates import is_pulled_anyway
 from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.plan import DUPLICATE_CLIENT_ID, WRITE_ONLY_QUEUE, names_of_brokers
-from udfs.groups.queue_state import NOT_JUDGED, OK, STALLED, STARVED, QueueState
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, names_of_brokers
+from udfs.groups.queue_state import NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN, QueueState
 from udfs.groups.snapshot import Findings, GroupSnapshot
-from udfs.groups.starved_topic import StarvedTopic, gather
+from udfs.groups.starved_topic import Blame, StarvedTopic, gather
 from udfs.groups.state import TopicState
+from udfs.groups.verdict_reason import PULLS_NOT_REPORTED
 from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.model import queue_order
 
 STARVED_QUEUE = "starved_queue"
 
-WARNED = (GROUP_OFFLINE, WRITE_ONLY_QUEUE)
-"""Causes that are as often meant as not: a group that was shut down, a topic that is being scaled."""
-
 
 def find_starved(snapshot: GroupSnapshot) -> Findings:
     """Kind 4. A queue starves when nobody consumes it and one of the causes of udfs.groups.diagnosis is certain; a
     finding a topic, by `starved_queue TOPIC`. A queue of the open incident stays starved until somebody pulls it: a new
-    plan alone ends nothing. Not starved: a queue without a certain cause, which is kind 5.
+    plan alone ends nothing. Not starved: a queue without a certain cause, which is kind 5; the queues of a group
+    without members where kind 2 is off for the group, for it is offline on purpose.
     """
     findings = {}
     for topic, topic_state in sorted(snapshot.state.topics.items()):
@@ -42,17 +43,22 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
         if incident is None and not is_quiet(topic_state):
             continue
         evidence = snapshot.evidence(topic, topic_state)
-        starvations = _keep_causes(diagnose_topic(snapshot, topic_state, evidence), incident)
+        starvations, blames = diagnose_topic(snapshot, topic_state, evidence), reported_blames(incident)
+        if not snapshot.rules.of_kind(GROUP_OFFLINE).is_enabled:
+            offline = {name for name, starvation in starvations.items() if _is_offline(snapshot, starvation)}
+            starvations = {name: one for name, one in starvations.items() if name not in offline}
+            blames = {name: one for name, one in blames.items() if name not in offline}
+        starvations = keep_causes(starvations, blames, snapshot.last_heartbeat_ms.keys())
         starved = gather(
             starvations,
             _coming(topic_state, starvations, evidence),
-            _still_silent(topic_state, incident),
+            _still_silent(topic_state, blames),
             incident.cause if incident else None,
             snapshot.now_ms,
             snapshot.rules,
         )
         if starved is not None:
-            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, incident)
+            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, blames)
     return findings
 
 
@@ -73,29 +79,42 @@ def diagnose_topic(snapshot: GroupSnapshot, topic_state: TopicState, evidence: E
     return found
 
 
-def _keep_causes(starvations: dict[str, Starvation], incident: Incident | None) -> dict[str, Starvation]:
-    """A queue that nobody has pulled since its cause was told keeps that cause, unless a stronger one shows.
+def _is_offline(snapshot: GroupSnapshot, starvation: Starvation) -> bool:
+    """Whether the queue starves because the group has no member, or had stopped before its members left."""
+    has_left = not snapshot.last_heartbeat_ms
+    return starvation.cause == GROUP_OFFLINE or (has_left and starvation.cause == CONSUME_STOPPED)
 
-    What a trouble leaves behind looks like silence: locks that come late, a plan that changed.
+
+def keep_causes(
+    starvations: Mapping[str, Starvation], blames: Mapping[str, Blame], members: Collection[str]
+) -> dict[str, Starvation]:
+    """Return the starvations, each with its reported cause (`blames`) unless a stronger one shows.
+
+    What a trouble leaves behind looks like silence: locks that come late, a plan that changed. A cause that lies with a
+    client is kept while the client is one of the `members`.
     """
-    reported = reported_evidence(incident)
-    unreported: dict[str, Any] = {"cause": incident.cause, "client_id": incident.client_id} if incident else {}
-    unlisted = frozenset(incident.queues) - reported.keys() if incident else frozenset()
-    kept = {}
+    kept = dict(starvations)
     for name, starvation in starvations.items():
-        before = reported.get(name) or (unreported if name in unlisted else {})
-        known = before.get("cause")
-        is_stronger = starvation.cause == GROUP_OFFLINE
-        if known is None or is_stronger or CAUSES.index(starvation.cause) <= CAUSES.index(known):
-            kept[name] = starvation
-        else:
-            kept[name] = replace(starvation, cause=known, client_id=before["client_id"] or starvation.client_id)
+        known = blames.get(name)
+        if known is None or starvation.cause == GROUP_OFFLINE:
+            continue
+        is_weaker = CAUSES.index(starvation.cause) > CAUSES.index(known.cause)
+        if is_weaker and (known.client_id is None or known.client_id in members):
+            kept[name] = replace(starvation, cause=known.cause, client_id=known.client_id or starvation.client_id)
     return kept
 
 
-def reported_evidence(incident: Incident | None) -> Mapping[str, Any]:
-    """Queue → its evidence when it was last told, of the first queues (alert.bound)."""
-    return incident.evidence.get("queues", {}) if incident else {}
+def reported_blames(incident: Incident | None) -> dict[str, Blame]:
+    """Map each queue of the incident to its blame in the newest row. The evidence lists the first queues (alert.bound);
+    the others have the incident's own.
+    """
+    if incident is None:
+        return {}
+    evidence, of_all = incident.evidence.get("queues", {}), Blame(incident.cause, incident.client_id)
+    return {
+        name: Blame(known["cause"] or incident.cause, known["client_id"]) if (known := evidence.get(name)) else of_all
+        for name in incident.queues
+    }
 
 
 def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evidence: Evidence) -> frozenset[str]:
@@ -113,25 +132,31 @@ def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evid
     )
 
 
-def _still_silent(topic_state: TopicState, incident: Incident | None) -> frozenset[str]:
-    if incident is None or not topic_state.is_shared:
-        return frozenset()
-    return frozenset(
-        name
-        for name in incident.queues
-        if (queue_state := topic_state.queues.get(name))
-        and (
-            queue_state.verdict == STALLED or (not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK))
-        )
-    )
+def _still_silent(topic_state: TopicState, blames: Mapping[str, Blame]) -> dict[str, Blame]:
+    """The queues of the open incident that nobody has consumed since."""
+    if not topic_state.is_shared:
+        return {}
+    return {
+        name: blame
+        for name, blame in blames.items()
+        if (queue_state := topic_state.queues.get(name)) and _is_silent(queue_state, blame)
+    }
+
+
+def _is_silent(queue_state: QueueState, blame: Blame) -> bool:
+    """Not: a queue that another client owns now, whose pulls nobody reports."""
+    owner = queue_state.share.owner
+    if queue_state.verdict == UNKNOWN and queue_state.reason == PULLS_NOT_REPORTED and owner:
+        return owner == blame.client_id and not queue_state.pullers
+    return queue_state.verdict == STALLED or (not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK))
 
 
 def _starved_finding(
-    snapshot: GroupSnapshot, topic: str, topic_state: TopicState, starved: StarvedTopic, incident: Incident | None
+    snapshot: GroupSnapshot, topic: str, topic_state: TopicState, starved: StarvedTopic, blames: Mapping[str, Blame]
 ) -> Finding:
     """What other incidents explain in part only is reported by the cause of the rest, and not inhibited."""
     state = snapshot.state
-    queues = {name: _queue_evidence(topic_state, name, starved, incident) for name in starved.queues}
+    queues = {name: _queue_evidence(topic_state, name, starved, blames) for name in starved.queues}
     cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
     addr = _addr_of(state.membership, client_id)
     strategies = snapshot.strategies(topic, topic_state)
@@ -167,17 +192,17 @@ def _starved_finding(
 def _blame(
     snapshot: GroupSnapshot, starved: StarvedTopic, queues: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, str | None, str | None]:
-    """(cause, client_id, inhibited_by): all explained by open incidents, or the strongest cause that is not."""
+    """(cause, client_id, inhibited_by): all explained by open incidents, or the gravest cause that is not."""
     open_ones = {
         name: _explained_by(snapshot, reported["cause"], reported["client_id"]) for name, reported in queues.items()
     }
     rest = sorted(
-        (CAUSES.index(queues[name]["cause"]), queues[name]["client_id"] or "")
+        (gravity(queues[name]["cause"]), queues[name]["client_id"] or "")
         for name, incident_id in open_ones.items()
         if incident_id is None and queues[name]["cause"] in CAUSES
     )
     if rest and len(rest) < len(queues):
-        position, client_id = rest[0]
+        (_, position), client_id = rest[0]
         return CAUSES[position], client_id or None, None
     inhibitor = None if rest else _explained_by(snapshot, starved.cause, starved.client_id)
     return starved.cause, starved.client_id, inhibitor
@@ -216,16 +241,14 @@ def _came(topic_state: TopicState, names: tuple[str, ...]) -> int:
 
 
 def _queue_evidence(
-    topic_state: TopicState, name: str, starved: StarvedTopic, incident: Incident | None
+    topic_state: TopicState, name: str, starved: StarvedTopic, blames: Mapping[str, Blame]
 ) -> dict[str, Any]:
-    """A queue that is only still silent keeps what was told of it."""
+    """A queue that is only still silent keeps its reported blame."""
     queue_state, starvation = topic_state.queues[name], starved.causes.get(name)
-    reported = reported_evidence(incident).get(name, {})
-    if not reported and starvation is None and incident is not None:
-        reported = {"cause": incident.cause, "client_id": incident.client_id}
+    blame = Blame(starvation.cause, starvation.client_id) if starvation else blames.get(name)
     return {
-        "cause": starvation.cause if starvation else reported.get("cause"),
-        "client_id": starvation.client_id if starvation else reported.get("client_id"),
+        "cause": blame.cause if blame else None,
+        "client_id": blame.client_id if blame else None,
         "planned_owner": queue_state.share.owner,
         "slot_of": queue_state.share.slot_of,
         "last_pull_ms": queue_state.last_pull_ms,
