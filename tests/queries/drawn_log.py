@@ -18,6 +18,10 @@ NAMES = ("plain", "pod-7c9df8b6-x1", "pod-7c9df8b6-x2", "n1", "n2", "n3", "n4", 
 ROUND_MS = (5_000, 5_000, 10_000, 31_000, 60_000)
 
 
+UNSHARED = ({"consume_type": "CONSUME_POP"}, {"client_rebalance": False}, {"subscriptions": []})
+"""How members report that they do not share queues out: POP, server-side rebalance, assign()."""
+
+
 @dataclass
 class Client:
     """A process of one group, which heartbeats and pulls as long as it is well."""
@@ -56,6 +60,8 @@ class DrawnLog:
         self.are_two = self.rng.random() < 0.3
         self.stopped: dict[int, int] = {}
         self.clients: dict[str, list[Client]] = {}
+        own = Random(f"{self.seed} unshared")
+        self.unshared = {name: own.choice((None, None, None, None, *UNSHARED)) for name in NAMES}
         for name in self.rng.sample(NAMES, self.groups):
             topics = self.rng.choice((["orders"], ["orders"], ["orders", "bills"]))
             self.clients[name] = [self._client(name, topics) for _ in range(self.rng.randrange(1, 4))]
@@ -113,6 +119,7 @@ class DrawnLog:
             "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
             "subscriptions": subscriptions,
             **client.reported,
+            **(self.unshared[group] or {}),
         }
         return HEARTBEATS, {
             "broker_name": broker_name,
@@ -153,6 +160,8 @@ class DrawnLog:
         who = {"client_addr": client.addr, "client_id": client.name}
         if self.rng.random() < 0.03 * self.noise:
             del who[self.rng.choice(("client_addr", "client_id"))]
+        if self.unshared[group] in UNSHARED[:2]:
+            who, reported = {"client_addr": None, "client_id": None}, {**reported, "offsets_only": True}
         ahead = self.rng.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
         return PULLS, {
             "broker_name": broker_name,
