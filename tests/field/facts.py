@@ -1,25 +1,31 @@
 """What had to be said and what might be said of a play: onsets by the clients' logs, causes by the scenario's file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 from tests.field.played import Played
 from tests.field.scenario import Expects
 from tests.field.spans import Span, before, joined
 from tests.field.truth import Truth
-from tests.score.match import LATE_MS
-from tests.score.truths import ALSO, BOUNDS_MS, BOUNDS_OF_KIND_MS, GAP_MS, Fact
+from tests.score.truths import ALSO, DOWN, EARLY, GAP_MS, SILENT, Fact, under_broker
 from udfs.rocketmq.model import MessageQueue
 
-SLACK_MS = 35_000
-"""Beyond the bound: three clock events, as in the score, and two rounds of the collector. What ends sooner need not be
-said."""
+ROUNDS_MS = 20_000
+"""Two rounds of the collector at its default interval. A fact that ends within its bound and these need not be
+reported."""
+
+LATE_MS = 60_000
+"""A spell that the file expects may begin this long after the time that the file gives."""
 
 PASSING_MS = 80_000
 """What the file does not expect and lasts no longer passes by itself: a roll-out, a route that clients learn."""
 
 TOLD_BY_LOGS = frozenset({"duplicate_client_id", "inconsistent_subscription", "group_offline"})
 """Kinds whose onset and end the clients' logs show; that of the others is the trouble's own time."""
+
+OF_QUEUES = ("starved_queue", "stalled_queue", "double_consumed_queue")
+"""Kinds of single queues, which the clients' logs show too. A stalled queue is the early sign of one that starves."""
 
 _BY_COMMITS = (frozenset[str](), frozenset({"consume_stopped"}))
 """To a collector every starved queue is one whose commits stand still, as in the score."""
@@ -59,23 +65,33 @@ class _Finder:
             self._add_spans("inconsistent_subscription", group, self._truth.differing(group))
             self._add_spans("group_offline", group, self._truth.nobody(group))
         for number, expected in enumerate(self._played.scenario.expects):
-            if expected.kind not in ("starved_queue", "double_consumed_queue", *TOLD_BY_LOGS):
+            if expected.kind not in (*OF_QUEUES, *TOLD_BY_LOGS):
                 self._found.facts.extend(self._as_expected(expected))
             elif expected.required and number not in self._happened:
                 self._found.absent.append(f"{self._played.name}: {expected.kind} {expected.cause or ''}".rstrip())
+        self._found.facts.extend(self._under_brokers([fact for fact in self._found.facts if fact.kind in DOWN]))
         return self._found
+
+    def _under_brokers(self, down: Sequence[Fact]) -> Iterator[Fact]:
+        """Yield what the file allows of the queues of a broker that is down, which starve for its producers, too."""
+        for expected in self._played.scenario.expects:
+            if expected.kind in OF_QUEUES and not expected.required:
+                for fact, broker in product(self._as_expected(expected), down):
+                    if broker.broker_name:
+                        yield under_broker(fact, broker)
 
     def _add_queues(self, kind: str, group: str, spans_of: Spans) -> None:
         for mq, all_spans in sorted(spans_of.items()):
             spans = before(all_spans, self._played.down(mq.broker_name))
             for spell in joined(spans, GAP_MS // self._played.factor):
-                longest_ms = max(
-                    span.lasted_ms(self._truth.end_ms) for span in spans if span.overlaps(spell.start_ms, spell.end_ms)
-                )
+                own = [span for span in spans if span.overlaps(spell.start_ms, spell.end_ms)]
+                longest = max(own, key=lambda span: span.lasted_ms(self._truth.end_ms))
+                longest_ms = longest.lasted_ms(self._truth.end_ms)
                 fitting = self._expecting(kind, group, spell, mq)
                 if not fitting and longest_ms <= PASSING_MS // self._played.factor:
                     continue
-                fact = self._fact(kind, group, spell, fitting, longest_ms, mq)
+                comings_ms = tuple(span.start_ms for span in own)
+                fact = self._fact(kind, group, spell, fitting, longest_ms, mq, None, comings_ms, longest.start_ms)
                 self._found.facts.append(fact)
 
     def _add_spans(self, kind: str, group: str, spans: Iterable[Span], client_id: str | None = None) -> None:
@@ -94,17 +110,20 @@ class _Finder:
         longest_ms: int,
         mq: MessageQueue | None = None,
         client_id: str | None = None,
+        comings_ms: tuple[int, ...] = (),
+        due_ms: int | None = None,
     ) -> Fact:
         self._happened.update(number for number, _ in fitting)
         firsts = [one for _, one in fitting if one.required] or [one for _, one in fitting]
         cause = firsts[0].cause if firsts else None
         causes = {one.cause for _, one in fitting if one.cause}
         also = causes.union(*(ALSO.get(one, frozenset()) for one in causes), _BY_COMMITS[kind == "starved_queue"])
-        bound_ms = BOUNDS_MS[cause] if kind == "starved_queue" and cause else BOUNDS_OF_KIND_MS.get(kind, 0)
-        must_last_ms = (bound_ms + SLACK_MS) // self._played.factor
+        early = frozenset[str]()
+        if kind == "starved_queue":
+            early = early.union(*(EARLY.get(one, frozenset()) for one in causes), self._signs(group, span, mq))
         if not fitting:
             self._found.surprises.append(self._describe(kind, group, mq, client_id, span))
-        return Fact(
+        fact = Fact(
             kind,
             cause,
             group,
@@ -114,9 +133,24 @@ class _Finder:
             f"{mq.broker_name}:{mq.queue_id}" if mq else None,
             span.start_ms,
             span.end_ms,
-            required=any(one.required for _, one in fitting) and longest_ms > must_last_ms,
+            required=False,
             also=frozenset(also - {cause}),
+            early=early,
+            comings_ms=comings_ms,
+            due_ms=due_ms,
+            **self._clocks(),
         )
+        is_long = longest_ms > fact.bound_ms + fact.patience_ms
+        return replace(fact, required=any(one.required for _, one in fitting) and is_long)
+
+    def _signs(self, group: str, span: Span, mq: MessageQueue | None) -> frozenset[str]:
+        """The early signs that the file allows by expecting a stalled queue."""
+        return SILENT if self._expecting("stalled_queue", group, span, mq) else frozenset()
+
+    def _clocks(self) -> dict[str, int]:
+        """How fast this play went, and when it ended."""
+        factor = self._played.factor
+        return {"patience_ms": ROUNDS_MS // factor, "factor": factor, "known_ms": self._played.end_ms}
 
     def _expecting(
         self, kind: str, group: str, span: Span, mq: MessageQueue | None = None
@@ -138,11 +172,12 @@ class _Finder:
         return found
 
     def _as_expected(self, expected: Expects) -> Iterator[Fact]:
-        """One a ClientId, where a client is named."""
+        """Yield a fact for each ClientId where a client is named, and for each machine whose clock is off."""
         own = self._played.own
         start_ms, end_ms = self._played.window_ms(expected)
         client_ids = self._truth.client_ids(expected.client) if expected.client else {expected.client_id}
-        for client_id in sorted(client_ids, key=str):
+        machines = self._skewed() if expected.kind == "clock_skew" else {None}
+        for client_id, machine in product(sorted(client_ids, key=str), sorted(machines, key=str)):
             yield Fact(
                 expected.kind,
                 expected.cause,
@@ -155,7 +190,14 @@ class _Finder:
                 end_ms,
                 expected.required,
                 ALSO.get(expected.cause or "", frozenset()),
+                machine=machine,
+                **self._clocks(),
             )
+
+    def _skewed(self) -> set[str | None]:
+        """The clients whose clock the file sets wrong."""
+        names = [one.name for one in self._played.scenario.clients if one.spec().clock_skew_s]
+        return {f"client:{client_id}" for name in names for client_id in self._truth.client_ids(name)} or {None}
 
     def _is_broadcasting(self, group: str) -> bool:
         return any(log.kind == "broadcasting" for log in self._truth.consumers(group))

@@ -8,7 +8,7 @@ from tests.field.facts import facts_of
 from tests.field.played import Played
 from tests.field.truth import Truth
 from tests.score.claims import claims_of, pages_of
-from tests.score.match import Key, Tally, compare
+from tests.score.match import UNFOUNDED, Key, Tally, compare, verdicts_of
 
 Row = Mapping[str, Any]
 
@@ -59,34 +59,38 @@ def judge(plays: Sequence[tuple[Played, Truth]], alerts: Iterable[Row]) -> Verdi
     start_ms = min(played.start_ms for played, _ in plays)
     kept = list(alerts)
     rows = [row for row in kept if _is_of(row, plays, start_ms)]
-    facts = []
-    for played, truth in plays:
-        found = facts_of(played, truth)
-        facts += found.facts
+    found_of = [facts_of(played, truth) for played, truth in plays]
+    facts = [fact for found in found_of for fact in found.facts]
+    claims = claims_of(rows)
+    explained = {claim.incident_id for claim, one in verdicts_of(claims, facts).items() if one not in UNFOUNDED}
+    for (played, _), found in zip(plays, found_of, strict=True):
         verdict.surprises += found.surprises
         verdict.absent += found.absent
         verdict.unended += _unended(played, rows)
         verdict.afterwards += _afterwards(played, kept)
         if played.scenario.is_quiet:
             verdict.quiet_ms += played.end_ms - played.start_ms
-            paged = pages_of(row for row in rows if _is_groups(row, played) or _is_nobodys(row, plays))
+            paged = pages_of(
+                row
+                for row in rows
+                if _is_groups(row, played) or (_is_groupless(row, plays) and row["incident_id"] not in explained)
+            )
             verdict.false_pages += [f"{played.name}: {row['kind']} {row['cause']}" for row in paged.values()]
     name = plays[0][0].name if len(plays) == 1 else f"{len(plays)} plays"
-    verdict.tallies = compare(claims_of(rows), facts, name, start_ms)
+    verdict.tallies = compare(claims, facts, name, start_ms)
     return verdict
 
 
 def _is_of(row: Row, plays: Sequence[tuple[Played, Truth]], start_ms: int) -> bool:
     """A row of one of the groups up to its play's end, or of no group while any is played."""
-    if row["consumer_group"] is None and not _topic_of_any(row, plays):
+    if _is_groupless(row, plays):
         return start_ms <= int(row["changed_at"]) <= max(played.end_ms for played, _ in plays)
     return any(_is_groups(row, played) and int(row["changed_at"]) <= played.end_ms for played, _ in plays)
 
 
-def _is_nobodys(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
-    """A row of no group and none of the topics, and of a kind that none of the plays expects."""
-    expected = {one.kind for played, _ in plays for one in played.scenario.expects if one.consumer_group is None}
-    return row["consumer_group"] is None and row["kind"] not in expected and not _topic_of_any(row, plays)
+def _is_groupless(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
+    """Whether the row is of no group and of none of the topics."""
+    return row["consumer_group"] is None and not _topic_of_any(row, plays)
 
 
 def _topic_of_any(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:

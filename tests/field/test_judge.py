@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.field.facts import SLACK_MS, facts_of
+from tests.field.facts import ROUNDS_MS, facts_of
 from tests.field.judge import judge
 from tests.field.played import Done, Played, read_played
 from tests.field.spans import Span
@@ -123,7 +123,7 @@ def test_a_spell_shorter_than_the_bound_need_not_be_told(tmp_path: Path) -> None
     logs = Logs(tmp_path)
     logs.add_producer(range(330))
     logs.add_consumer("order-2", range(63), group=GROUP)
-    back = 63 + (BOUNDS_MS["frozen_client"] + SLACK_MS) // 1000
+    back = 63 + (BOUNDS_MS["frozen_client"] + ROUNDS_MS) // 1000
     logs.add_consumer("order-3", range(back, 330), group=GROUP)
     for path in tmp_path.glob("*.jsonl"):
         path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
@@ -143,11 +143,14 @@ def test_what_another_play_beside_expects_of_no_group_is_no_page_of_a_quiet_one(
     names = ("rolling_restart", "clock_off")
     plays = [(Played(name, 1, f"_{name}_a", 0.0, at(0), at(330), ()), truth) for name in names]
     of_no_group = {"consumer_group": None, "topic": None}
-    skew = alert("clock_skew", "clock_out_of_step", "FIRING", 140, **of_no_group)
+    clocks = {"role": "client", "ahead_ms": {"order-1": 120_000}}
+    skew = alert("clock_skew", "clock_out_of_step", "FIRING", 140, **of_no_group, evidence=json.dumps(clocks))
     isolated = alert("broker_isolated", "failing_broker", "FIRING", 140, **of_no_group)
     assert judge(plays, [skew]).false_pages == []
     assert judge(plays[:1], [skew]).false_pages == ["rolling_restart 1: clock_skew clock_out_of_step"]
     assert judge(plays, [skew, isolated]).false_pages == ["rolling_restart 1: broker_isolated failing_broker"]
+    other = {**skew, "evidence": json.dumps({**clocks, "ahead_ms": {"order-9": 120_000}})}
+    assert judge(plays, [other]).false_pages == ["rolling_restart 1: clock_skew clock_out_of_step"]
 
 
 def test_an_alert_must_end_for_the_reason_that_the_file_gives(tmp_path: Path) -> None:

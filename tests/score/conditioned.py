@@ -1,19 +1,21 @@
-"""What is true of a run under conditions, and what of it can be known: later, hidden, or true because of them."""
+"""Facts of a run under conditions: later, impossible to know, or true because of the conditions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from streaming.simulator import Conditions, Watched
-from tests.score.truths import SLACK_MS, Fact, facts_of
+from tests.score.recorded import MOSTLY_SHARE, Recorded
+from tests.score.truths import ALSO, BOUNDS_MS, DOWN, Fact, facts_of, under_broker
+from udfs.rocketmq.model import MessageQueue
 
 SLOW_MS = 30_000
-"""A collector whose rounds are further apart is told as slow, and kinds that need turns are hidden."""
+"""A collector whose rounds are further apart is reported as slow, and kinds that need turns are hidden."""
 
 SKEW_MS = 10_000
-"""A clock further off is told."""
+"""A clock further off is reported."""
 
 SKEW_MARGIN_MS = 10_000
-"""Beyond a tick's interval: what a source may be behind by without being told."""
+"""Beyond a tick's interval: what a source may be behind by without a report."""
 
 QUARANTINED_MS = 60_000
 """A clock event so far ahead of Kafka moves nothing."""
@@ -21,87 +23,77 @@ QUARANTINED_MS = 60_000
 EXPIRY_MS = 140_000
 """A channel that is only listed proves nothing before a dead one would have expired: 120 s, a scan, a round."""
 
-CONSUME_STOPPED_MS = 240_000
-"""What only commits can tell: 180 s without one, and 60 s to be certain."""
-
-MOST_NO_DATA, SURELY_NO_DATA = 0.25, 0.75
-"""From so many missed rounds a broker may be told as one without data; from so many it must be."""
+SILENT_MS = 120_000
+"""A broker that misses every round for so long is one without data."""
 
 HELD = {"split_view", "member_not_subscribed", "stale_route", "mixed_strategy", "pull_stopped"}
 """Causes whose queues a client may go on asking for in vain: to a collector that looks as if they were pulled."""
 
-UNDER_A_BROKER = ("starved_queue", "stalled_queue")
-"""To agents a broker that is dead is one that its clients do not reach: what nobody pulls there is told, as its
-effect. Whether it starves, or is gone for its producers too, no consumer shows.
-"""
-
 BY_CHANNELS = {"duplicate_client_id", "split_view"}
+"""Kinds and causes that compare the heartbeats of channels."""
+
+BY_PULLS = {*HELD, "order_lock", "duplicate_client_id", "strategy_gap", "consume_disabled"}
+"""Causes of starved queues that only the answers of the owner show before its commits do."""
+
+UNDER_A_BROKER = {"starved_queue": "pull_stopped", "stalled_queue": "pull_stopped"}
+"""To agents a dead broker is one that its clients do not reach: nobody pulls its queues, and no consumer shows why."""
 
 
 def facts_under(watched: Watched) -> Iterator[Fact]:
-    """Every fact, `required` as the conditions let it be known."""
+    """Yield every fact, `required` as far as the conditions let it be known."""
+    patience_ms = _patience_ms(watched)
+    for fact in facts_of(watched.simulation, patience_ms):
+        known = _as_known(replace(fact, patience_ms=patience_ms), watched)
+        yield known
+        if watched.conditions.view == "agents" and fact.kind in DOWN:
+            for kind, cause in UNDER_A_BROKER.items():
+                yield under_broker(replace(known, kind=kind, cause=cause, also=ALSO[cause]), known)
+    for fact in _made_by(watched):
+        yield replace(fact, patience_ms=patience_ms)
+
+
+def _as_known(fact: Fact, watched: Watched) -> Fact:
+    """The fact as these conditions show it: by other evidence, later, or not at all."""
     conditions = watched.conditions
-    slack_ms = SLACK_MS if conditions == Conditions() else _patience_ms(watched)
-    facts = [
-        replace(
-            fact,
-            required=fact.required and not _is_hidden(fact, watched) and not _is_short(fact, watched),
-            also=fact.also | _also(fact, conditions),
-        )
-        for fact in facts_of(watched.simulation, slack_ms)
-    ]
-    for fact in facts:
-        is_known = conditions == Conditions() or _is_of_queues(fact, facts)
-        yield replace(fact, required=fact.required and is_known)
-        if conditions.view == "agents" and fact.kind in ("broker_no_data", "broker_without_master"):
-            for kind in UNDER_A_BROKER:
-                yield replace(fact, kind=kind, cause=None, required=False)
-    yield from _made_by(watched)
+    if conditions.view == "collector" and fact.kind == "starved_queue":
+        fact = replace(fact, also=fact.also | {"consume_stopped"})  # its commits stand still
+    if not fact.required:
+        return fact
+    fact = replace(fact, later_ms=_later_ms(fact, watched))
+    return replace(fact, required=not _is_short(fact, watched) and not _is_hidden(fact, watched))
 
 
-def _is_of_queues(fact: Fact, facts: Sequence[Fact]) -> bool:
-    """What a file expects of queues, within a time that may be generous, must be told where it must of one queue."""
-    if fact.kind not in ("starved_queue", "double_consumed_queue") or fact.queue is not None:
-        return True
-    labels = (fact.kind, fact.consumer_group)
-    return any(
-        one.required and one.queue and (one.kind, one.consumer_group) == labels and fact.cause in (None, one.cause)
-        for one in facts
-    )
-
-
-def _also(fact: Fact, conditions: Conditions) -> frozenset[str]:
-    """To a collector every starved queue is one whose commits stand still."""
-    is_by_commits = conditions.view == "collector" and fact.kind == "starved_queue"
-    return frozenset({"consume_stopped"}) if is_by_commits else frozenset()
+def _is_short(fact: Fact, watched: Watched) -> bool:
+    """Whether it ends, or the play does, before its bound and two rounds have passed."""
+    end_ms = watched.simulation.now_ms if fact.end_ms is None else fact.end_ms
+    return end_ms - fact.onset_ms <= fact.bound_ms + fact.later_ms + fact.patience_ms
 
 
 def _patience_ms(watched: Watched) -> int:
-    """How much later than their bound facts may be told: two rounds, and what is lost on the way."""
+    """Two poll rounds, and what is lost on the way."""
     conditions = watched.conditions
     interval_ms = watched.simulation.scenario.clock_interval_ms
     rounds = 2 / (1 - min(conditions.missed_rounds, 0.9))
     skew_ms = min(abs(conditions.skew.ahead_ms), SKEW_MS + interval_ms) if conditions.skew else 0
-    peace_ms = 180_000 if conditions.lost_answers else 0
-    return SLACK_MS + int(rounds * interval_ms) + conditions.lag_ms + skew_ms + peace_ms
+    left_alone_ms = 180_000 if conditions.lost_answers else 0
+    return int(rounds * interval_ms) + conditions.lag_ms + skew_ms + left_alone_ms
 
 
-def _is_short(fact: Fact, watched: Watched) -> bool:
-    """It ends, or the run does, before anybody can know of it under these conditions."""
+def _later_ms(fact: Fact, watched: Watched) -> int:
+    """How much later than its bound a fact can be known, as other evidence must show it."""
     conditions = watched.conditions
-    if conditions == Conditions():
-        return False
-    bound_ms = fact.bound_ms
-    if conditions.is_plain and fact.kind == "starved_queue" and fact.cause in HELD:
-        bound_ms = CONSUME_STOPPED_MS
+    is_starved = fact.kind == "starved_queue"
+    is_by_commits = is_starved and (
+        (conditions.is_plain and fact.cause in HELD) or (fact.cause in BY_PULLS and _is_of_mute(fact, watched))
+    )
+    later_ms = max(0, BOUNDS_MS["consume_stopped"] - fact.bound_ms) if is_by_commits else 0
     if conditions.listed_only and (fact.kind in BY_CHANNELS or fact.cause in BY_CHANNELS):
-        bound_ms += EXPIRY_MS
-    end_ms = watched.simulation.now_ms if fact.end_ms is None else fact.end_ms
-    return end_ms - fact.start_ms <= bound_ms + _patience_ms(watched)
+        later_ms += EXPIRY_MS
+    return later_ms
 
 
 def _is_hidden(fact: Fact, watched: Watched) -> bool:
-    """Nobody can know it under these conditions; whoever says it all the same must be right."""
+    """Whether no watcher can know it under these conditions; a claim of it must be right all the same."""
     conditions = watched.conditions
     is_blind = conditions.ahead_ms("collector") > QUARANTINED_MS
     is_slow = watched.simulation.scenario.clock_interval_ms > SLOW_MS
@@ -114,50 +106,94 @@ def _is_hidden(fact: Fact, watched: Watched) -> bool:
 
 
 def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
-    conditions = watched.conditions
-    is_lost = conditions.missed_rounds >= SURELY_NO_DATA and fact.broker_name in (None, watched.suspects.broker_name)
-    is_unreported = bool(conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
-    is_of_twins = fact.kind == "double_consumed_queue" and fact.cause in (
-        None,
-        "duplicate_client_id",
-    )  # infos have no address
-    is_mute = _has_mute(fact, watched) and "group_offline" not in (fact.kind, fact.cause)
-    return is_lost or is_unreported or is_of_twins or is_mute
+    compares_brokers = fact.kind in ("split_view", "group_offline") or fact.cause in ("split_view", "group_offline")
+    is_lost = watched.conditions.missed_rounds >= MOSTLY_SHARE and (
+        compares_brokers or fact.broker_name == watched.suspects.broker_name
+    )
+    is_unreported = bool(watched.conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
+    is_doubled = fact.kind == "double_consumed_queue"  # infos have no address, so twins are one
+    is_of_twins = is_doubled and fact.cause in (None, "duplicate_client_id")
+    return is_lost or is_unreported or is_of_twins or (is_doubled and _is_of_mute(fact, watched))
 
 
-def _has_mute(fact: Fact, watched: Watched) -> bool:
-    """A member of its group answers no question."""
-    groups = watched.simulation.scenario.groups
-    members = {one.client_id for of in groups if of.consumer_group == fact.consumer_group for one in of.consumers}
-    return bool(members & watched.suspects.mute)
+def _is_of_mute(fact: Fact, watched: Watched) -> bool:
+    """Whether a client that answers no question owns the queue."""
+    mute = watched.suspects.mute
+    if not mute or fact.queue is None or fact.consumer_group is None:
+        return False
+    return bool(mute & _owners(fact, watched))
+
+
+def _owners(fact: Fact, watched: Watched) -> set[str]:
+    holders = set(_holders(fact, watched))
+    if holders:
+        return holders
+    scenario = watched.simulation.scenario
+    members = [
+        one for group in scenario.groups if group.consumer_group == fact.consumer_group for one in group.consumers
+    ]
+    hit = {one.client_id for one in members if any(what.consumer == one.name for what in scenario.happenings)}
+    return hit or {one.client_id for one in members}
+
+
+def _holders(fact: Fact, watched: Watched) -> set[str]:
+    if not isinstance(watched, Recorded) or fact.queue is None or fact.topic is None:
+        return set()
+    broker_name, _, queue_id = fact.queue.rpartition(":")
+    mq = MessageQueue(fact.topic, broker_name, int(queue_id))
+    return watched.holders.get((fact.consumer_group or "", mq), set())
 
 
 def _made_by(watched: Watched) -> Iterator[Fact]:
-    """What the conditions themselves make true."""
-    conditions, simulation = watched.conditions, watched.simulation
-    ahead_ms = conditions.skew.ahead_ms if conditions.skew else 0
-    if abs(ahead_ms) >= SKEW_MS or conditions.lag_ms >= SKEW_MS:
-        yield _fact(
-            "clock_skew", watched, required=_must_describe_skew(conditions, simulation.scenario.clock_interval_ms)
-        )
+    """Yield what the conditions themselves make true."""
+    conditions, interval_ms = watched.conditions, watched.simulation.scenario.clock_interval_ms
     is_refused = conditions.ahead_ms("collector") > QUARANTINED_MS
+    yield from _clocks(watched)
     if is_refused:
-        yield _fact("cluster_no_data", watched, required=False)  # its times are refused: nobody keeps the cluster's
-    if simulation.scenario.clock_interval_ms >= SLOW_MS:
-        is_slow = simulation.scenario.clock_interval_ms > SLOW_MS
-        yield _fact("slow_collector", watched, required=is_slow and not is_refused)
-    is_long = simulation.scenario.clock_interval_ms > SLOW_MS  # two lost rounds are minutes
-    if conditions.missed_rounds >= MOST_NO_DATA or (conditions.missed_rounds and is_long):
-        yield _fact(
-            "broker_no_data",
-            watched,
-            broker_name=watched.suspects.broker_name,
-            required=conditions.missed_rounds >= SURELY_NO_DATA and not is_refused,
+        yield _fact("cluster_no_data", watched, required=False)  # its times are refused, and no other clock ticks
+    if interval_ms >= SLOW_MS:
+        yield _fact("slow_collector", watched, required=interval_ms > SLOW_MS and not is_refused)
+    if isinstance(watched, Recorded) and conditions.missed_rounds:
+        yield from _without_data(watched, is_refused=is_refused)
+
+
+def _clocks(watched: Watched) -> Iterator[Fact]:
+    """Yield the machines whose clock is off, or whose events are as late as if it were."""
+    conditions = watched.conditions
+    if conditions.lag_ms >= SKEW_MS:
+        yield _fact("clock_skew", watched, required=False, machine="broker:")
+    if conditions.skew is None or abs(conditions.skew.ahead_ms) < SKEW_MS:
+        return
+    role, suspects = conditions.skew.role, watched.suspects
+    name = {"broker": suspects.broker_name, "client": suspects.client_id}.get(role, "")
+    is_known = _must_describe_skew(conditions, watched.simulation.scenario.clock_interval_ms)
+    yield _fact("clock_skew", watched, required=is_known, machine=f"{role}:{name}")
+    if role in ("collector", "run"):
+        yield _fact("clock_skew", watched, required=False, machine="clock:")  # what keeps the cluster's time
+
+
+def _without_data(watched: Recorded, *, is_refused: bool) -> Iterator[Fact]:
+    """Yield when the broker that misses rounds missed all of them for long, or most of them."""
+    name = watched.suspects.broker_name
+    silent_ms = watched.start_ms
+    for time_ms, missed in watched.rounds:
+        if name in missed:
+            continue
+        if time_ms - silent_ms > SILENT_MS:
+            yield replace(
+                _fact("broker_no_data", watched, required=False, broker_name=name), start_ms=silent_ms, end_ms=time_ms
+            )
+        silent_ms = time_ms
+    for start_ms, end_ms, is_most in watched.seldom(name):
+        yield replace(
+            _fact("broker_no_data", watched, required=is_most and not is_refused, broker_name=name),
+            start_ms=start_ms,
+            end_ms=None if end_ms == watched.simulation.now_ms else end_ms,
         )
 
 
 def _must_describe_skew(conditions: Conditions, interval_ms: int) -> bool:
-    """A broker's or a collector's clock that no lag explains. Of a client nothing may be said; ours needs no other."""
+    """Whether a broker's or a collector's clock is off by more than lag explains. A client's, or ours, need not be."""
     if conditions.skew is None or conditions.lag_ms:
         return False
     role, ahead_ms = conditions.skew.role, conditions.skew.ahead_ms
@@ -166,7 +202,12 @@ def _must_describe_skew(conditions: Conditions, interval_ms: int) -> bool:
     return role in ("broker", "collector") and abs(ahead_ms) > max(SKEW_MS, interval_ms + SKEW_MARGIN_MS)
 
 
-def _fact(kind: str, watched: Watched, *, required: bool, broker_name: str | None = None) -> Fact:
+def _fact(
+    kind: str, watched: Watched, *, required: bool, broker_name: str | None = None, machine: str | None = None
+) -> Fact:
+    """A fact of the run's whole time, required where that is long enough."""
     start_ms = watched.start_ms
     is_long = watched.simulation.now_ms - start_ms > 300_000 + 6 * watched.simulation.scenario.clock_interval_ms
-    return Fact(kind, None, None, None, broker_name, None, None, start_ms, None, required and is_long)
+    labels = (None, None, None, broker_name, None, None)
+    fact = Fact(kind, *labels, start_ms, None, required and is_long)
+    return replace(fact, machine=machine, known_ms=watched.simulation.now_ms)

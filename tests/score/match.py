@@ -1,78 +1,173 @@
-"""Claims against facts: what was told, what was missed, what was wrong, and how long it took."""
+"""Claims against facts, strictly: what was detected and resolved in time, and which claims were right.
 
-from collections.abc import Iterable, Sequence
+A fact is detected when a claim with its labels and its cause begins between its onset and `Fact.detect_by_ms`, and ends
+by `Fact.resolve_by_ms`. A claim is right when it begins during such a fact and ends by then.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from tests.score.claims import PER_QUEUE, Claim
-from tests.score.truths import Fact
+from tests.score.truths import FLAPPING_COMINGS, FLAPPING_MS, Fact
 
-LATE_MS = 60_000
-"""A claim may begin so long after its fact has ended: the end of a spell is told one rebalance and pull later."""
+
+class Verdict(StrEnum):
+    """What a claim is."""
+
+    RIGHT = "right"
+    WRONG = "wrong"  # no fact has its labels and its cause, or it begins after that fact
+    EARLY = "too early"  # it begins before its fact
+    LATE = "late to resolve"  # it ends too long after its fact
+    ENDLESS = "never ended"  # its fact has ended, and it was open when the play ended
+
+
+UNFOUNDED = (Verdict.WRONG, Verdict.EARLY)
+"""Verdicts on a claim that no fact of its time explains."""
 
 
 @dataclass
 class Tally:
-    """One kind and cause. `delays_ms` are onset to first claim, each beside its bound."""
+    """One kind and cause.
+
+    required     facts that had to be detected
+    in_time      of them, those whose alert fired in time
+    ended        of the latter, those whose end the play shows long enough
+    resolved     of them, those whose alert resolved in time
+    reported     facts that were detected: in time, and not resolved late
+    delays_ms    onset to the first claim of each fact in time, beside its bound
+    recovery_ms  a fact's end to the end of its last claim, never before
+    """
 
     required: int = 0
+    in_time: int = 0
+    ended: int = 0
+    resolved: int = 0
     reported: int = 0
     claims: int = 0
     right: int = 0
+    early: int = 0
+    late: int = 0
+    endless: int = 0
     delays_ms: list[tuple[int, int]] = field(default_factory=list)
+    recovery_ms: list[int] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        self.required += other.required
-        self.reported += other.reported
-        self.claims += other.claims
-        self.right += other.right
-        self.delays_ms += other.delays_ms
-        self.missed += other.missed
-        self.wrong += other.wrong
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 Key = tuple[str, str | None]
 
 
 def compare(claims: Sequence[Claim], facts: Sequence[Fact], run: str, start_ms: int) -> dict[Key, Tally]:
-    """A tally a (kind, cause) of one run. `run` names it in what is listed as missed or wrong.
+    """Return a tally for each (kind, cause) of one play that began at `start_ms`.
 
-    A starved queue must be told with its cause. A silent queue is an early sign: right while the queue starves.
+    `run` names the play in what is listed as missed or wrong.
     """
     tallies: dict[Key, Tally] = {}
-    for fact in facts:
-        tally = tallies.setdefault(_key(fact), Tally())
-        fitting = [claim for claim in claims if _fits(claim, fact)]
-        if fact.required:
-            tally.required += 1
-            if fitting:
-                tally.reported += 1
-                first_ms = min(claim.start_ms for claim in fitting)
-                tally.delays_ms.append((max(0, first_ms - fact.start_ms), fact.bound_ms))
-            else:
-                tally.missed.append(f"{run}: {_describe(fact, start_ms)}")
-    for claim in claims:
+    verdicts = verdicts_of(claims, facts)
+    for claim, verdict in verdicts.items():
         tally = tallies.setdefault(_key(claim), Tally())
         tally.claims += 1
-        if any(_fits(claim, fact) for fact in facts) or (claim.kind == "stalled_queue" and _starves(claim, facts)):
-            tally.right += 1
-        else:
-            tally.wrong.append(f"{run}: {_describe(claim, start_ms)}")
+        tally.right += verdict is Verdict.RIGHT
+        tally.early += verdict is Verdict.EARLY
+        tally.late += verdict is Verdict.LATE
+        tally.endless += verdict is Verdict.ENDLESS
+        if verdict is not Verdict.RIGHT:
+            tally.wrong.append(f"{run}: {_describe(claim, start_ms)}, {verdict}")
+    for fact in facts:
+        if fact.required:
+            _count(fact, verdicts, tallies.setdefault(_key(fact), Tally()), f"{run}: {_describe(fact, start_ms)}")
     return tallies
 
 
+def verdicts_of(claims: Sequence[Claim], facts: Sequence[Fact]) -> dict[Claim, Verdict]:
+    """Return what each claim is."""
+    return {claim: _verdict(claim, facts) for claim in claims}
+
+
+def _count(fact: Fact, verdicts: dict[Claim, Verdict], tally: Tally, name: str) -> None:
+    """Count one required fact. Where several claims follow each other, the first is timed, and the last one's end."""
+    tally.required += 1
+    own = sorted(
+        (
+            claim
+            for claim, verdict in verdicts.items()
+            if claim.kind == fact.kind and verdict not in UNFOUNDED and _fits(claim, fact) and _overlaps(claim, fact)
+        ),
+        key=lambda claim: claim.start_ms,
+    )
+    if not own or own[0].start_ms > fact.detect_by_ms:
+        why = f", {(own[0].start_ms - fact.detect_by_ms) / 1000:.0f} s late" if own else ""
+        tally.missed.append(f"{name}{why}")
+        return
+    tally.in_time += 1
+    tally.delays_ms.append((max(0, own[0].start_ms - fact.onset_ms), fact.bound_ms))
+    is_late = any(verdicts[claim] is not Verdict.RIGHT for claim in own)
+    if fact.end_ms is not None and fact.resolve_by_ms <= fact.known_ms:
+        tally.ended += 1
+        tally.resolved += not is_late
+        if not is_late:
+            ends_ms = [claim.end_ms for claim in own if claim.end_ms is not None]
+            tally.recovery_ms.append(max(0, max(ends_ms, default=fact.end_ms) - fact.end_ms))
+    tally.reported += not is_late
+    if is_late:
+        tally.missed.append(f"{name}, not resolved in time")
+
+
+def _verdict(claim: Claim, facts: Sequence[Fact]) -> Verdict:
+    fitting = sorted((fact for fact in facts if _fits(claim, fact)), key=lambda fact: fact.start_ms)
+    begun = [fact for fact in fitting if fact.start_ms <= claim.start_ms <= fact.begin_by_ms]
+    if not begun:
+        return Verdict.EARLY if any(_overlaps(claim, fact) for fact in fitting) else Verdict.WRONG
+    until_ms = _may_last_until_ms(claim, begun, fitting, facts)
+    if claim.end_ms is None:
+        return Verdict.ENDLESS if until_ms < max(fact.known_ms for fact in begun) else Verdict.RIGHT
+    return Verdict.LATE if until_ms < claim.end_ms else Verdict.RIGHT
+
+
+def _may_last_until_ms(claim: Claim, begun: Sequence[Fact], fitting: Sequence[Fact], facts: Sequence[Fact]) -> int:
+    """The moment by which a claim that began during the facts `begun` must have ended.
+
+    A fact of the same subject that begins before then carries it on. One that came often is held open: that it flaps.
+    A queue that starves on for another cause keeps the old one until the new one can be known.
+    """
+    until_ms = max(fact.resolve_by_ms for fact in begun)
+    carried = list(begun)
+    for fact in fitting:
+        if fact not in carried and begun[0].start_ms <= fact.start_ms <= until_ms:
+            until_ms = max(until_ms, fact.resolve_by_ms)
+            carried.append(fact)
+    comings_ms = sorted(coming for fact in carried for coming in fact.comings_ms or (fact.start_ms,))
+    flaps = zip(comings_ms, comings_ms[FLAPPING_COMINGS - 1 :], strict=False)
+    if any(last_ms - first_ms <= FLAPPING_MS for first_ms, last_ms in flaps):
+        until_ms = max(until_ms, comings_ms[-1] + FLAPPING_MS)
+    for fact in facts:
+        starves_on = begun[0].start_ms <= fact.start_ms <= until_ms
+        if starves_on and fact.kind == "starved_queue" == claim.kind and _is_about(claim, fact):
+            until_ms = max(until_ms, min(fact.detect_by_ms, fact.resolve_by_ms))
+    return until_ms
+
+
 def _key(one: Claim | Fact) -> Key:
-    """Starved queues are counted by cause, other kinds whole; their causes must fit all the same."""
+    """Starved queues are counted by cause, other kinds as one; their causes must fit all the same."""
     return (one.kind, one.cause if one.kind == "starved_queue" else None)
 
 
 def _fits(claim: Claim, fact: Fact) -> bool:
+    """Whether the claim is about the fact's subject and names its cause; when does not matter."""
+    if claim.kind == "stalled_queue" and fact.kind == "starved_queue":
+        return claim.cause in fact.early and _is_about(claim, fact)
     is_same = claim.kind == fact.kind and (fact.cause in (None, claim.cause) or claim.cause in fact.also)
-    return is_same and _is_about(claim, fact) and _overlaps(claim, fact)
+    return is_same and _is_about(claim, fact)
 
 
 def _is_about(claim: Claim, fact: Fact) -> bool:
+    if fact.clients and claim.client_id is not None and claim.client_id not in fact.clients:
+        return False
     if fact.queue is not None:
         return (claim.consumer_group, claim.topic, claim.queue) == (fact.consumer_group, fact.topic, fact.queue)
     asked = (
@@ -81,17 +176,18 @@ def _is_about(claim: Claim, fact: Fact) -> bool:
         (fact.broker_name, (claim.broker_name or "").split(",")),
         (fact.client_id, [claim.client_id]),
     )
-    return all(label is None or label in reported for label, reported in asked)
+    is_machine = fact.machine is None or _is_machine(claim.machine or "", fact.machine)
+    return is_machine and all(label is None or label in reported for label, reported in asked)
+
+
+def _is_machine(claimed: str, machine: str) -> bool:
+    """Whether the role and the name agree; an empty one of the fact's is any."""
+    pairs = zip(claimed.partition(":")[::2], machine.partition(":")[::2], strict=True)
+    return all(own in ("", said) for said, own in pairs)
 
 
 def _overlaps(claim: Claim, fact: Fact) -> bool:
-    begins_in_time = fact.end_ms is None or claim.start_ms <= fact.end_ms + LATE_MS
-    return begins_in_time and (claim.end_ms is None or claim.end_ms >= fact.start_ms)
-
-
-def _starves(claim: Claim, facts: Iterable[Fact]) -> bool:
-    of_queue = (fact for fact in facts if fact.kind == "starved_queue" and fact.queue is not None)
-    return any(_is_about(claim, fact) and _overlaps(claim, fact) for fact in of_queue)
+    return claim.start_ms <= fact.begin_by_ms and (claim.end_ms is None or claim.end_ms >= fact.start_ms)
 
 
 def _describe(one: Claim | Fact, start_ms: int) -> str:
@@ -100,6 +196,7 @@ def _describe(one: Claim | Fact, start_ms: int) -> str:
         one.topic if one.kind in PER_QUEUE else None,
         one.queue or one.broker_name,
         one.client_id,
+        one.machine,
     )
     until = "" if one.end_ms is None else f"{(one.end_ms - start_ms) / 1000:.0f}"
     where = " ".join(name for name in names if name)

@@ -12,9 +12,10 @@ from streaming.simulator.observer import Said
 from tests.engine import Stream
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.conditioned import facts_under
-from tests.score.match import Key, Tally, compare
+from tests.score.match import UNFOUNDED, Key, Tally, compare, verdicts_of
+from tests.score.recorded import Recorded
 from tests.score.runs_clock import runs_clock
-from tests.score.sample import draw
+from tests.score.sample import draw, has_second_group
 from tests.simulator.modelled import START
 
 SLICE_MS = 600_000
@@ -39,10 +40,12 @@ class Run:
     duration_ms: int | None
     conditions: Conditions = field(default_factory=Conditions)
     beside: str = ""
+    has_second_group: bool = False
 
     def labels(self) -> dict[str, str]:
         """Dimension to value: all that is not as the scenario's file says."""
-        return self.conditions.labels() | ({"beside": self.beside} if self.beside else {})
+        beside = {"beside": self.beside} if self.beside else {}
+        return self.conditions.labels() | beside | ({"second group": "yes"} if self.has_second_group else {})
 
     def __str__(self) -> str:
         reported = ", ".join(f"{name} {value}" for name, value in self.labels().items())
@@ -55,7 +58,7 @@ class Score:
 
     tallies      (kind, cause) to what was told, missed and wrong
     pages        how many incidents paged
-    false_pages  "kind cause" of each of them, where the scenario is healthy and the conditions are no reason
+    false_pages  "kind cause" of each of them that no fact of its kind, labels and time explains, in healthy scenarios
     healthy_ms   how long a healthy scenario was played; 0 for the others
     """
 
@@ -67,15 +70,18 @@ class Score:
 
 def score(run: Run) -> Score:
     """Play the run to its end and hold the alerts against what was true."""
-    watched = Watched(load_scenario(run.name), run.seed, START, run.conditions, run.beside)
+    watched = Recorded(
+        load_scenario(run.name), run.seed, START, run.conditions, run.beside, second_group=run.has_second_group
+    )
     alerts = play(watched, run.duration_ms)
     paged = pages_of(alerts)
+    claims = _by_true_time(claims_of(alerts), watched)
     facts = list(facts_under(watched))
-    tallies = compare(_by_true_time(claims_of(alerts), watched), facts, str(run), START)
+    tallies = compare(claims, facts, str(run), START)
     if not watched.simulation.scenario.healthy:
         return Score(tallies, len(paged), [], 0)
-    reasons = {fact.kind for fact in facts}
-    false_pages = [f"{row['kind']} {row['cause']}" for row in paged.values() if row["kind"] not in reasons]
+    explained = {claim.incident_id for claim, verdict in verdicts_of(claims, facts).items() if verdict not in UNFOUNDED}
+    false_pages = [f"{row['kind']} {row['cause']}" for key, row in paged.items() if key not in explained]
     return Score(tallies, len(paged), false_pages, watched.simulation.now_ms - START)
 
 
@@ -140,10 +146,12 @@ def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0
     every = [name for name in scenario_names() if load_scenario(name).duration_seconds is not None]
     chosen = every if names is None else names
     return [*_healthy_days(seeds, days, samples, is_plain=is_plain)] + [
-        Run(name, seed, None, *conditions)
+        Run(name, seed, None, *conditions, has_second_group=has_second_group(f"{name} {seed} {number}"))
         for name in chosen
         for seed in seeds
-        for conditions in [(), *(draw(f"{name} {seed} {number}", is_plain=is_plain) for number in range(samples))]
+        for number, conditions in enumerate(
+            [(), *(draw(f"{name} {seed} {number}", is_plain=is_plain) for number in range(samples))]
+        )
     ]
 
 
@@ -160,6 +168,8 @@ def _healthy_days(seeds: range, days: float, samples: int, *, is_plain: bool) ->
         stretches = 4 * samples
         for number in range(stretches):
             conditions, beside = draw(f"{CHURN} {seed} {number}", is_plain=is_plain, most_pods=40)
-            yield Run(CHURN, seed * 1000 + number, of_seed_ms // 2 // stretches, conditions)
+            is_shared = has_second_group(f"{CHURN} {seed} {number}")
+            duration_ms = of_seed_ms // 2 // stretches
+            yield Run(CHURN, seed * 1000 + number, duration_ms, conditions, has_second_group=is_shared)
             if beside.startswith("rollout"):
-                yield Run(CHURN, seed * 1000 + number, ROLLOUT_MS, conditions, beside)
+                yield Run(CHURN, seed * 1000 + number, ROLLOUT_MS, conditions, beside, is_shared)

@@ -55,6 +55,11 @@ def draw(seed: str, *, is_plain: bool = False, most_pods: int = 200) -> tuple[Co
     return Conditions("collector", interval_ms, skew=skew, is_plain=is_plain, **shares), beside
 
 
+def has_second_group(seed: str) -> bool:
+    """Whether the processes of a play carry a second consumer group: half of the plays, the same for the same seed."""
+    return Random(f"second group {seed}").random() < 0.5
+
+
 def _beside(random: Random, most_pods: int) -> str:
     trouble = random.choice(TROUBLES)
     pods = min(random.choice(PODS), most_pods)
