@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from udfs.alerts.rules import Rules
+from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.diagnosis import Starvation, gravity
 from udfs.rocketmq.model import queue_order
 
@@ -34,12 +34,11 @@ def gather(
     still_silent: Mapping[str, Blame],
     known_cause: str | None,
     now_ms: int,
-    rules: Rules,
 ) -> StarvedTopic | None:
     """One finding for a topic's starved queues, or None when none starves. It is not ready before one is certain.
 
-    `coming` are queues about to starve for a reason already known: they are waited for, at most `settle_ms`, so
-    that the first page lists all. `still_silent` are queues of the open incident that nobody pulled since, as they were
+    `coming` are queues about to starve for a reason already known: the page waits for them so that it lists all, but
+    for one rebalance at most. `still_silent` are queues of the open incident that nobody pulled since, as they were
     reported; `known_cause` is its cause, None when there is no open incident.
     """
     if known_cause is None and not any(_is_certain(one, now_ms) for one in starvations.values()):
@@ -60,7 +59,7 @@ def gather(
         since_ms=min(starvation.since_ms for starvation in certain.values()),
         queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
         causes=certain,
-        is_ready=not coming or now_ms >= first_ms + rules.settle_ms,
+        is_ready=not coming or now_ms >= first_ms + REBALANCE_MS,
     )
 
 

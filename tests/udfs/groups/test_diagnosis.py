@@ -111,22 +111,22 @@ def starving(cause: str = "frozen_client", certain: float | None = 0, client_id:
 
 
 def test_nothing_starves_so_nothing_is_found() -> None:
-    assert gather({}, NOBODY, NONE, None, at(0), RULES) is None
+    assert gather({}, NOBODY, NONE, None, at(0)) is None
 
 
 @pytest.mark.parametrize(("certain", "now"), [(1, 0), (None, 1000)])
 def test_what_is_not_certain_yet_is_a_first_sign_and_not_ready(certain: float | None, now: float) -> None:
-    found = gather({"a:0": starving(certain=certain)}, NOBODY, NONE, None, at(now), RULES)
+    found = gather({"a:0": starving(certain=certain)}, NOBODY, NONE, None, at(now))
     assert found is not None
     assert (found.queues, found.is_ready) == (("a:0",), False)
 
 
 def test_what_is_not_certain_yet_adds_nothing_to_an_open_incident() -> None:
-    assert gather({"a:0": starving(certain=1)}, NOBODY, NONE, "frozen_client", at(0), RULES) is None
+    assert gather({"a:0": starving(certain=1)}, NOBODY, NONE, "frozen_client", at(0)) is None
 
 
 def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:
-    found = gather({"a:10": starving(), "a:9": starving()}, NOBODY, NONE, None, at(0), RULES)
+    found = gather({"a:10": starving(), "a:9": starving()}, NOBODY, NONE, None, at(0))
     assert found is not None
     assert found.queues == ("a:9", "a:10")
     assert (found.cause, found.client_id, found.is_ready) == ("frozen_client", "A", True)
@@ -135,46 +135,46 @@ def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:
 @pytest.mark.parametrize("warned", ["write_only_queue", "group_offline"])
 def test_a_cause_that_only_warns_does_not_name_the_finding_of_a_graver_one(warned: str) -> None:
     both = {"a:0": starving(warned, client_id=None), "a:1": starving()}
-    found = gather(both, NOBODY, NONE, warned, at(10), RULES)
+    found = gather(both, NOBODY, NONE, warned, at(10))
     assert found is not None
     assert (found.cause, found.client_id, found.queues) == ("frozen_client", "A", ("a:0", "a:1"))
-    while_it_moves = gather({"a:0": both["a:0"]}, NOBODY, {"a:1": FROZEN}, "frozen_client", at(20), RULES)
+    while_it_moves = gather({"a:0": both["a:0"]}, NOBODY, {"a:1": FROZEN}, "frozen_client", at(20))
     assert while_it_moves is not None
     assert (while_it_moves.cause, while_it_moves.client_id) == ("frozen_client", "A")
 
 
 def test_the_strongest_cause_names_the_finding() -> None:
     everything = {f"a:{i}": starving(cause, client_id=cause) for i, cause in enumerate(reversed(CAUSES))}
-    found = gather(everything, NOBODY, NONE, None, at(0), RULES)
+    found = gather(everything, NOBODY, NONE, None, at(0))
     assert found is not None
     assert (found.cause, found.client_id) == ("duplicate_client_id", "duplicate_client_id")
     assert CAUSES[-1] == "group_offline"
 
 
-def test_queues_about_to_starve_are_waited_for_so_that_the_first_page_lists_all() -> None:
+def test_a_page_waits_one_rebalance_for_the_queues_about_to_starve() -> None:
     certain = {"a:0": starving(certain=10)}
-    for now, is_ready in ((10, False), (89.999, False), (90, True)):
-        found = gather(certain, frozenset({"a:1"}), NONE, None, at(now), RULES)
+    for now, is_ready in ((10, False), (29.999, False), (30, True)):
+        found = gather(certain, frozenset({"a:1"}), NONE, None, at(now))
         assert found is not None
         assert (found.queues, found.is_ready) == (("a:0",), is_ready)
 
 
 def test_a_queue_that_will_be_certain_later_is_waited_for_too() -> None:
-    found = gather({"a:0": starving(certain=0), "a:1": starving(certain=30)}, NOBODY, NONE, None, at(10), RULES)
+    found = gather({"a:0": starving(certain=0), "a:1": starving(certain=30)}, NOBODY, NONE, None, at(10))
     assert found is not None
     assert (found.queues, found.is_ready) == (("a:0",), False)
 
 
 def test_an_unproven_twins_queue_is_not_waited_for() -> None:
-    found = gather({"a:0": starving(), "a:1": starving(certain=None)}, NOBODY, NONE, None, at(10), RULES)
+    found = gather({"a:0": starving(), "a:1": starving(certain=None)}, NOBODY, NONE, None, at(10))
     assert found is not None
     assert found.is_ready
 
 
 def test_an_open_incident_holds_its_queues_until_somebody_pulls() -> None:
-    held = gather({}, NOBODY, {"a:1": FROZEN, "a:0": FROZEN}, "frozen_client", at(10), RULES)
+    held = gather({}, NOBODY, {"a:1": FROZEN, "a:0": FROZEN}, "frozen_client", at(10))
     assert held is not None
     assert (held.cause, held.queues, held.is_ready) == ("frozen_client", ("a:0", "a:1"), False)
-    grown = gather({"a:2": starving()}, NOBODY, {"a:0": FROZEN}, "frozen_client", at(10), RULES)
+    grown = gather({"a:2": starving()}, NOBODY, {"a:0": FROZEN}, "frozen_client", at(10))
     assert grown is not None
     assert grown.queues == ("a:0", "a:2")

@@ -55,7 +55,6 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
             _still_silent(topic_state, blames),
             incident.cause if incident else None,
             snapshot.now_ms,
-            snapshot.rules,
         )
         if starved is not None:
             findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, blames)
