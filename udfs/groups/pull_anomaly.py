@@ -31,8 +31,9 @@ def note_anomaly(queue_state: QueueState, pull: Pull, key: str) -> None:
     """Bring a queue's anomaly up to a pull that is newer than all before. `queue_state` is as it was before that pull,
     `key` is its puller's.
     """
-    is_regressed, is_turn = _is_regressed(queue_state, pull, key), _is_turn(queue_state, key)
-    if not (queue_state.anomaly or pull.broker_id or is_regressed or is_turn):
+    note_regression(queue_state, pull, key)
+    is_turn = _is_turn(queue_state, key)
+    if not (queue_state.anomaly or pull.broker_id or is_turn):
         return
     odd = queue_state.anomaly = queue_state.anomaly or PullAnomaly()
     if is_turn and odd.turned_ms + TURN_MS <= pull.event_time_ms:
@@ -44,10 +45,23 @@ def note_anomaly(queue_state: QueueState, pull: Pull, key: str) -> None:
     elif odd.slave_since_ms is None:
         odd.slave_since_ms = pull.event_time_ms
     odd.is_slave_suggested = bool(pull.suggest_broker_id)
-    if is_regressed:
-        odd.high_offset = max(queue_state.commit_offset or 0, odd.high_offset if odd.regressed_ms is not None else 0)
-        odd.low_offset, odd.regressed_ms = pull.commit_offset or 0, pull.event_time_ms
-    elif odd.regressed_ms is not None and (pull.commit_offset or 0) >= odd.high_offset:
+
+
+def note_regression(queue_state: QueueState, pull: Pull, key: str) -> None:
+    """Note that the committed offset fell, or is back. Offsets that are newer than all before; `key` as above.
+
+    A queue that ends before an offset that was committed is another one: its topic was made anew, or its broker's store
+    was wiped. Its offsets begin anew. A slave may know less of the same queue.
+    """
+    odd = queue_state.anomaly
+    fell_from = odd.high_offset if odd is not None and odd.regressed_ms is not None else 0
+    high_offset = max(queue_state.commit_offset or 0, fell_from)
+    is_another = not pull.broker_id and pull.max_offset is not None and pull.max_offset < high_offset
+    if not is_another and _is_regressed(queue_state, pull, key):
+        odd = queue_state.anomaly = odd or PullAnomaly()
+        odd.high_offset, odd.low_offset = high_offset, pull.commit_offset or 0
+        odd.regressed_ms = pull.event_time_ms
+    elif odd is not None and (is_another or (pull.commit_offset or 0) >= fell_from):
         odd.regressed_ms = None
 
 

@@ -69,11 +69,7 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
     if has_offsets and (known is None or not _is_steady(known, pull, max(now_ms, last_ms or 0), rules)):
         return False
     if pull.offsets_only:
-        is_newest = known is None or now_ms >= known.reported_ms
-        queue_state.consumption = note_offsets(known, pull)
-        if is_newest and now_ms >= (last_ms or 0):
-            _take_offsets(queue_state, pull)
-        return True
+        return _repeat_offsets(queue_state, pull)
     if last_ms is None or len(queue_state.pullers) != 1 or not _is_ordinary(group, queue_state, pull):
         return False
     (puller,) = queue_state.pullers.values()
@@ -88,6 +84,17 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
     return True
 
 
+def _repeat_offsets(queue_state: QueueState, pull: Pull) -> bool:
+    known = queue_state.consumption
+    if _has_fallen(queue_state, pull) or (queue_state.anomaly and queue_state.anomaly.regressed_ms is not None):
+        return False
+    is_newest = known is None or pull.event_time_ms >= known.reported_ms
+    queue_state.consumption = note_offsets(known, pull)
+    if is_newest and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
+        _take_offsets(queue_state, pull)
+    return True
+
+
 def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool:
     """Whether the queue's only puller pulled it, in the ordinary way."""
     ((key, puller),) = queue_state.pullers.items()
@@ -98,12 +105,11 @@ def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool
     if pull.client_id and not pull.client_id == puller.client_id == queue_state.last_client_id:
         return False
     is_by_it = _key_of(group, pull, key) == key and (not pull.client_addr or puller.client_id != key)
-    has_fallen = (
-        pull.commit_offset is not None
-        and queue_state.commit_offset is not None
-        and pull.commit_offset < queue_state.commit_offset
-    )
-    return is_by_it and not has_fallen and pull.broker_name in group.first_pull_ms
+    return is_by_it and not _has_fallen(queue_state, pull) and pull.broker_name in group.first_pull_ms
+
+
+def _has_fallen(queue_state: QueueState, pull: Pull) -> bool:
+    return pull.commit_offset is not None and pull.commit_offset < (queue_state.commit_offset or 0)
 
 
 def _key_of(group: GroupState, pull: Pull, known: str) -> str | None:

@@ -7,8 +7,8 @@ from udfs.alerts.alert import Incident
 from udfs.alerts.flapping import Window
 from udfs.groups.consumption import note_offsets
 from udfs.groups.plan import Inference
-from udfs.groups.pull_anomaly import NO_PERMISSION, Pull, note_anomaly
-from udfs.groups.queue_state import PullAnomaly, Puller, QueueState
+from udfs.groups.pull_anomaly import NO_PERMISSION, Pull, note_anomaly, note_regression
+from udfs.groups.queue_state import HAND_OVER_MS, PullAnomaly, Puller, QueueState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.membership import Member, Membership
 from udfs.rocketmq.own_names import REVIVE_GROUP
@@ -160,10 +160,18 @@ class GroupState:
         is_newest = queue_state.consumption is None or pull.event_time_ms >= queue_state.consumption.reported_ms
         queue_state.consumption = note_offsets(queue_state.consumption, pull)
         if is_newest and not pull.broker_id and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
-            queue_state.commit_offset = (
-                pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
-            )
+            if not self._may_change_hands(queue_state, pull):
+                note_regression(queue_state, pull, "")
+                queue_state.commit_offset = (
+                    pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
+                )
             queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset
+
+    def _may_change_hands(self, queue_state: QueueState, pull: Pull) -> bool:
+        """Whether a fallen offset may be that of the next owner: the next pull, or later offsets, will show it."""
+        since_ms = max(queue_state.last_pull_ms or 0, queue_state.share_since_ms)
+        has_fallen = pull.commit_offset is not None and pull.commit_offset < (queue_state.commit_offset or 0)
+        return has_fallen and pull.event_time_ms < since_ms + HAND_OVER_MS
 
     def forget_topic(self, topic: str) -> None:
         """Drop the topic, and since when what concerns it held."""

@@ -270,6 +270,14 @@ def test_how_long_a_commit_may_stand_is_a_rule() -> None:
     assert (420, "starved_queue", "FIRING", "consume_stopped") in log.live(500, consumes=False)
 
 
+def test_a_queue_that_ends_before_its_commit_was_made_anew_and_so_is_what_is_known_of_it() -> None:
+    pulls = [Pull(A, "h1:1", 0, at(10 * number), commit_offset=500 + number, max_offset=9_000) for number in range(2)]
+    known = None
+    for pull in [*pulls, replace(pulls[0], event_time_ms=at(20), commit_offset=0, max_offset=7)]:
+        known = note_offsets(known, pull)
+    assert known == note_offsets(None, replace(pulls[0], event_time_ms=at(20), commit_offset=0, max_offset=7))
+
+
 def test_an_older_event_changes_nothing() -> None:
     known = note_offsets(None, Pull(A, "h1:1", 0, at(10), commit_offset=5, max_offset=9))
     assert known is not None

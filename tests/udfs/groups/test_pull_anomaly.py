@@ -1,5 +1,7 @@
 """What is unusual about a queue's pulls, pull by pull: one table a kind of trouble."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.udfs.groups.facts import Heartbeat, Pull, at, subscribes
@@ -48,6 +50,51 @@ def test_a_committed_offset_goes_back(
     odd = after(*(committed(*pull) for pull in pulls)).topics["orders"].queues[NAME].anomaly
     found = (odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None
     assert found == expected
+
+
+def ended(second: float, offset: int, end: int) -> Pull:
+    return Pull("A", "A:1", 0, at(second), commit_offset=offset, max_offset=end)
+
+
+# Each row: why, the pulls, then (high, low) or None for no regression.
+OTHER_QUEUES: list[tuple[str, list[Pull], tuple[int, int] | None]] = [
+    ("a topic made anew ends before its old offsets", [ended(0, 100, 110), ended(10, 0, 5)], None),
+    ("one that is reset ends where it did", [ended(0, 100, 110), ended(10, 0, 110)], (100, 0)),
+    ("one that is reset and then made anew", [ended(0, 100, 110), ended(10, 40, 110), ended(20, 0, 50)], None),
+    ("a slave knows less", [ended(0, 100, 110), replace(ended(10, 40, 90), broker_id=1)], (100, 40)),
+]
+
+
+@pytest.mark.parametrize("row", OTHER_QUEUES, ids=[row[0] for row in OTHER_QUEUES])
+def test_a_queue_that_ends_before_its_committed_offset_is_another_one(
+    row: tuple[str, list[Pull], tuple[int, int] | None],
+) -> None:
+    _, pulls, expected = row
+    queue_state = after(*pulls).topics["orders"].queues[NAME]
+    odd = queue_state.anomaly
+    assert ((odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None) == expected
+    assert queue_state.commit_offset == pulls[-1].commit_offset
+
+
+def offsets(second: float, offset: int) -> Pull:
+    return replace(ended(second, offset, 200), client_id=None, client_addr=None, offsets_only=True)
+
+
+# Each row: why, the events after a pull at 0 s that committed 100, then when it went back, or None.
+BY_OFFSETS: list[tuple[str, list[Pull], float | None]] = [
+    ("by offsets alone, long after the newest pull", [offsets(40, 40)], 40),
+    ("soon after it the next owner may have begun there", [offsets(10, 40)], None),
+    ("the next pull shows that nobody else did", [offsets(10, 40), ended(20, 45, 200)], 20),
+    ("so do later offsets", [offsets(10, 40), offsets(50, 60)], 50),
+    ("offsets that come again", [offsets(40, 40), offsets(50, 100)], None),
+]
+
+
+@pytest.mark.parametrize("row", BY_OFFSETS, ids=[row[0] for row in BY_OFFSETS])
+def test_a_committed_offset_goes_back_though_no_pull_tells(row: tuple[str, list[Pull], float | None]) -> None:
+    _, events, expected = row
+    odd = after(ended(0, 100, 200), *events).topics["orders"].queues[NAME].anomaly
+    assert (odd.regressed_ms if odd else None) == (None if expected is None else at(expected))
 
 
 def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:
