@@ -88,7 +88,9 @@ class Broker:
         if consumer_group in self.consume_disabled:
             return NO_PERMISSION
         data = self._name_server.table[mq.topic].get(self.broker_name)
-        if data is None or not data.perm & PERM_READ:
+        if data is None:
+            return REFUSED  # TOPIC_NOT_EXIST
+        if not data.perm & PERM_READ:
             return NO_PERMISSION
         if mq.queue_id >= data.read_queue_nums:
             return REFUSED  # INVALID_PARAMETER

@@ -44,6 +44,28 @@ class Cluster:
             for queue_id in range(max(read, write)):
                 yield MessageQueue(topic, broker_name, queue_id), queue_id < read
 
+    def burst(self, topic: str, messages: int) -> None:
+        """Store so many messages, spread over the queues of the topic that producers may write."""
+        writable = [
+            MessageQueue(topic, name, queue_id)
+            for name, data in self.name_server.table[topic].items()
+            for queue_id in range(data.write_queue_nums if data.perm & PERM_WRITE else 0)
+        ]
+        for mq in writable:
+            self.store.queue(mq).append(messages // len(writable))
+
+    def recreate_topic(self, topic: str) -> None:
+        """Delete the topic and create it: brokers forget its messages and what groups have committed."""
+        for broker in self.brokers.values():
+            for queue in self.store.of_broker(broker.broker_name):
+                if queue.mq.topic == topic:
+                    queue.max_offset = 0
+                    queue.release()
+            for node in broker.nodes.values():
+                for offsets in node.offsets.offset_table.values():
+                    for mq in [mq for mq in offsets if mq.topic == topic]:
+                        del offsets[mq]
+
     def local_offsets(
         self, host: str, client_id: str, consumer_group: str, client_version: ClientVersion
     ) -> LocalFileOffsetStore:

@@ -53,7 +53,7 @@ class CollectorView:
         self._now_ms = 0
 
     def watch(self, events: Iterable[tuple[str, Event]]) -> Iterator[Said]:
-        """What producers say of themselves at once; everything else at the next round, its clock event last."""
+        """What producers and agents tell at once; everything else at the next round, its clock event last."""
         routes: dict[str, Event] = {}
         for topic, event in events:
             if topic == ROUTES:
@@ -65,6 +65,8 @@ class CollectorView:
             elif topic == CLOCKS:
                 yield from self._round(event, routes)
                 routes = {}
+            elif self._simulation.watchers.has_agents:
+                yield topic, event, event["event_time_ms"]
 
     def _round(self, clock: Event, routes: dict[str, Event]) -> Iterator[Said]:
         self._now_ms = true_ms = clock["event_time_ms"]
@@ -272,6 +274,8 @@ class CollectorView:
 
 def _pulled(consumer: Consumer) -> Iterator[MessageQueue]:
     """What it holds and asks for. One that pulls no more by a bug makes no request, so its time stands still."""
+    if consumer.group.pull_consumers:
+        return
     for mq, process_queue in consumer.table.items():
         may_pull = process_queue.locked or not consumer.is_orderly
         if process_queue.last_pull_ms and may_pull and not process_queue.dropped and not consumer.is_stopped(mq):

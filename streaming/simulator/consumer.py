@@ -44,7 +44,8 @@ class Consumer:
         self.table: dict[MessageQueue, ProcessQueue] = {}
         self.could_not_lock: dict[str, list[MessageQueue]] = {}
         self.subscriptions = SubscriptionTable(group, of, client.world.now_ms)
-        self.offsets = Offsets(client, group.consumer_group, is_broadcasting=self.is_broadcasting)
+        is_local = self.is_broadcasting or group.pull_consumers
+        self.offsets = Offsets(client, group.consumer_group, is_local=is_local)
         self._locks = OrderLocks(client, group.consumer_group)
         self._pullers: dict[MessageQueue, Puller] = {}
         self._options = strategy_options(group, of)

@@ -1,6 +1,6 @@
 """What is done to the modelled cluster, when, and for how long: one value a happening."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ ClientAction = Literal[
 ]  # fmt: skip
 BrokerAction = Literal["slow_broker", "fail_broker", "stop_broker", "crash_broker", "lose_broker", "press_memory"]
 ClusterAction = Literal["scale_topic", "set_perm", "disable_consume"]
+ActionForGood = Literal["recreate_topic", "drop_topics", "burst", "rename_collector", "remove_agents"]
 
 _NEEDS: dict[str, tuple[str, ...]] = {
     "slow_broker": ("broker_name", "until", "latency_ms"),
@@ -24,6 +25,11 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "scale_topic": ("topic",),
     "set_perm": ("topic", "perm"),
     "disable_consume": ("consumer_group",),
+    "recreate_topic": ("topic",),
+    "drop_topics": ("broker_name",),
+    "burst": ("topic", "messages"),
+    "rename_collector": ("collector",),
+    "remove_agents": (),
     "subscribe": ("consumer", "subscriptions"),
     "slow_listener": ("consumer", "consume_ms"),
 }
@@ -33,6 +39,7 @@ LASTING = {
     "scale_topic", "set_perm", "disable_consume",
 }  # fmt: skip
 """What `until` ends again; without it they last for good."""
+FOR_GOOD: tuple[str, ...] = get_args(ActionForGood)
 
 
 class Happening(Part):
@@ -61,13 +68,18 @@ class Happening(Part):
     scale_topic         the topic has `queue_nums` queues on each broker from now on
     set_perm            the topic has `perm` at `broker_name` (None: at all)
     disable_consume     consumeEnable of the group is false: brokers refuse its pulls
+    recreate_topic      the topic is deleted and created again at once: its offsets, and its groups', begin at 0
+    drop_topics         a broker's topics are deleted there; once it is down, too, nobody asks it any more
+    burst               `messages` more come to the topic at once, spread over its writable queues
+    rename_collector    another collector, named `collector`, goes on: a reserve, or a pod that was replaced
+    remove_agents       the agents that told each heartbeat and pull of all brokers end; a collector's rounds go on
     """
 
     at: Seconds
     every: float | None = Field(default=None, gt=0)
     until: Seconds | None = None
     jitter: float = Field(default=0, ge=0, description="seconds later at most, by the seed, each time anew")
-    action: ClientAction | BrokerAction | ClusterAction
+    action: ClientAction | BrokerAction | ClusterAction | ActionForGood
     consumer: str | None = None
     broker_name: str | None = None
     broker_id: int | None = Field(default=None, ge=0, description="which node of the broker; None: all")
@@ -75,6 +87,8 @@ class Happening(Part):
     consumer_group: str | None = None
     latency_ms: int | None = Field(default=None, ge=0)
     consume_ms: int | None = Field(default=None, gt=0)
+    messages: int | None = Field(default=None, gt=0)
+    collector: Name | None = None
     error: Literal["RemotingException", "MQBrokerException"] = "RemotingException"
     queue_nums: int | None = Field(default=None, ge=1)
     read_queue_nums: int | None = Field(default=None, ge=0)

@@ -23,9 +23,9 @@ class Queue:
     tag: str = ""
     held: list[Alarm] = field(default_factory=list)
 
-    def append(self) -> None:
-        """One message more."""
-        self.max_offset += 1
+    def append(self, messages: int = 1) -> None:
+        """So many messages more."""
+        self.max_offset += messages
         if self.held:
             self.release()
 

@@ -92,6 +92,12 @@ class NameServer:
             self.table[topic][data.broker_name] = data
         self.update()
 
+    def drop_topics(self, broker_name: str) -> None:
+        """Delete each topic at one broker."""
+        for table in self.table.values():
+            table.pop(broker_name, None)
+        self.update()
+
     def create(self, topic: str, broker_name: str) -> None:
         """A message for an unknown topic reached a broker with autoCreateTopicEnable."""
         if broker_name not in self.table[topic]:

@@ -1,4 +1,4 @@
-"""A consumer's offsets: in memory and at the brokers when it is clustering, in a file of its own when broadcasting."""
+"""A consumer's offsets: in memory and at the brokers when it is clustering, else in a file of its own."""
 
 from collections.abc import Collection
 
@@ -17,28 +17,28 @@ from udfs.rocketmq.process_queue import OffsetError
 class Offsets:
     """The OffsetStore of one member of a group."""
 
-    def __init__(self, client: Client, consumer_group: str, *, is_broadcasting: bool) -> None:
+    def __init__(self, client: Client, consumer_group: str, *, is_local: bool) -> None:
         self._client = client
         self._consumer_group = consumer_group
-        self._is_broadcasting = is_broadcasting
+        self._is_local = is_local
         self._memory = RemoteBrokerOffsetStore()
         self._file = client.cluster.local_offsets(client.host, client.client_id, consumer_group, client.client_version)
         self._file.load()
 
     def consumed(self, mq: MessageQueue, offset: int) -> None:
         """Everything before `offset` is consumed."""
-        if self._is_broadcasting:
+        if self._is_local:
             self._file.update_offset(mq, offset)
         else:
             self._memory.offset_table[mq] = offset
 
     def to_commit(self, mq: MessageQueue) -> int:
-        """What the next pull commits on its way; broadcasting commits nothing."""
-        return NO_OFFSET if self._is_broadcasting else self._memory.offset_table.get(mq, NO_OFFSET)
+        """What the next pull commits on its way; a local store commits nothing."""
+        return NO_OFFSET if self._is_local else self._memory.offset_table.get(mq, NO_OFFSET)
 
     def compute_pull_from_where(self, mq: MessageQueue) -> int:
         """Where to begin with a queue just taken. Raises OffsetError when the broker does not answer."""
-        if self._is_broadcasting:
+        if self._is_local:
             stored_offset = self._file.read_from_store(mq)
         else:
             self._memory.remove_offset(mq)
@@ -48,7 +48,7 @@ class Offsets:
 
     def remove(self, mq: MessageQueue) -> None:
         """A queue is given up: commit it a last time, and forget it."""
-        if self._is_broadcasting:
+        if self._is_local:
             self._file.persist(mq)
             self._file.remove_offset(mq)
         else:
@@ -57,7 +57,7 @@ class Offsets:
 
     def persist(self, mqs: Collection[MessageQueue]) -> None:
         """Commit everything held."""
-        if self._is_broadcasting:
+        if self._is_local:
             self._file.persist_all(mqs)
         else:
             self._memory.persist_all(mqs, self._commit)

@@ -1,5 +1,7 @@
 """A producer with MQFaultStrategy: it sends, remembers how long each broker took, and stays away from slow ones."""
 
+from dataclasses import replace
+
 from schemas.events import SEND_LATENCIES
 from streaming.simulator import parts
 from streaming.simulator.client import Client
@@ -80,7 +82,7 @@ class Producer:
                 if send.result is not None:
                     return
             timeout_ms = self._options.send_msg_timeout_ms if send is None else send.timeout_ms
-            delivery = deliver(self.client, mq, timeout_ms)
+            delivery = self._deliver(mq, timeout_ms)
             yield from self.client.sleep(delivery.latency_ms)
             self._store(mq, delivery)
             if send is None and delivery.outcome.name == SEND_OK:
@@ -121,10 +123,14 @@ class Producer:
         key = string_hash_code(f"order-{world.random.randrange(KEYS)}")
         mq = select_message_queue_by_hash(queues, key, self.client.client_version)
         if mq is not None:
-            delivery = deliver(self.client, mq, self._options.send_msg_timeout_ms)
+            delivery = self._deliver(mq, self._options.send_msg_timeout_ms)
             yield from self.client.sleep(delivery.latency_ms)
             self._store(mq, delivery)
             self._say(mq, delivery.latency_ms, delivery.outcome, False, True)
+
+    def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Delivery:
+        delivery = deliver(self.client, mq, timeout_ms - self._of.distance_ms)
+        return replace(delivery, latency_ms=delivery.latency_ms + self._of.distance_ms)
 
     def _store(self, mq: MessageQueue, delivery: Delivery) -> None:
         if delivery.is_stored:

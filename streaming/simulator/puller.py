@@ -1,6 +1,7 @@
 """One queue's pull requests, one after the other: held by the broker until a message comes, refused, or unanswered."""
 
-from typing import Protocol
+from collections.abc import Generator
+from typing import Any, Protocol
 
 from schemas.events import PULLS
 from streaming.simulator import parts
@@ -22,6 +23,8 @@ PULL_DELAY_WHEN_EXCEPTION_MS = 3_000
 """DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException."""
 PULL_THRESHOLD_FOR_QUEUE = 1_000
 """DefaultMQPushConsumer.pullThresholdForQueue: with so many messages unconsumed nothing more is pulled."""
+OFFSET_ILLEGAL_MS = 10_000
+"""DefaultMQPushConsumerImpl: an offset beyond the queue's end is corrected after this time."""
 FLOW_CONTROL_MS = 1_000
 """How often a pull is made and not sent while it is held back (50 ms there)."""
 
@@ -92,6 +95,9 @@ class Puller:
                 consumed = self._consume_rest(consumed)
                 yield env.timeout(FLOW_CONTROL_MS)
                 continue
+            if pull_offset > queue.max_offset:
+                consumed = process_queue.next_offset = yield from self._correct()
+                continue
             node = self._find_node()
             if node is None or not self._request(node, pull_offset):
                 consumed = self._consume_rest(consumed)
@@ -109,6 +115,12 @@ class Puller:
                 consumed = self._filter(node, consumed) if queue.tag else consumed
                 if consumer.group.pull_interval_ms:
                     yield env.timeout(consumer.group.pull_interval_ms)
+
+    def _correct(self) -> Generator[Any, Any, int]:
+        """OFFSET_ILLEGAL: go on where the queue begins, ten seconds later. Commits are wrong meanwhile."""
+        yield self._consumer.client.world.env.timeout(OFFSET_ILLEGAL_MS)
+        self._note(0)
+        return 0
 
     def _hold(self, pull_offset: int, consumed: int) -> Process:
         """The broker holds the request until a message comes, or it is answered with NO_NEW_MSG."""

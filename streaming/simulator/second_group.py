@@ -45,8 +45,8 @@ def with_second_group(scenario: Scenario) -> Scenario:
 
 
 def _rebalances(group: Group) -> bool:
-    is_shared_out = group.message_model == "CLUSTERING" and group.client_rebalance and bool(group.subscriptions)
-    return is_shared_out and not any(consumer.assigned_queues for consumer in group.consumers)
+    is_push = group.message_model == "CLUSTERING" and group.client_rebalance and not group.pull_consumers
+    return is_push and bool(group.subscriptions) and not any(consumer.assigned_queues for consumer in group.consumers)
 
 
 def _second(first: Consumer) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def _second(first: Consumer) -> dict[str, Any]:
         "language": first.language,
         "client_version": first.client_version,
         "process": first.process or first.name,
+        "never_answers": first.never_answers,
         "use_heartbeat_v2": first.use_heartbeat_v2,
         "running": first.running,
     }

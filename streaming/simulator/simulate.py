@@ -8,7 +8,15 @@ from datetime import datetime
 from conf.settings import Settings
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
-from streaming.simulator import Conditions, ConditionsError, ScenarioError, Watched, load_scenario, parse_skew
+from streaming.simulator import (
+    Conditions,
+    ConditionsError,
+    Scenario,
+    ScenarioError,
+    Watched,
+    load_scenario,
+    parse_skew,
+)
 from streaming.simulator.beside import with_beside
 from streaming.simulator.play import play
 from streaming.text.output import end_progress, show_progress
@@ -26,7 +34,7 @@ class SimulateError(ValueError):
 class Watching:
     """How the cluster is watched, as the command's options say it: seconds and shares."""
 
-    view: str = "model"
+    view: str = ""
     interval: float | None = None
     missed_rounds: float = 0.0
     lost_answers: float = 0.0
@@ -36,11 +44,11 @@ class Watching:
     lag: float = 0.0
     beside: str = ""
 
-    def conditions(self) -> Conditions:
-        """Raises ConditionsError."""
+    def conditions(self, scenario: Scenario) -> Conditions:
+        """Return the conditions; the scenario says what no option does. Raises ConditionsError."""
         return Conditions(
-            self.view,  # type: ignore[arg-type]  # Conditions checks it
-            None if self.interval is None else round(self.interval * 1000),
+            self.view or scenario.view,  # type: ignore[arg-type]  # Conditions checks it
+            scenario.clock_interval_ms if self.interval is None else round(self.interval * 1000),
             self.missed_rounds,
             self.lost_answers,
             self.mute_clients,
@@ -71,7 +79,7 @@ def run_simulation(
         if length is None and pace is None:
             length = ENDLESS_SECONDS
         start_ms = _start_ms(start, length)
-        watched = Watched(modelled, seed, start_ms, watching.conditions())
+        watched = Watched(modelled, seed, start_ms, watching.conditions(modelled))
     except (ScenarioError, ConditionsError) as error:
         raise SimulateError(str(error)) from None
     duration_ms = None if length is None else int(length * 1000)

@@ -26,8 +26,11 @@ def simulate(
     start: Annotated[str | None, typer.Option(help="Virtual start, ISO 8601; without it, so that it ends now.")] = None,
     view: Annotated[
         str,
-        typer.Option(help="Who tells: model (all, at once), agents (the same without a clock) or collector (rounds)."),
-    ] = "model",
+        typer.Option(
+            help="Who tells: model (all, at once), agents (the same without a clock) or collector (rounds); "
+            "the scenario's own without it."
+        ),
+    ] = "",
     interval: Annotated[float | None, typer.Option(help="Seconds from round to round.", min=1, max=600)] = None,
     missed_rounds: Annotated[
         float, typer.Option(help="Share of the rounds that one broker does not answer.", min=0, max=1)

@@ -14,6 +14,7 @@ from streaming.simulator.processes import Processes
 from streaming.simulator.scenario import Scenario
 from streaming.simulator.stage import Stage
 from streaming.simulator.truth import Truth
+from streaming.simulator.watchers import Watchers
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 
@@ -37,7 +38,8 @@ class Simulation:
         self._processes: Processes | None = None
         self._cluster = Cluster(self._world, scenario, self._judge)
         self._processes = Processes(self._cluster, scenario)
-        self._stage = Stage(self._cluster, self._processes)
+        self.watchers = Watchers(has_agents=any(one.action == "remove_agents" for one in scenario.happenings))
+        self._stage = Stage(self._cluster, self._processes, self.watchers)
         for group in scenario.groups:
             for consumer in group.consumers:
                 if consumer.running:
@@ -98,13 +100,15 @@ class Simulation:
 
     def _clock(self, now_ms: int) -> Event:
         brokers = self._cluster.brokers
-        return {
+        routed = set().union(*self._cluster.name_server.table.values())
+        event: Event = {
             "cluster": self.scenario.cluster,
             "source": "simulator",
-            "brokers_asked": list(brokers),
+            "brokers_asked": [name for name, broker in brokers.items() if broker.answers or name in routed],
             "brokers_answered": [name for name, broker in brokers.items() if broker.answers],
             "event_time_ms": now_ms,
         }
+        return event | ({"collector": self.watchers.collector} if self.watchers.collector else {})
 
     def _start_soon(self, start: Callable[[], object]) -> None:
         self._world.later(self._world.random.randrange(START_WITHIN_MS), start)

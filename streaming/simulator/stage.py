@@ -8,9 +8,10 @@ from streaming.simulator.broker import Broker
 from streaming.simulator.client import Client
 from streaming.simulator.cluster import Cluster
 from streaming.simulator.consumer import Consumer
-from streaming.simulator.happening import Happening
+from streaming.simulator.happening import FOR_GOOD, Happening
 from streaming.simulator.node import Node
 from streaming.simulator.processes import Processes
+from streaming.simulator.watchers import Watchers
 from udfs.rocketmq.route import QueueData
 
 Undo = Callable[[], object]
@@ -20,9 +21,10 @@ Subject = TypeVar("Subject")
 class Stage:
     """Where happenings happen. `perform` gives what ends it, None for what has no end."""
 
-    def __init__(self, cluster: Cluster, processes: Processes) -> None:
+    def __init__(self, cluster: Cluster, processes: Processes, watchers: Watchers) -> None:
         self._cluster = cluster
         self._processes = processes
+        self._watchers = watchers
 
     def perform(self, happening: Happening) -> Undo | None:
         """Do it now. What is done to a process that does not run has no effect."""
@@ -32,6 +34,9 @@ class Stage:
         if happening.consumer is not None:
             clients = self._processes.find(happening.consumer)
             return self._perform_at_process(clients, happening) if clients else None
+        if happening.action in FOR_GOOD:
+            self._perform_for_good(happening)
+            return None
         if happening.topic is not None:
             return self._configure(happening)
         if happening.consumer_group is not None:
@@ -73,6 +78,19 @@ class Stage:
         nodes = [node for broker_id, node in broker.nodes.items() if happening.broker_id in (None, broker_id)]
         fall = {"stop_broker": Node.shut_down, "crash_broker": Node.crash, "lose_broker": Node.lose}[happening.action]
         return _each([node for node in nodes if node.is_up], fall, Node.start)
+
+    def _perform_for_good(self, happening: Happening) -> None:
+        match happening.action:
+            case "rename_collector":
+                self._watchers.collector = happening.collector
+            case "remove_agents":
+                self._watchers.has_agents = False
+            case "recreate_topic":
+                self._cluster.recreate_topic(str(happening.topic))
+            case "burst":
+                self._cluster.burst(str(happening.topic), happening.messages or 0)
+            case "drop_topics":
+                self._cluster.name_server.drop_topics(str(happening.broker_name))
 
     def _configure(self, happening: Happening) -> Undo:
         topic, name_server = str(happening.topic), self._cluster.name_server

@@ -31,7 +31,8 @@ class SubscriptionTable:
             SubscriptionData(topic, "*" if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else of.sub_string, version)
             for topic, version in versions.items()
         )
-        consume_type = "CONSUME_ACTIVELY" if of.assigned_queues else "CONSUME_PASSIVELY"
+        is_active = group.pull_consumers or bool(of.assigned_queues)
+        consume_type = "CONSUME_ACTIVELY" if is_active else "CONSUME_PASSIVELY"
         if not group.client_rebalance:
             consume_type = "CONSUME_POP"
         self.beat = Beat(group.consumer_group, consume_type, group.message_model, datas)

@@ -14,7 +14,9 @@ class Suspects:
         producers = sorted(producer.client_id for producer in scenario.producers)
         self.broker_name = random.choice(sorted(broker.broker_name for broker in scenario.brokers))
         self.client_id = random.choice(consumers or producers) if consumers or producers else ""
-        self.mute = _share_of(consumers, conditions.mute_clients, random)
+        self.mute = _share_of(consumers, conditions.mute_clients, random) | {
+            consumer.client_id for group in scenario.groups for consumer in group.consumers if consumer.never_answers
+        }
         self.listed_only = _share_of([*consumers, *producers], conditions.listed_only, random)
         self._broker_ahead_ms = conditions.ahead_ms("broker")
         self._client_ahead_ms = conditions.ahead_ms("client")

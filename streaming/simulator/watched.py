@@ -25,7 +25,7 @@ class Watched:
         *,
         second_group: bool = False,
     ) -> None:
-        self.conditions = conditions or Conditions()
+        self.conditions = Conditions(scenario.view) if conditions in (None, Conditions()) else conditions
         if second_group:
             scenario = with_second_group(scenario)
         if beside:

@@ -117,12 +117,13 @@ def test_a_queue_that_is_not_starved_is_pulled_unless_its_broker_is_down(play: P
         for broker in route["brokers"]
         if 0 not in broker["broker_ids"] and broker["broker_name"] in refusing
     }
+    emptied = {one.broker_name for one in play.scenario.happenings if one.action == "drop_topics"}
     full = full_caches(play.events)
     starved: dict[Queue, list[Span]] = defaultdict(list)
     for one in truth:
         starved[queue_of(one)].append(one)
     for queue, times in served(play.events).items():
-        if not shares_out(play.scenario, queue[0]) or queue[2] in masterless:
+        if not shares_out(play.scenario, queue[0]) or queue[2] in masterless | emptied:
             continue
         for from_ms, to_ms in silences(times, end_ms, LONG_POLL_MS):
             was_down = any(

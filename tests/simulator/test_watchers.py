@@ -1,0 +1,144 @@
+"""Happenings of who watches and of topics: what a collector's rounds tell after them, and what stays true."""
+
+from typing import Any
+
+import pytest
+
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
+from streaming.simulator import Conditions, Scenario, Watched, load_scenario
+from tests.simulator.modelled import SECOND, START, between, healthy, mq_of, of, run, seconds
+from udfs.rocketmq.model import MessageQueue
+
+pytestmark = pytest.mark.replay
+
+Events = list[tuple[str, dict[str, Any]]]
+
+
+def watch(scenario: str | Scenario, conditions: Conditions | None = None) -> tuple[Watched, Events]:
+    played = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    watched = Watched(played, 1, START, conditions)
+    return watched, [(topic, event) for topic, event, _ in watched.said()]
+
+
+def starved(name: str) -> dict[tuple[str, str], list[MessageQueue]]:
+    """(group, cause) to the queues that starve for longer than 15 s."""
+    simulation, _ = run(name)
+    found: dict[tuple[str, str], list[MessageQueue]] = {}
+    for span in sorted(simulation.truth, key=lambda span: span.mq):
+        if not span.is_harmless and simulation.truth.lasted_ms(span) > 15 * SECOND:
+            found.setdefault((span.consumer_group, span.cause), []).append(span.mq)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "broker_name"),
+    [
+        ("frozen_process", "frozen_client", "broker-a"),
+        ("stopped_process", "pull_stopped", "broker-a"),
+        ("twin_processes", "duplicate_client_id", "broker-b"),
+    ],
+)
+def test_a_process_takes_all_queues_of_a_broker_from_both_its_groups(name: str, cause: str, broker_name: str) -> None:
+    assert starved(name) == {
+        ("order-service", cause): [MessageQueue("orders", broker_name, queue_id) for queue_id in range(4)],
+        ("bill-service", cause): [MessageQueue("bills", broker_name, queue_id) for queue_id in range(4)],
+    }
+
+
+def test_queues_starve_by_a_second_cause_while_the_first_one_stands() -> None:
+    found = starved("standing_write_only")
+    assert found["order-service", "write_only_queue"] == [MessageQueue("orders", "broker-b", 4)]
+    assert len(found["order-service", "frozen_client"]) == 3
+
+
+def test_new_queues_starve_in_the_share_of_a_frozen_client_that_never_learns_of_them() -> None:
+    queues = starved("frozen_more_queues")["order-service", "frozen_client"]
+    assert {mq.queue_id >= 4 for mq in queues} == {True, False}
+
+
+def test_of_a_burst_all_messages_wait_at_the_hung_listener_and_none_comes_after_them() -> None:
+    simulation, events = run("burst_hung", duration_ms=400 * SECOND)
+    hung = {span.mq for span in simulation.truth if span.cause == "consume_stopped"}
+    assert len(hung) == 3
+    for mq in hung:
+        offsets = simulation.brokers[mq.broker_name].master.offsets
+        end = simulation.max_offset(mq.topic, mq.broker_name, mq.queue_id)
+        assert end - offsets.query_offset("order-service", mq) == 40_000 // 8
+    assert of(events, SEND_LATENCIES) == []
+    ends = {(mq_of(pull), pull["max_offset"]) for pull in between(events, PULLS, 200, 400)}
+    assert len(ends) == len({mq for mq, _ in ends})
+
+
+def test_a_collector_is_renamed_and_a_broker_without_topics_is_asked_no_more_once_it_is_down() -> None:
+    _, events = watch("collector_renamed")
+    clocks = of(events, CLOCKS)
+    names = [clock["collector"] for clock in clocks]
+    assert sorted(set(names)) == ["pod-1/10.20.2.9:9876", "pod-2/10.20.2.9:9876"]
+    assert names == sorted(names)
+    asked = {seconds(clock): "broker-c" in clock["brokers_asked"] for clock in clocks}
+    assert next(at for at, is_asked in asked.items() if not is_asked) == pytest.approx(420, abs=5)
+    assert all(clock["brokers_asked"] == clock["brokers_answered"] for clock in clocks)
+
+
+def test_a_broker_that_is_down_with_its_topics_is_asked_all_the_same() -> None:
+    _, events = run("dead_broker", duration_ms=400 * SECOND)
+    assert of(events, CLOCKS)[-1]["brokers_asked"] == ["broker-a", "broker-b"]
+    assert of(events, CLOCKS)[-1]["brokers_answered"] == ["broker-a"]
+
+
+def test_a_member_that_never_answers_is_unheard_in_the_rounds_and_never_seen_to_pull() -> None:
+    watched, events = watch("mute_member")
+    assert watched.conditions == Conditions("collector")
+    silent = "10.20.0.14@order-service"
+    unheard = {one["client_id"] for clock in of(events, CLOCKS) for one in clock.get("unheard", ())}
+    assert unheard == {silent}
+    assert silent not in {pull["client_id"] for pull in of(events, PULLS)}
+    assert silent in {beat["client_id"] for beat in of(events, HEARTBEATS)}
+
+
+def test_offsets_of_a_topic_begin_at_0_when_it_is_created_again() -> None:
+    _, events = watch("topic_recreated")
+    before, after = between(events, PULLS, 100, 205), between(events, PULLS, 270, 600)
+    assert min(pull["max_offset"] for pull in before) > 900
+    assert max(pull["max_offset"] for pull in after) < 300
+    assert all(pull["commit_offset"] <= pull["max_offset"] for pull in after)
+
+
+def test_pulls_of_clients_that_list_no_queues_are_told_while_there_are_agents_and_not_after() -> None:
+    _, events = watch("agents_removed")
+    times = [seconds(pull) for pull in of(events, PULLS) if pull["consumer_group"] == "export-job"]
+    assert 300 < max(times) < 325
+    assert max(seconds(pull) for pull in of(events, PULLS) if pull["consumer_group"] == "order-service") > 890
+    kinds = {
+        beat["consumers"][0]["consume_type"] for beat in of(events, HEARTBEATS) if beat["client_id"][:9] == "10.20.0.2"
+    }
+    assert kinds == {"CONSUME_ACTIVELY"}
+    assert starved("agents_removed") == {}
+
+
+def test_a_distant_producer_takes_longer_to_every_broker_and_its_sends_succeed() -> None:
+    _, events = run("far_producer", duration_ms=120 * SECOND)
+    sends = of(events, SEND_LATENCIES)
+    far = [send for send in sends if send["client_id"].startswith("10.90")]
+    assert {send["broker_name"] for send in far} == {"broker-a", "broker-b"}
+    assert all(700 <= send["latency_ms"] < 800 and send["send_status"] == "SEND_OK" for send in far)
+    assert max(send["latency_ms"] for send in sends if send not in far) < 100
+
+
+@pytest.mark.parametrize("name", ["pop_offline", "grpc_offline"])
+def test_groups_whose_queues_are_not_judged_are_expected_to_be_missed(name: str) -> None:
+    simulation, events = run(name)
+    assert [(one.kind, one.required) for one in simulation.expected] == [("group_offline", True)]
+    assert list(simulation.truth) == []
+    beats = [beat for beat in of(events, HEARTBEATS) if beat["consumers"]]
+    gone = [seconds(beat) for beat in beats if beat.get("leaving")]
+    back = [seconds(beat) for beat in beats if seconds(beat) > max(gone)]
+    assert min(back) - max(gone) > 340
+
+
+def test_the_scenario_says_who_watches_where_no_condition_does() -> None:
+    scenario = healthy(view="collector")
+    assert Watched(scenario, 1, START).conditions.view == "collector"
+    assert Watched(scenario, 1, START, Conditions()).conditions.view == "collector"
+    assert Watched(scenario, 1, START, Conditions("agents")).conditions.view == "agents"
+    assert Watched(healthy(), 1, START).conditions == Conditions()
