@@ -1,9 +1,18 @@
 """One incident of a topic's starved queues through time: which cause and client it names, and when it ends."""
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.settings import Settings
+from streaming.queries.rulebook import rulebook
+from tests.markdown import blocks_of
 from tests.rules import default_rules, kind_rules
 from tests.udfs.groups.facts import RULES, Life, Pull, at
 from udfs.alerts.alert import Incident, Transition
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
+from udfs.groups.state import GroupState
 from udfs.rocketmq.route import QueueData, Route
 
 A, B = "a@7", "b@7"
@@ -11,9 +20,12 @@ OFF = default_rules(kinds={**RULES.kinds, "group_offline": kind_rules(is_enabled
 """Groups that are offline on purpose."""
 
 
-def two_clients() -> Life:
+RUNBOOK = Path(__file__).parents[3] / "udfs" / "alerts" / "runbooks" / "group_offline.md"
+
+
+def two_clients(**life_fields: Any) -> Life:
     """A takes 0-3 and B takes 4-7, for two minutes already."""
-    life = Life()
+    life = Life(**life_fields)
     life.start("h1:1", A, 0, 1, 2, 3)
     life.start("h2:1", B, 4, 5, 6, 7)
     assert life.run(120) == []
@@ -112,6 +124,22 @@ def test_the_queues_of_a_group_that_is_offline_on_purpose_do_not_starve() -> Non
     life.leave("h1:1")
     life.leave("h2:1")
     assert life.run(2_000) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "fires"), [("batch-night", set()), ("order-service", {"group_offline", "starved_queue"})]
+)
+def test_the_override_that_the_runbook_shows_makes_a_batch_group_page_nothing(
+    group: str, fires: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = [block.text for block in blocks_of(RUNBOOK, "toml") if "group_offline = {" in block.text]
+    (tmp_path / "site.toml").write_text(shown)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
+    rules = rulebook(Settings.load()).of("prod", group)
+    life = two_clients(state=GroupState("prod", group, at(0)), rules=rules)
+    life.leave("h1:1")
+    life.leave("h2:1")
+    assert {kind for _, kind, _, _ in life.run(7_200)} == fires
 
 
 def test_a_group_that_is_offline_on_purpose_ends_what_starved_before() -> None:
