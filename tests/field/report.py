@@ -1,12 +1,12 @@
 """What a session says: by kind and cause, by play beside RocketMQ's own tools, and all that fell short."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.field.judge import Verdict
 from tests.field.others import Said
 from tests.field.played import Played
+from tests.score.report import delays_of, shares_of
 
 HOUR_MS = 3_600_000
 SHORT_OF = ("missed", "wrong", "surprises", "absent", "unended", "afterwards", "false_pages")
@@ -30,27 +30,18 @@ def report_of(
 
 
 def _kinds(verdict: Verdict) -> list[dict[str, Any]]:
-    rows = []
-    for (kind, cause), tally in sorted(verdict.tallies.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        delays = sorted(delay for delay, _ in tally.delays_ms)
-        rows.append(
-            {
-                "kind": kind,
-                "cause": cause,
-                "required": tally.required,
-                "reported": tally.reported,
-                "recall": tally.reported / tally.required if tally.required else None,
-                "claims": tally.claims,
-                "right": tally.right,
-                "precision": tally.right / tally.claims if tally.claims else None,
-                "delay_p50_s": statistics.median(delays) / 1000 if delays else None,
-                "delay_max_s": delays[-1] / 1000 if delays else None,
-                "bound_s": max(bound for _, bound in tally.delays_ms) / 1000 if delays else None,
-                "missed": tally.missed,
-                "wrong": tally.wrong,
-            }
-        )
-    return rows
+    ordered = sorted(verdict.tallies.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    return [
+        {
+            "kind": kind,
+            "cause": cause,
+            **shares_of(tally),
+            **delays_of(tally),
+            "missed": tally.missed,
+            "wrong": tally.wrong,
+        }
+        for (kind, cause), tally in ordered
+    ]
 
 
 def _play(played: Played, verdict: Verdict, others: Sequence[Said]) -> dict[str, Any]:
@@ -73,8 +64,9 @@ def _play(played: Played, verdict: Verdict, others: Sequence[Said]) -> dict[str,
 def markdown_of(report: Mapping[str, Any]) -> str:
     """Both tables, and what fell short, as a page takes them."""
     lines = [
-        "| what | had to be said | said | claims | right | onset to alert, median | longest | bound |",
-        "|---|---|---|---|---|---|---|---|",
+        "| what | facts | in time | resolved | claims | right | early | late | endless "
+        "| onset to alert: median, longest | bound | end to resolved: median, longest |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_kind_line(row) for row in report["kinds"] if row["required"] or row["claims"]),
         "",
         f"False pages in {report['quiet_hours']} quiet hours: {len(report['false_pages'])}.",
@@ -95,9 +87,12 @@ def short_of(report: Mapping[str, Any]) -> list[str]:
 
 def _kind_line(row: Mapping[str, Any]) -> str:
     name = f"`{row['kind']}`" + (f", `{row['cause']}`" if row["cause"] else "")
-    asked = (str(row["required"]), str(row["reported"])) if row["required"] else ("", "")
-    delays = (_seconds(row[key]) for key in ("delay_p50_s", "delay_max_s", "bound_s"))
-    return "| " + " | ".join((name, *asked, str(row["claims"]), str(row["right"]), *delays)) + " |"
+    facts = (str(row["required"]), str(row["in_time"])) if row["required"] else ("", "")
+    resolved = f"{row['resolved']} of {row['ended']}" if row["ended"] else ""
+    claims = (str(row[key]) for key in ("claims", "right", "early", "late", "endless"))
+    delays = (_seconds(row["delay_p50_s"], row["delay_max_s"]), _seconds(row["bound_s"]))
+    recovery = _seconds(row["recovery_p50_s"], row["recovery_max_s"])
+    return "| " + " | ".join((name, *facts, resolved, *claims, *delays, recovery)) + " |"
 
 
 def _play_line(row: Mapping[str, Any]) -> str:
@@ -109,5 +104,5 @@ def _play_line(row: Mapping[str, Any]) -> str:
     )
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f} s"
+def _seconds(*values: float | None) -> str:
+    return ", ".join(f"{value:.0f} s" for value in values if value is not None)

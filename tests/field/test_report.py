@@ -17,14 +17,16 @@ PLAYED = Played("frozen", 1, "_frozen_b", 0.0, 0, 330_000, ())
 
 
 def verdict(**changes: object) -> Verdict:
-    tally = Tally(required=2, reported=2, claims=1, right=1, delays_ms=[(60_000, 70_000), (80_000, 70_000)])
+    tally = Tally(required=2, in_time=2, ended=2, resolved=1, reported=1, claims=3, right=1, early=1, late=1)
+    tally.delays_ms, tally.recovery_ms = [(60_000, 70_000), (80_000, 70_000)], [75_000]
     return Verdict(**{"tallies": {("starved_queue", "frozen_client"): tally}, **changes})  # type: ignore[arg-type]
 
 
 def test_a_report_has_a_row_a_kind_and_a_row_a_play() -> None:
     said = Said("consumerStatus order-service_frozen_b", "", "Rebalance OK")
     text = markdown_of(report_of(verdict(), [(PLAYED, verdict())], {PLAYED.name: [said]}))
-    assert "| `starved_queue`, `frozen_client` | 2 | 2 | 1 | 1 | 70 s | 80 s | 70 s |" in text
+    cells = "2 | 2 | 1 of 2 | 3 | 1 | 1 | 1 | 0 | 70 s, 80 s | 70 s | 75 s, 75 s"
+    assert f"| `starved_queue`, `frozen_client` | {cells} |" in text
     assert "| frozen | 1 | `starved_queue (frozen_client)` | nothing wrong |  | yes |" in text
     assert "What fell short" not in text
 

@@ -95,7 +95,7 @@ def _claim(row: Row, subject: Subject) -> Claim:
         row["consumer_group"],
         row["topic"],
         queue.rpartition(":")[0] if queue else row["broker_name"],
-        row["client_id"],
+        row["client_id"] if cause == row["cause"] else None,  # a row blames one client, for its own cause
         queue,
         row["changed_at"],
         None,

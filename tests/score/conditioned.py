@@ -35,6 +35,9 @@ BY_CHANNELS = {"duplicate_client_id", "split_view"}
 BY_PULLS = {*HELD, "order_lock", "duplicate_client_id", "strategy_gap", "consume_disabled"}
 """Causes of starved queues that only the answers of the owner show before its commits do."""
 
+BLAMED = {"frozen_client", "pull_stopped", "consume_stopped"}
+"""Causes of a starved queue for which an alert may blame a client: one that holds the queue."""
+
 UNDER_A_BROKER = {"starved_queue": "pull_stopped", "stalled_queue": "pull_stopped"}
 """To agents a dead broker is one that its clients do not reach: nobody pulls its queues, and no consumer shows why."""
 
@@ -57,9 +60,11 @@ def _as_known(fact: Fact, watched: Watched) -> Fact:
     conditions = watched.conditions
     if conditions.view == "collector" and fact.kind == "starved_queue":
         fact = replace(fact, also=fact.also | {"consume_stopped"})  # its commits stand still
+    if fact.cause in BLAMED:
+        fact = replace(fact, clients=frozenset(_holders(fact, watched)))
     if not fact.required:
         return fact
-    fact = replace(fact, later_ms=_later_ms(fact, watched))
+    fact = replace(fact, later_ms=fact.later_ms + _later_ms(fact, watched))
     return replace(fact, required=not _is_short(fact, watched) and not _is_hidden(fact, watched))
 
 
@@ -164,12 +169,13 @@ def _clocks(watched: Watched) -> Iterator[Fact]:
         yield _fact("clock_skew", watched, required=False, machine="broker:")
     if conditions.skew is None or abs(conditions.skew.ahead_ms) < SKEW_MS:
         return
-    role, suspects = conditions.skew.role, watched.suspects
+    role: str = conditions.skew.role
+    suspects = watched.suspects
     name = {"broker": suspects.broker_name, "client": suspects.client_id}.get(role, "")
     is_known = _must_describe_skew(conditions, watched.simulation.scenario.clock_interval_ms)
+    if conditions.skew.ahead_ms > QUARANTINED_MS and role in ("collector", "run"):
+        role = "clock"  # its times are refused, so it is reported as what keeps the cluster's time
     yield _fact("clock_skew", watched, required=is_known, machine=f"{role}:{name}")
-    if role in ("collector", "run"):
-        yield _fact("clock_skew", watched, required=False, machine="clock:")  # what keeps the cluster's time
 
 
 def _without_data(watched: Recorded, *, is_refused: bool) -> Iterator[Fact]:

@@ -37,28 +37,38 @@ def report_of(todo: Sequence[Run], scores: Sequence[Score]) -> dict[str, Any]:
 def _kinds(tallies: dict[Key, Tally]) -> list[dict[str, Any]]:
     kinds = []
     for (kind, cause), tally in sorted(tallies.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        delays = sorted(delay for delay, _ in tally.delays_ms)
-        kinds.append(
-            {
-                "kind": kind,
-                "cause": cause,
-                **_shares(tally),
-                "delay_p50_s": statistics.median(delays) / 1000 if delays else None,
-                "delay_max_s": delays[-1] / 1000 if delays else None,
-                "bound_s": max(bound for _, bound in tally.delays_ms) / 1000 if delays else None,
-                "missed": tally.missed,
-                "wrong": tally.wrong,
-            }
-        )
+        figures = {"kind": kind, "cause": cause, **shares_of(tally), **delays_of(tally)}
+        kinds.append({**figures, "missed": tally.missed, "wrong": tally.wrong})
     return kinds
 
 
-def _shares(tally: Tally) -> dict[str, Any]:
+def shares_of(tally: Tally) -> dict[str, Any]:
+    """Counts of facts and claims. Recall: of the facts required, those detected and resolved in time."""
     return {
         "required": tally.required,
+        "in_time": tally.in_time,
+        "ended": tally.ended,
+        "resolved": tally.resolved,
+        "reported": tally.reported,
         "recall": tally.reported / tally.required if tally.required else None,
         "claims": tally.claims,
+        "right": tally.right,
         "precision": tally.right / tally.claims if tally.claims else None,
+        "early": tally.early,
+        "late": tally.late,
+        "endless": tally.endless,
+    }
+
+
+def delays_of(tally: Tally) -> dict[str, float | None]:
+    """Seconds, median and longest, from onset to alert and from end to resolved; None without any."""
+    delays = [delay for delay, _ in tally.delays_ms]
+    return {
+        "delay_p50_s": statistics.median(delays) / 1000 if delays else None,
+        "delay_max_s": max(delays) / 1000 if delays else None,
+        "bound_s": max(bound for _, bound in tally.delays_ms) / 1000 if delays else None,
+        "recovery_p50_s": statistics.median(tally.recovery_ms) / 1000 if tally.recovery_ms else None,
+        "recovery_max_s": max(tally.recovery_ms) / 1000 if tally.recovery_ms else None,
     }
 
 
@@ -77,7 +87,7 @@ def _dimensions(todo: Sequence[Run], scores: Sequence[Score]) -> list[dict[str, 
             "dimension": name,
             "value": value,
             "runs": counts["runs"],
-            **_shares(total),
+            **shares_of(total),
             "false_pages": counts["false_pages"],
             "healthy_days": round(counts["healthy_ms"] / DAY_MS, 2),
         }
@@ -111,16 +121,18 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 
 def _table_of_kinds(report: dict[str, Any]) -> Table:
     table = _table(
-        f"{report['seeds']} seeds a scenario, {report['seconds']:.0f} s",
+        f"{report['seeds']} seeds a scenario, {report['seconds']:.0f} s; delays in seconds, median and longest",
         ("kind", "cause"),
-        ("facts", "recall", "claims", "precision", "delay p50", "max", "bound"),
+        (*FIGURES, "alert", "bound", "resolved"),
     )
     for row in report["kinds"]:
         table.add_row(
             row["kind"],
             row["cause"] or "",
-            *_reported(row),
-            *(_seconds(row[name]) for name in ("delay_p50_s", "delay_max_s", "bound_s")),
+            *figures(row),
+            _delays(row["delay_p50_s"], row["delay_max_s"]),
+            _seconds(row["bound_s"]),
+            _delays(row["recovery_p50_s"], row["recovery_max_s"]),
         )
     return table
 
@@ -129,14 +141,14 @@ def _table_of_dimensions(report: dict[str, Any]) -> Table:
     table = _table(
         "by dimension",
         ("dimension", "value"),
-        ("runs", "facts", "recall", "claims", "precision", "false pages", "healthy days"),
+        ("runs", *FIGURES, "false pages", "healthy days"),
     )
     for row in report["dimensions"]:
         table.add_row(
             row["dimension"],
             row["value"],
             str(row["runs"]),
-            *_reported(row),
+            *figures(row),
             str(row["false_pages"]),
             f"{row['healthy_days']:.1f}",
         )
@@ -152,13 +164,26 @@ def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
     return table
 
 
-def _reported(row: dict[str, Any]) -> tuple[str, ...]:
-    return str(row["required"]), _share(row["recall"]), str(row["claims"]), _share(row["precision"])
+FIGURES = ("facts", "in time", "resolved", "recall", "claims", "precision", "early", "late", "endless")
+"""Columns of facts and claims: required facts, those whose alert fired in time, of the ended ones those that resolved
+in time; claims that began too early, resolved too late, never ended."""
+
+
+def figures(row: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of `FIGURES`."""
+    resolved = f"{row['resolved']}/{row['ended']}" if row["ended"] else "-"
+    facts = (str(row["required"]), str(row["in_time"]), resolved) if row["required"] else ("", "", "")
+    wrong = (str(row[name] or "") for name in ("early", "late", "endless"))
+    return *facts, _share(row["recall"]), str(row["claims"]), _share(row["precision"]), *wrong
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
+def _delays(median: float | None, longest: float | None) -> str:
+    return "" if median is None or longest is None else f"{median:.0f}, {longest:.0f}"
+
+
 def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} s"
+    return "" if value is None else f"{value:.0f}"

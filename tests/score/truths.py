@@ -1,6 +1,6 @@
 """Facts of a run: what is true, from when until when, and how soon the protocol lets a watcher know it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,6 +17,9 @@ GAP_MS = 60_000
 
 SLACK_MS = 15_000
 """An alert may fire this much after its bound and two poll rounds: three clock events of 5 s."""
+
+STEADY_MS = 20_000
+"""An open alert lists another queue once its list has stayed the same for a rebalance (`udfs/alerts/life.py`)."""
 
 FLAPPING_COMINGS, FLAPPING_MS = 3, 21 * 60_000
 """An alert that fires this often within this time is held open for as long (`udfs/alerts/flapping.py`)."""
@@ -198,6 +201,16 @@ OF_QUEUES = ("starved_queue", "double_consumed_queue")
 """Kinds whose facts are single queues, from the simulation's own truth. What a file expects of them adds causes."""
 
 
+def joins(fact: Fact, facts: Iterable[Fact]) -> bool:
+    """Whether the alert of its group and topic may be open already when the fact can be known."""
+    labels, known_ms = (fact.consumer_group, fact.topic), fact.onset_ms + fact.bound_ms
+    return any(
+        other.onset_ms + other.bound_ms < known_ms and fact.onset_ms <= other.resolve_by_ms
+        for other in facts
+        if (other.consumer_group, other.topic) == labels
+    )
+
+
 DOWN = ("broker_no_data", "broker_without_master")
 """Kinds of a broker under which the simulation judges no queue."""
 
@@ -212,8 +225,10 @@ def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]
     doubled = _facts_of_queues(
         "double_consumed_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms, slack_ms
     )
-    for fact in (*starved, *doubled):
-        yield _with_expected(replace(fact, known_ms=now_ms), expected)
+    for facts in (list(starved), list(doubled)):
+        for fact in facts:
+            later_ms = max(STEADY_MS, simulation.scenario.clock_interval_ms) if joins(fact, facts) else 0
+            yield _with_expected(replace(fact, known_ms=now_ms, later_ms=later_ms), expected)
     for one in expected:
         fact = Fact(
             one.kind,
