@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -122,13 +123,12 @@ def print_report(report: dict[str, Any], console: Console) -> None:
 def _table_of_kinds(report: dict[str, Any]) -> Table:
     table = _table(
         f"{report['seeds']} seeds a scenario, {report['seconds']:.0f} s; delays in seconds, median and longest",
-        ("kind", "cause"),
+        ("what",),
         (*FIGURES, "alert", "bound", "resolved"),
     )
     for row in report["kinds"]:
         table.add_row(
-            row["kind"],
-            row["cause"] or "",
+            ", ".join(name for name in (row["kind"], row["cause"]) if name),
             *figures(row),
             _delays(row["delay_p50_s"], row["delay_max_s"]),
             _seconds(row["bound_s"]),
@@ -139,9 +139,9 @@ def _table_of_kinds(report: dict[str, Any]) -> Table:
 
 def _table_of_dimensions(report: dict[str, Any]) -> Table:
     table = _table(
-        "by dimension",
+        "by dimension; false pages, and healthy days",
         ("dimension", "value"),
-        ("runs", *FIGURES, "false pages", "healthy days"),
+        ("runs", *FIGURES, "pages", "days"),
     )
     for row in report["dimensions"]:
         table.add_row(
@@ -156,7 +156,7 @@ def _table_of_dimensions(report: dict[str, Any]) -> Table:
 
 
 def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
-    table = Table(title=title)
+    table = Table(title=title, box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for column in names:
         table.add_column(column, overflow="fold")
     for column in figures:
