@@ -25,6 +25,9 @@ from udfs.rocketmq.model import MessageQueue
 TOLD_SKEW_MS = 10_000
 """A clock that is further off is told."""
 
+WAITING_REPEAT_MS = 60_000
+"""The offsets of a queue with waiting messages are published again after this, though neither moves."""
+
 FIRST_SEEN_MS = 120_000
 """What is seen for the first time is not taken to be older: CHANNEL_EXPIRED_TIMEOUT."""
 
@@ -48,6 +51,7 @@ class CollectorView:
         self._pulled_ms: dict[Place, int] = {}
         self._waiting = Waiting(simulation)
         self._offsets: dict[tuple[str, MessageQueue], tuple[int, int]] = {}
+        self._published_ms: dict[tuple[str, MessageQueue], int] = {}
         self._answered_ms: dict[str, int] = {}
         self._round_ms = 0
         self._now_ms = 0
@@ -220,14 +224,19 @@ class CollectorView:
     def _offsets_alone(
         self, views: dict[str, Broker], reported: set[tuple[str, MessageQueue]], now_ms: int
     ) -> Iterator[Event]:
-        """Offsets of queues of which no pull is told in this round, where they moved."""
+        """Offsets of queues without a pull in this round, where they moved, and again while messages wait."""
         if self._conditions.is_plain:
             return
         for group, mq in self._committed(views):
             broker = views[mq.broker_name]
             before = self._offsets.get((group, mq))
             offsets = self._reported_offsets(group, mq, broker)
-            if (group, mq) in reported or self._offsets[group, mq] == before:
+            commit, queue_end = self._offsets[group, mq]
+            is_due = now_ms >= self._published_ms.get((group, mq), 0) + WAITING_REPEAT_MS and commit < queue_end
+            if self._offsets[group, mq] == before and not is_due and (group, mq) not in reported:
+                continue
+            self._published_ms[group, mq] = now_ms
+            if (group, mq) in reported:
                 continue
             yield {
                 "cluster": self._simulation.scenario.cluster,
