@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from streaming.oncall import alert_feed, relay_thread
 from streaming.oncall.relay import Relay
 from streaming.oncall.relay_thread import RelayThread
 from streaming.queries.written_batch import WrittenBatch
-from streaming.service import relay_command
+from streaming.service import relay_command, settings_reload
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.oncall.fakes import FakeServer
@@ -227,6 +228,31 @@ def test_the_process_of_its_own_reports_and_ends_without_spark(
     stop.set()
     process.join(60)
     assert notified(hook) == ["a firing", "b firing"]
+
+
+def test_a_mute_that_is_taken_out_of_a_file_mutes_no_longer(
+    tmp_path: Path, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay of its own takes the file while it runs."""
+    now, site = datetime.now(UTC), tmp_path / "site.toml"
+    start, end = (f'"{now + timedelta(hours=hours):%H:%M}"' for hours in (-1, 1))
+    site.write_text(f'[[mutes]]\nmatch = {{ cluster = "prod" }}\nfrom = {start}\nto = {end}\n')
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
+    monkeypatch.setattr(settings_reload, "LOOK_SECONDS", 0.1)
+    settings = settings_of(tmp_path, hook.url)
+    Query(settings).write(alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="test"))
+    stop = threading.Event()
+    process = threading.Thread(target=relay_command._run, args=(settings, None, stop))
+    process.start()
+    try:
+        assert hook.wait_for(1)
+        assert notified(hook) == ["b firing"]
+        site.write_text("")
+        assert hook.wait_for(2)
+    finally:
+        stop.set()
+        process.join(60)
+    assert notified(hook) == ["b firing", "a firing"]
 
 
 def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settings) -> None:
