@@ -1,6 +1,7 @@
 """One Kafka partition's part of an Arrow batch, sorted into a chunk a shard; the header is the same for all of them."""
 
 from collections.abc import Collection, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
@@ -98,7 +99,7 @@ class PartitionPack:
         for cluster, broker_name, puller, _ in self._pullings:
             by_broker.setdefault((cluster, broker_name), set()).add(puller)
         picked = {
-            place: {NO_PULLER, *sorted(pullers - {NO_PULLER}, key=_rank)[:MOST_PULLERS]}
+            place: {NO_PULLER, *nsmallest(MOST_PULLERS, pullers - {NO_PULLER}, key=_rank)}
             for place, pullers in by_broker.items()
         }
         for (cluster, broker_name, puller, _), newest in self._pullings.items():
