@@ -163,6 +163,18 @@ def test_twins_hold_the_same_queues_under_one_client_id(
         wait_until("a twin holds the first half", twin, lambda one: held_by(one, topic) == half)
 
 
+def test_a_mute_member_consumes_and_refuses_its_running_info(
+    rocketmq_cluster: RocketMQ, clients: FieldClients, topic: str
+) -> None:
+    group, shared = f"g-{topic}", {"topics": (topic,), "process": "both"}
+    start(clients, rocketmq_cluster, name="p", kind="producer", group="pg", rate_per_s=20, **shared)
+    for is_mute in (False, True):
+        client = start(clients, rocketmq_cluster, name=str(is_mute), kind="push", group=group, mute=is_mute, **shared)
+        wait_until("it consumes", client, lambda one: consumed(one, topic) > 0)
+        printed = rocketmq_cluster.mqadmin("consumerStatus", "-g", group, "-i", client.client_id)
+        assert ("#Consumer Properties#" in printed) == (not is_mute), printed
+
+
 def test_a_hung_listener_holds_its_queues_and_consumes_nothing_until_it_goes_on(
     rocketmq_cluster: RocketMQ, clients: FieldClients, topic: str
 ) -> None:
