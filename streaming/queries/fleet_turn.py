@@ -10,6 +10,7 @@ from streaming.queries.combiner import Pack
 from streaming.queries.producers_aside import come_back, set_aside
 from streaming.queries.shard_clock import CLOCK_MISSED_MS, CLOCK_NEEDED
 from streaming.queries.shard_rows import alert_row, fault_item_row, health_row
+from streaming.queries.shard_store import RETRIED
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition
 from udfs.alerts.rules import Rules
@@ -75,6 +76,8 @@ class FleetTurn:
             return
         try:
             work()
+        except RETRIED:
+            raise
         except Exception as error:  # whatever a rule raises must not end the query
             self.fleet = self._read()
             labels = {"cluster": self._cluster}

@@ -10,6 +10,7 @@ from schemas.events import SEND_LATENCIES
 from streaming.queries.chunk import Reject
 from streaming.queries.set_aside import describe
 from streaming.queries.shard_rows import alert_row, quarantine_row
+from streaming.queries.shard_store import RETRIED
 from streaming.warehouse.rows import Rows
 from udfs.alerts.failed_rule import RULE_FAILED, find_failure
 from udfs.alerts.life import Evaluation, Reason, end, step
@@ -31,6 +32,8 @@ def advance_or_set_aside(
     """The state after the batch, and its rows. `state` is changed in place; `read` gives it anew, as it was before."""
     try:
         rows = advance(state)
+    except RETRIED:
+        raise
     except Exception as error:  # whatever a rule raises must not end the query
         state = read()
         return state, set_aside(state, error, labels, now_ms, rules)

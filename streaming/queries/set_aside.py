@@ -1,7 +1,8 @@
 """What a rule raised at is set aside, kept as it was before the batch, and told once; everything else goes on.
 
 A group is judged again when its members, its routes or the rules change, and every RETRY_MS; a cluster's own look at
-each tick. The first evaluation that raises nothing ends the alert.
+each tick. The first evaluation that raises nothing ends the alert. Errors of the state store and lack of memory are no
+rule's: the batch fails, and runs again.
 """
 
 import traceback
@@ -13,6 +14,7 @@ from pathlib import Path
 from streaming.queries.chunk import Reject
 from streaming.queries.shard_events import Event
 from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.shard_store import RETRIED
 from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Transition
 from udfs.alerts.failed_rule import RULE_FAILED, Failure, find_failure
@@ -36,6 +38,8 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
     """What happens within, to this group alone, may raise."""
     try:
         yield
+    except RETRIED:
+        raise
     except Exception as error:  # whatever a rule raises must not end the query
         failure = describe(error)
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
@@ -61,6 +65,8 @@ def cluster_set_aside(
     """What happens within concerns a cluster as a whole. `writes_rows`: this shard writes what all of them conclude."""
     try:
         yield
+    except RETRIED:
+        raise
     except Exception as error:  # whatever a rule raises must not end the query
         failure = describe(error)
         before = work.cluster(cluster).watch

@@ -15,6 +15,7 @@ from streaming.queries.chunk import Reject, SampledHeartbeat
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
 from streaming.queries.shard_events import PULLINGS, VOICES, Event
 from streaming.queries.shard_rows import quarantine_row
+from streaming.queries.shard_store import RETRIED
 from streaming.queries.shard_values import GroupEntry
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.alerts.life import Reason
@@ -198,6 +199,8 @@ class Intake:
         """Whether the event only repeats what is known. What raises here is told in full."""
         try:
             is_repeated = repeat(calm.group, *reported)
+        except RETRIED:
+            raise
         except Exception:  # the same raises again, and is set aside
             return False
         if is_repeated:

@@ -6,12 +6,12 @@ asks for the stamp alone, and where that is the one this state has left, all tha
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from streaming.queries.chunk import Chunk, decode_chunks, encode_chunks
-from streaming.queries.shard_store import ShardStore, StateError
+from streaming.queries.shard_store import ShardStore, StateError, StoreError
 from streaming.queries.shard_values import ClusterEntry, GroupEntry, ShardIndex
 from streaming.queries.shelf import Shelf
 from streaming.queries.shelved import Groups, Shelved
@@ -20,6 +20,8 @@ from udfs.producers.fleet import Fleet
 from udfs.rocketmq.route import Route
 
 SHARD_INDEX = "shard_index"
+
+Answer = TypeVar("Answer")
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _shard_index = msgspec.json.Decoder(ShardIndex)
@@ -37,6 +39,14 @@ _encode_kept = msgspec.msgpack.Encoder().encode
 _decode_kept = msgspec.msgpack.Decoder(Kept).decode
 
 
+def _call(trip: Callable[..., Answer], *arguments: object) -> Answer:
+    """Call the store. Raises StoreError for whatever the store raises."""
+    try:
+        return trip(*arguments)
+    except Exception as error:
+        raise StoreError(f"the state store failed: {type(error).__name__}: {error}") from error
+
+
 class ShardState:
     """`shard_index` is written with each batch, all else when it is put. Keys are those of working_set.key_of."""
 
@@ -52,17 +62,17 @@ class ShardState:
         self.channels = Shelved(self._shelf("channels"), msgspec.json.Decoder(list[str]))
         self.boards = Shelved(self._shelf("boards"), msgspec.json.Decoder(Board))
         self.fleets = Shelved(self._shelf("fleets"), msgspec.json.Decoder(Fleet))
-        self._pending = [chunk for value in store.read_pending() for chunk in decode_chunks(value)]
+        self._pending = [chunk for value in _call(store.read_pending) for chunk in decode_chunks(value)]
         for _, value in self._entries.items():
             one = _decode_kept(value)
             self.shard_index.clusters.setdefault(one.cluster, ClusterEntry()).groups[one.consumer_group] = one.entry
 
     def _shelf(self, name: str) -> Shelf:
         def read(number: int) -> bytes | None:
-            return self._store.read(f"{name}/{number}")
+            return _call(self._store.read, f"{name}/{number}")
 
         def write(number: int, value: bytes | None) -> None:
-            self._store.write(f"{name}/{number}", value)
+            _call(self._store.write, f"{name}/{number}", value)
 
         self._shelves[name] = Shelf(read, write, *self.shard_index.shelves.get(name, (1, 0)))
         return self._shelves[name]
@@ -74,7 +84,7 @@ class ShardState:
 
     def read_agenda(self) -> ShardIndex:
         """As it was before this batch, without the groups."""
-        value = self._store.read(SHARD_INDEX)
+        value = _call(self._store.read, SHARD_INDEX)
         if value is None:
             return ShardIndex()
         shard_index = _shard_index.decode(value)
@@ -92,12 +102,12 @@ class ShardState:
     def add_pending(self, chunks: list[Chunk]) -> None:
         if chunks:
             self._pending += chunks
-            self._store.add_pending(encode_chunks(chunks))
+            _call(self._store.add_pending, encode_chunks(chunks))
 
     def take_pending(self) -> list[Chunk]:
         chunks, self._pending = self._pending, []
         if chunks:
-            self._store.clear_pending()
+            _call(self._store.clear_pending)
         return chunks
 
     def write(self) -> None:
@@ -108,9 +118,10 @@ class ShardState:
         clusters = {
             name: msgspec.structs.replace(entry, groups={}) for name, entry in self.shard_index.clusters.items()
         }
-        self._store.write(SHARD_INDEX, _encode(msgspec.structs.replace(self.shard_index, clusters=clusters)))
+        index = _encode(msgspec.structs.replace(self.shard_index, clusters=clusters))
+        _call(self._store.write, SHARD_INDEX, index)
         self.stamp = os.urandom(8).hex()
-        self._store.write_stamp(self.stamp)
+        _call(self._store.write_stamp, self.stamp)
         for shelved in (self.groups, self.routes, self.channels, self.boards, self.fleets):
             shelved.bound()
         for shelf in self._shelves.values():

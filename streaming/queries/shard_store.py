@@ -25,6 +25,14 @@ class StateError(BalancewatchError):
     """State written by another release cannot be read. The message says what to do."""
 
 
+class StoreError(BalancewatchError):
+    """The state store did not answer, or refused. The batch fails, and Spark runs it again."""
+
+
+RETRIED = (StoreError, MemoryError)
+"""Errors that no rule raises: the whole batch fails for them, and no group or broker is set aside."""
+
+
 class SparkShardStore:
     """State variables of the operator. Each call costs about 70 µs on an idle machine, whatever the value's size."""
 

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS
+from streaming.queries import shelf, shelved
 from streaming.queries.beats import beats_of, lay_over
 from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_store import DictShardStore, StateError
+from streaming.queries.shard_store import DictShardStore, StateError, StoreError
 from streaming.queries.state_cache import StateCache
 from streaming.queries.whole_shard import work_through
 from streaming.replay.stream import parcels_for
 from tests.engine import Stream, cut, messages_of, replay
 from tests.queries.logs import log_of
-from tests.queries.test_small_logs import START, beat, clock, route
+from tests.queries.test_small_logs import START, beat, clock, groups_of_two, route
 from tests.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
@@ -50,6 +51,56 @@ def test_a_batch_that_fails_leaves_nothing_behind_in_the_worker() -> None:
         raise ValueError("whatever it is")
     with states.state_of(0, store) as state:
         assert state.shard_index.clusters["c"].now_ms == START + 1_000
+
+
+class FailingStore(DictShardStore):
+    """A store whose trip number `fails_at` raises, as a lost connection does."""
+
+    fails_at = 0
+    error: type[Exception] = ConnectionResetError
+
+    def _note(self, call: str, value: Any = b"") -> None:
+        super()._note(call, value)
+        self.fails_at -= 1
+        if self.fails_at == 0:
+            raise self.error("the state store is gone")
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("error", [ConnectionResetError, MemoryError])
+def test_a_store_that_fails_costs_its_batch_another_try_and_no_row(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many trips are made in the middle of the rules' work, for nothing is kept in memory."""
+    monkeypatch.setattr(shelf, "MOST_BYTES", 0)
+    monkeypatch.setattr(shelved, "MOST_BYTES", 0)
+    monkeypatch.setattr(shelf, "BUCKET_BYTES", 300)
+    batches = list(cut(messages_of(groups_of_two(200, 60)), 12))
+    store, expected = DictShardStore(), {}
+    for batch in batches:
+        feed(store, StateCache(), batch, expected)
+    failing, states, rows, failures = FailingStore(), StateCache(), {}, 0
+    failing.error = error
+    for number, batch in enumerate(batches):
+        before = dict(failing.values), list(failing.pending), failing.stamp
+        failing.fails_at = 4 + 6 * (number % 5)
+        try:
+            feed(failing, StateCache(), batch, rows)
+        except (StoreError, MemoryError):
+            failures += 1
+            failing.fails_at, (failing.values, failing.pending, failing.stamp) = 0, before
+            feed(failing, states, batch, rows)
+    assert failures > 5
+    assert {"broker_no_data"} <= {row["kind"] for row in expected["alerts"]}
+    assert rows == expected
+
+
+def feed(store: DictShardStore, states: StateCache, batch: list[Any], rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Work through one batch, and add its rows to `rows`."""
+    with states.state_of(0, store) as state:
+        given = work_through(0, 1, state, RULES, parcels_for(batch, 0, 1))
+    for table, of_table in given.items():
+        rows.setdefault(table, []).extend(of_table)
 
 
 def test_state_of_another_release_is_refused() -> None:
