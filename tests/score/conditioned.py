@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from streaming.simulator import Conditions, Watched
 from tests.score.recorded import MOSTLY_SHARE, Recorded
-from tests.score.truths import ALSO, BOUNDS_MS, DOWN, Fact, facts_of, under_broker
+from tests.score.truths import ALSO, BOUNDS_MS, BOUNDS_OF_KIND_MS, DOWN, Fact, facts_of, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 SLOW_MS = 30_000
@@ -88,8 +88,11 @@ def _later_ms(fact: Fact, watched: Watched) -> int:
     """How much later than its bound a fact can be known, as other evidence must show it."""
     conditions = watched.conditions
     is_starved = fact.kind == "starved_queue"
+    suspects = watched.suspects
     is_by_commits = is_starved and (
-        (conditions.is_plain and fact.cause in HELD) or (fact.cause in BY_PULLS and _is_of_mute(fact, watched))
+        (conditions.is_plain and fact.cause in HELD)
+        or (fact.cause in BY_PULLS and _is_of(fact, watched, suspects.mute))
+        or (fact.cause == "frozen_client" and _is_of(fact, watched, suspects.listed_only))
     )
     later_ms = max(0, BOUNDS_MS["consume_stopped"] - fact.bound_ms) if is_by_commits else 0
     if conditions.listed_only and (fact.kind in BY_CHANNELS or fact.cause in BY_CHANNELS):
@@ -115,18 +118,14 @@ def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
     is_lost = watched.conditions.missed_rounds >= MOSTLY_SHARE and (
         compares_brokers or fact.broker_name == watched.suspects.broker_name
     )
-    is_unreported = bool(watched.conditions.listed_only) and "frozen_client" in (fact.kind, fact.cause)
     is_doubled = fact.kind == "double_consumed_queue"  # infos have no address, so twins are one
     is_of_twins = is_doubled and fact.cause in (None, "duplicate_client_id")
-    return is_lost or is_unreported or is_of_twins or (is_doubled and _is_of_mute(fact, watched))
+    return is_lost or is_of_twins or (is_doubled and _is_of(fact, watched, watched.suspects.mute))
 
 
-def _is_of_mute(fact: Fact, watched: Watched) -> bool:
-    """Whether a client that answers no question owns the queue."""
-    mute = watched.suspects.mute
-    if not mute or fact.queue is None or fact.consumer_group is None:
-        return False
-    return bool(mute & _owners(fact, watched))
+def _is_of(fact: Fact, watched: Watched, client_ids: frozenset[str]) -> bool:
+    """Whether one of these clients owns the fact's queue."""
+    return bool(client_ids) and fact.queue is not None and not client_ids.isdisjoint(_owners(fact, watched))
 
 
 def _owners(fact: Fact, watched: Watched) -> set[str]:
@@ -190,11 +189,13 @@ def _without_data(watched: Recorded, *, is_refused: bool) -> Iterator[Fact]:
                 _fact("broker_no_data", watched, required=False, broker_name=name), start_ms=silent_ms, end_ms=time_ms
             )
         silent_ms = time_ms
-    for start_ms, end_ms, is_most in watched.seldom(name):
+    for start_ms, end_ms, most_ms in watched.seldom(name):
+        is_most = most_ms > watched.window_ms + _patience_ms(watched) and not is_refused
         yield replace(
-            _fact("broker_no_data", watched, required=is_most and not is_refused, broker_name=name),
+            _fact("broker_no_data", watched, required=is_most, broker_name=name),
             start_ms=start_ms,
             end_ms=None if end_ms == watched.simulation.now_ms else end_ms,
+            later_ms=watched.window_ms - BOUNDS_OF_KIND_MS["broker_no_data"],
         )
 
 

@@ -36,10 +36,15 @@ class Recorded(Watched):
                 next_ms = time_ms + SAMPLE_MS
             yield said
 
-    def seldom(self, broker_name: str) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, end, whether it must be reported) of each time in which the broker missed many rounds."""
+    @property
+    def window_ms(self) -> int:
+        """The time whose rounds say how often a broker misses."""
+        return max(SELDOM_MS, LEAST_ROUNDS * self.simulation.scenario.clock_interval_ms)
+
+    def seldom(self, broker_name: str) -> Iterator[tuple[int, int, int]]:
+        """Yield (start, end, ms in which it missed most) of each time in which the broker missed many rounds."""
         interval_ms = self.simulation.scenario.clock_interval_ms
-        window = max(LEAST_ROUNDS, SELDOM_MS // interval_ms)
+        window = self.window_ms // interval_ms
         shares: list[tuple[int, float]] = []
         misses = [broker_name in missed for _, missed in self.rounds]
         for number, (time_ms, _) in enumerate(self.rounds):
@@ -51,7 +56,7 @@ class Recorded(Watched):
                 start_ms = time_ms if start_ms is None else start_ms
                 most_ms += interval_ms if share >= MOSTLY_SHARE else 0
             elif start_ms is not None:
-                yield start_ms, time_ms, most_ms > SELDOM_MS + 2 * window * interval_ms
+                yield start_ms, time_ms, most_ms
                 start_ms, most_ms = None, 0
 
     def _note_holders(self) -> None:
