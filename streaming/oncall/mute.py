@@ -84,7 +84,9 @@ def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
 
 
 def _make(settings: MuteSettings) -> Mute:
-    matchers = {label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in settings.match.items()}
+    matchers: Matchers = {
+        label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in settings.match.items()
+    }
     return Mute(
         settings.name or describe_matchers(matchers),
         matchers,
