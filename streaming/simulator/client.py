@@ -109,7 +109,7 @@ class Client:
             self.connections.mend(broker_names)
 
     def keep_route(self, keeps_route: bool) -> None:
-        """Ask the NameServer no more, or again."""
+        """Stop asking the NameServer, or ask it again."""
         self.keeps_route = keeps_route
 
     def on_members_changed(self, consumer_group: str) -> None:

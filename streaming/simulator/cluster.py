@@ -45,7 +45,7 @@ class Cluster:
                 yield MessageQueue(topic, broker_name, queue_id), queue_id < read
 
     def burst(self, topic: str, messages: int) -> None:
-        """Store so many messages, spread over the queues of the topic that producers may write."""
+        """Store messages, spread over the queues of the topic that producers may write."""
         writable = [
             MessageQueue(topic, name, queue_id)
             for name, data in self.name_server.table[topic].items()
@@ -55,7 +55,7 @@ class Cluster:
             self.store.queue(mq).append(messages // len(writable))
 
     def recreate_topic(self, topic: str) -> None:
-        """Delete the topic and create it: brokers forget its messages and what groups have committed."""
+        """Delete the topic and create it again: brokers forget its messages and the groups' commits."""
         for broker in self.brokers.values():
             for queue in self.store.of_broker(broker.broker_name):
                 if queue.mq.topic == topic:

@@ -57,7 +57,7 @@ class CollectorView:
         self._now_ms = 0
 
     def watch(self, events: Iterable[tuple[str, Event]]) -> Iterator[Said]:
-        """What producers and agents tell at once; everything else at the next round, its clock event last."""
+        """Yield events of producers and agents at once, all others at the next round; its clock event comes last."""
         routes: dict[str, Event] = {}
         for topic, event in events:
             if topic == ROUTES:

@@ -21,6 +21,7 @@ Kind = Literal[
     "inconsistent_subscription", "group_offline", "client_id_at_risk", "order_at_risk", "slave_read",
     "offset_regression", "broker_isolated", "no_available_broker", "broker_evicted", "cluster_no_data",
     "broker_no_data", "broker_without_master", "slow_collector", "clock_skew", "rule_failed",
+    "name_server_unreachable", "cluster_name_conflict",
 ]  # fmt: skip
 """What is said."""
 

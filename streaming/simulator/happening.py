@@ -68,11 +68,11 @@ class Happening(Part):
     scale_topic         the topic has `queue_nums` queues on each broker from now on
     set_perm            the topic has `perm` at `broker_name` (None: at all)
     disable_consume     consumeEnable of the group is false: brokers refuse its pulls
-    recreate_topic      the topic is deleted and created again at once: its offsets, and its groups', begin at 0
-    drop_topics         a broker's topics are deleted there; once it is down, too, nobody asks it any more
-    burst               `messages` more come to the topic at once, spread over its writable queues
-    rename_collector    another collector, named `collector`, goes on: a reserve, or a pod that was replaced
-    remove_agents       the agents that told each heartbeat and pull of all brokers end; a collector's rounds go on
+    recreate_topic      the topic is deleted and created again at once; its offsets, and its groups', begin at 0
+    drop_topics         a broker loses all topics; later rounds leave it out once it is down
+    burst               the topic receives `messages` at once, spread over its writable queues
+    rename_collector    a collector named `collector` replaces the one before: a reserve, or a new pod
+    remove_agents       the brokers' agents, which report each heartbeat and pull, end; a collector's rounds continue
     """
 
     at: Seconds

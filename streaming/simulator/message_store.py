@@ -24,7 +24,7 @@ class Queue:
     held: list[Alarm] = field(default_factory=list)
 
     def append(self, messages: int = 1) -> None:
-        """So many messages more."""
+        """Store messages."""
         self.max_offset += messages
         if self.held:
             self.release()

@@ -100,7 +100,7 @@ class NameServer:
 
     def create(self, topic: str, broker_name: str) -> None:
         """A message for an unknown topic reached a broker with autoCreateTopicEnable."""
-        if broker_name not in self.table[topic]:
+        if topic in self._creatable and broker_name not in self.table[topic]:
             nums = DEFAULT_TOPIC_QUEUE_NUMS
             self.configure(topic, [QueueData(broker_name, nums, nums, 6)])
 

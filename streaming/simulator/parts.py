@@ -86,7 +86,7 @@ class Consumer(Part):
         description="consumers of one process stop, freeze and lose the network together; those with one client_id "
         "share one MQClientInstance, so one channel and heartbeat",
     )
-    never_answers: bool = Field(default=False, description="gives no running info to a collector")
+    never_answers: bool = Field(default=False, description="never returns running info to a collector")
     use_heartbeat_v2: bool = Field(default=False, description="5.1.3+: leaves unchanged subscriptions out")
     running: bool = Field(default=True, description="runs from the start; else a happening starts it")
 
@@ -133,7 +133,7 @@ class Producer(Part):
     client_version: str = "5.3.3"
     topics: tuple[Name, ...] = Field(min_length=1)
     sends_per_second: float = Field(default=2.0, gt=0, le=1000)
-    distance_ms: int = Field(default=0, ge=0, description="a send takes this much longer, to whichever broker")
+    distance_ms: int = Field(default=0, ge=0, description="each send takes this much longer, to every broker")
     send_latency_enable: bool = Field(default=True, description="sendLatencyFaultEnable: keeps FaultItems")
     start_detector_enable: bool = Field(default=False, description="5.1.4+: asks unreachable brokers every 3 s")
     sends_by_key: bool = Field(

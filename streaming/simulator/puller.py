@@ -117,7 +117,7 @@ class Puller:
                     yield env.timeout(consumer.group.pull_interval_ms)
 
     def _correct(self) -> Generator[Any, Any, int]:
-        """OFFSET_ILLEGAL: go on where the queue begins, ten seconds later. Commits are wrong meanwhile."""
+        """Continue at the queue's first offset, ten seconds after OFFSET_ILLEGAL. Commits are wrong until then."""
         yield self._consumer.client.world.env.timeout(OFFSET_ILLEGAL_MS)
         self._note(0)
         return 0

@@ -35,7 +35,7 @@ class Scenario(Part):
     cluster: Name
     duration_seconds: float | None = Field(default=None, gt=0)
     clock_interval_ms: int = Field(default=5000, ge=1)
-    view: View = Field(default="model", description="who watches, where the conditions are all the defaults")
+    view: View = Field(default="model", description="the view of a run without conditions")
     jitter: float = Field(default=0, ge=0, description="seconds at most by which a seed shifts all happenings alike")
     brokers: tuple[BrokerOrName, ...] = Field(min_length=1)
     topics: tuple[Topic, ...] = Field(min_length=1)

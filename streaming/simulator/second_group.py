@@ -13,7 +13,7 @@ NANO_LATER = 48_211_907
 OF_PROCESSES = ("duplicate_client_id", "split_view", "frozen_client", "group_offline")
 """Causes of starvation that hit each group of a process."""
 KINDS = (*OF_PROCESSES, "client_id_at_risk", "slave_read", "offset_regression")
-"""Kinds of findings that come of processes and brokers, so that each group of a process has them."""
+"""Kinds of findings that each group of a process has, because a process or a broker causes them."""
 QUEUE_KINDS = ("stalled_queue", "double_consumed_queue")
 
 
@@ -70,7 +70,7 @@ def second_client_id(client_id: str) -> str:
 
 
 def _expects(scenario: Scenario, first: Group) -> Iterator[dict[str, Any]]:
-    """Yield the first group's expectations that hold for the second. Of single queues none is required: truth says."""
+    """Yield the first group's expectations that hold for the second. Those of queues are optional beside the truth."""
     is_hit = any((expected.cause or expected.kind) in OF_PROCESSES for expected in scenario.expects)
     for expected in scenario.expects:
         is_of_queues = expected.cause in OF_PROCESSES or (is_hit and expected.kind in QUEUE_KINDS)

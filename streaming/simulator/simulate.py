@@ -45,7 +45,7 @@ class Watching:
     beside: str = ""
 
     def conditions(self, scenario: Scenario) -> Conditions:
-        """Return the conditions; the scenario says what no option does. Raises ConditionsError."""
+        """Return the conditions, with the scenario's view and interval as defaults. Raises ConditionsError."""
         return Conditions(
             self.view or scenario.view,  # type: ignore[arg-type]  # Conditions checks it
             scenario.clock_interval_ms if self.interval is None else round(self.interval * 1000),

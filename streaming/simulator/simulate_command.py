@@ -27,8 +27,8 @@ def simulate(
     view: Annotated[
         str,
         typer.Option(
-            help="Who tells: model (all, at once), agents (the same without a clock) or collector (rounds); "
-            "the scenario's own without it."
+            help="View: model (all events, at once), agents (the same without a clock) or collector (rounds). "
+            "Default: the scenario's."
         ),
     ] = "",
     interval: Annotated[float | None, typer.Option(help="Seconds from round to round.", min=1, max=600)] = None,

@@ -31,7 +31,7 @@ class Suspects:
 
 
 def _share_of(client_ids: list[str], share: float, random: Random) -> frozenset[str]:
-    """The clients of a share of the processes, at least one where the share is above 0."""
+    """Return the clients of a share of the processes: of at least one where the share is above 0."""
     processes = list(dict.fromkeys(map(_process_of, client_ids)))
     count = min(len(processes), max(1, round(share * len(processes)))) if share else 0
     chosen = set(random.sample(processes, count))
@@ -39,5 +39,5 @@ def _share_of(client_ids: list[str], share: float, random: Random) -> frozenset[
 
 
 def _process_of(client_id: str) -> str:
-    """Two clients of one process differ in the nanoTime behind `#`."""
+    """Return the ClientId without its nanoTime, in which the clients of one process differ."""
     return client_id.partition("#")[0]

@@ -1,4 +1,4 @@
-"""A second group in the same processes: what hits a process hits both groups, what concerns one consumer does not."""
+"""A second group in the same processes: happenings of a process hit both groups, those of one consumer do not."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def causes_of(simulation: Simulation, consumer_group: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("name", "cause"), OF_PROCESS.items())
-def test_queues_of_both_groups_starve_by_what_hits_their_process(name: str, cause: str) -> None:
+def test_queues_of_both_groups_starve_when_their_process_is_hit(name: str, cause: str) -> None:
     simulation, _ = run(with_second(name))
     assert (causes_of(simulation, "order-service"), causes_of(simulation, GROUP)) == ({cause}, {cause})
     starved = (one for one in simulation.expected if (one.consumer_group, one.kind) == (GROUP, "starved_queue"))
@@ -45,7 +45,7 @@ def test_queues_of_both_groups_starve_by_what_hits_their_process(name: str, caus
 
 
 @pytest.mark.parametrize("name", OF_ONE_CONSUMER)
-def test_what_concerns_one_consumer_leaves_the_second_group_alone(name: str) -> None:
+def test_a_happening_of_one_consumer_leaves_the_second_group_alone(name: str) -> None:
     simulation, _ = run(with_second(name))
     assert causes_of(simulation, "order-service")
     assert causes_of(simulation, GROUP) == set()
@@ -87,7 +87,16 @@ def test_every_scenario_takes_a_second_group_except_where_no_member_rebalances()
     assert all(one.is_harmless for one in run(with_second("shared_process"))[0].truth)
 
 
-def test_what_the_conditions_hit_is_a_process() -> None:
+def test_consumers_of_one_client_hang_apart() -> None:
+    scenario = load_scenario("stopped_process")
+    stop = scenario.happenings[0]
+    hangs = (stop.model_copy(update={"action": "hang_listener"}), stop.model_copy(update={"consumer": "bill-1"}))
+    simulation, _ = run(scenario.model_copy(update={"happenings": hangs}))
+    assert causes_of(simulation, "order-service") == {"consume_stopped"}
+    assert causes_of(simulation, "bill-service") == {"pull_stopped"}
+
+
+def test_conditions_hit_a_process_with_both_its_clients() -> None:
     conditions = Conditions("collector", mute_clients=0.3)
     mute = Watched(load_scenario("frozen_client"), 1, START, conditions, second_group=True).suspects.mute
     assert len(mute) == 2

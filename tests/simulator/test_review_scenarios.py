@@ -1,11 +1,11 @@
-"""Happenings of who watches and of topics: what a collector's rounds tell after them, and what stays true."""
+"""The scenarios of the second review: their truth, and what rounds report after each new happening."""
 
 from typing import Any
 
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.simulator import Conditions, Scenario, Watched, load_scenario
+from streaming.simulator import Conditions, Watched, load_scenario
 from tests.simulator.modelled import SECOND, START, between, healthy, mq_of, of, run, seconds
 from udfs.rocketmq.model import MessageQueue
 
@@ -14,9 +14,8 @@ pytestmark = pytest.mark.replay
 Events = list[tuple[str, dict[str, Any]]]
 
 
-def watch(scenario: str | Scenario, conditions: Conditions | None = None) -> tuple[Watched, Events]:
-    played = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    watched = Watched(played, 1, START, conditions)
+def watch(name: str, *, second_group: bool = False) -> tuple[Watched, Events]:
+    watched = Watched(load_scenario(name), 1, START, second_group=second_group)
     return watched, [(topic, event) for topic, event, _ in watched.said()]
 
 
@@ -38,25 +37,25 @@ def starved(name: str) -> dict[tuple[str, str], list[MessageQueue]]:
         ("twin_processes", "duplicate_client_id", "broker-b"),
     ],
 )
-def test_a_process_takes_all_queues_of_a_broker_from_both_its_groups(name: str, cause: str, broker_name: str) -> None:
+def test_all_queues_of_a_broker_starve_in_both_groups_of_a_process(name: str, cause: str, broker_name: str) -> None:
     assert starved(name) == {
         ("order-service", cause): [MessageQueue("orders", broker_name, queue_id) for queue_id in range(4)],
         ("bill-service", cause): [MessageQueue("bills", broker_name, queue_id) for queue_id in range(4)],
     }
 
 
-def test_queues_starve_by_a_second_cause_while_the_first_one_stands() -> None:
+def test_queues_starve_by_a_second_cause_beside_a_standing_one() -> None:
     found = starved("standing_write_only")
     assert found["order-service", "write_only_queue"] == [MessageQueue("orders", "broker-b", 4)]
     assert len(found["order-service", "frozen_client"]) == 3
 
 
-def test_new_queues_starve_in_the_share_of_a_frozen_client_that_never_learns_of_them() -> None:
+def test_old_and_new_queues_starve_in_the_share_of_a_frozen_client() -> None:
     queues = starved("frozen_more_queues")["order-service", "frozen_client"]
     assert {mq.queue_id >= 4 for mq in queues} == {True, False}
 
 
-def test_of_a_burst_all_messages_wait_at_the_hung_listener_and_none_comes_after_them() -> None:
+def test_all_messages_of_a_burst_wait_for_a_hung_listener_and_no_message_follows() -> None:
     simulation, events = run("burst_hung", duration_ms=400 * SECOND)
     hung = {span.mq for span in simulation.truth if span.cause == "consume_stopped"}
     assert len(hung) == 3
@@ -69,8 +68,9 @@ def test_of_a_burst_all_messages_wait_at_the_hung_listener_and_none_comes_after_
     assert len(ends) == len({mq for mq, _ in ends})
 
 
-def test_a_collector_is_renamed_and_a_broker_without_topics_is_asked_no_more_once_it_is_down() -> None:
-    _, events = watch("collector_renamed")
+@pytest.mark.parametrize("second_group", [False, True])
+def test_a_collector_is_renamed_and_leaves_a_broker_without_topics_out_once_it_is_down(second_group: bool) -> None:
+    _, events = watch("collector_renamed", second_group=second_group)
     clocks = of(events, CLOCKS)
     names = [clock["collector"] for clock in clocks]
     assert sorted(set(names)) == ["pod-1/10.20.2.9:9876", "pod-2/10.20.2.9:9876"]
@@ -80,13 +80,13 @@ def test_a_collector_is_renamed_and_a_broker_without_topics_is_asked_no_more_onc
     assert all(clock["brokers_asked"] == clock["brokers_answered"] for clock in clocks)
 
 
-def test_a_broker_that_is_down_with_its_topics_is_asked_all_the_same() -> None:
+def test_rounds_still_ask_a_broker_that_is_down_with_its_topics() -> None:
     _, events = run("dead_broker", duration_ms=400 * SECOND)
     assert of(events, CLOCKS)[-1]["brokers_asked"] == ["broker-a", "broker-b"]
     assert of(events, CLOCKS)[-1]["brokers_answered"] == ["broker-a"]
 
 
-def test_a_member_that_never_answers_is_unheard_in_the_rounds_and_never_seen_to_pull() -> None:
+def test_a_member_that_never_answers_has_heartbeats_and_no_pulls() -> None:
     watched, events = watch("mute_member")
     assert watched.conditions == Conditions("collector")
     silent = "10.20.0.14@order-service"
@@ -104,7 +104,7 @@ def test_offsets_of_a_topic_begin_at_0_when_it_is_created_again() -> None:
     assert all(pull["commit_offset"] <= pull["max_offset"] for pull in after)
 
 
-def test_pulls_of_clients_that_list_no_queues_are_told_while_there_are_agents_and_not_after() -> None:
+def test_agents_alone_report_pulls_of_clients_that_list_no_queues() -> None:
     _, events = watch("agents_removed")
     times = [seconds(pull) for pull in of(events, PULLS) if pull["consumer_group"] == "export-job"]
     assert 300 < max(times) < 325
@@ -126,7 +126,7 @@ def test_a_distant_producer_takes_longer_to_every_broker_and_its_sends_succeed()
 
 
 @pytest.mark.parametrize("name", ["pop_offline", "grpc_offline"])
-def test_groups_whose_queues_are_not_judged_are_expected_to_be_missed(name: str) -> None:
+def test_a_group_without_judged_queues_is_expected_as_offline(name: str) -> None:
     simulation, events = run(name)
     assert [(one.kind, one.required) for one in simulation.expected] == [("group_offline", True)]
     assert list(simulation.truth) == []
@@ -136,7 +136,7 @@ def test_groups_whose_queues_are_not_judged_are_expected_to_be_missed(name: str)
     assert min(back) - max(gone) > 340
 
 
-def test_the_scenario_says_who_watches_where_no_condition_does() -> None:
+def test_a_run_without_conditions_has_the_view_of_its_scenario() -> None:
     scenario = healthy(view="collector")
     assert Watched(scenario, 1, START).conditions.view == "collector"
     assert Watched(scenario, 1, START, Conditions()).conditions.view == "collector"
