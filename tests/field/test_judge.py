@@ -77,6 +77,38 @@ def test_another_queue_cause_or_kind_is_wrong(logs: Logs, changes: dict[str, Any
     assert sum(len(tally.wrong) for tally in verdict.tallies.values()) == 1
 
 
+def test_an_alert_that_stays_open_when_its_queue_is_consumed_again_never_ended(logs: Logs) -> None:
+    """The queue is consumed from 200 s on; 95 s and two rounds later the alert must be over."""
+    tally = judge([(PLAYED, logs.read(330))], TOLD[:1]).tallies[KEY]
+    assert (tally.in_time, tally.ended, tally.resolved, tally.endless) == (1, 1, 0, 1)
+    late = judge([(PLAYED, logs.read(330))], [TOLD[0], alert(*KEY, "RESOLVED", 316)]).tallies[KEY]
+    assert (late.late, late.right) == (1, 0)
+
+
+def test_an_alert_before_the_fault_is_too_early_and_one_after_the_deadline_too_late(logs: Logs) -> None:
+    early = judge([(PLAYED, logs.read(330))], [{**TOLD[0], "changed_at": at(60)}, TOLD[1]]).tallies[KEY]
+    assert (early.early, early.in_time) == (1, 0)
+    late = judge([(PLAYED, logs.read(330))], [{**TOLD[0], "changed_at": at(175)}, TOLD[1]]).tallies[KEY]
+    assert (late.right, late.in_time) == (1, 0)
+
+
+def test_a_stalled_queue_is_right_only_while_its_queue_starves(logs: Logs) -> None:
+    stalled = alert("stalled_queue", "pull_stopped", "FIRING", 120)
+    over = alert("stalled_queue", "pull_stopped", "RESOLVED", 230)
+    assert judge([(PLAYED, logs.read(330))], [*TOLD, stalled, over]).is_right
+    afterwards = {**stalled, "changed_at": at(225)}
+    assert not judge([(PLAYED, logs.read(330))], [*TOLD, afterwards, over]).is_right
+
+
+def test_queues_of_a_broker_that_is_down_may_stall_and_no_others(logs: Logs) -> None:
+    played = Played("slow_broker", 1, SUFFIX, 0.0, at(0), at(330), ())
+    row = alert("stalled_queue", "pull_stopped", "FIRING", 120, queues=["broker-b:0"])
+    tallies = judge([(played, logs.read(330))], [row]).tallies
+    assert tallies["stalled_queue", None].right == 1
+    tallies = judge([(played, logs.read(330))], [{**row, "queues": ["broker-a:7"]}]).tallies
+    assert tallies["stalled_queue", None].right == 0
+
+
 def test_rows_of_other_plays_are_left_out(logs: Logs) -> None:
     others = [{**TOLD[0], "consumer_group": "order-service_other_a", "topic": None, "incident_id": "other"}]
     assert judge([(PLAYED, logs.read(330))], [*TOLD, *others]).is_right

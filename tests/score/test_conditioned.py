@@ -137,7 +137,7 @@ def test_a_page_of_a_healthy_play_is_false_unless_its_labels_and_time_are_a_fact
 
     assert false_pages(broker_name="broker-a") == []
     assert false_pages(broker_name="broker-b") == ["broker_no_data answers_seldom"]
-    assert false_pages(broker_name="broker-a", changed_at=START + SECOND) == ["broker_no_data answers_seldom"]
+    assert false_pages(broker_name="broker-a", changed_at=START - SECOND) == ["broker_no_data answers_seldom"]
 
 
 def test_conditions_make_facts_of_their_own() -> None:

@@ -67,6 +67,7 @@ BOUNDS_OF_KIND_MS = {
     "broker_without_master": 60_000,
     "clock_skew": 120_000,
     "slow_collector": 300_000,
+    "name_server_unreachable": 20_000,
 }
 """The same by kind, for findings that are not starved queues.
 
@@ -94,13 +95,14 @@ RECOVERY_MS = {
     "broker_without_master": 30_000,
     "clock_skew": 120_000,
     "slow_collector": 300_000,
+    "name_server_unreachable": 0,
 }
 """Kind to the time from a fault's end until the protocol lets a watcher know it, in ms.
 
 Queues: the next pull (long poll, 15 s), and a rebalance (20 s) until the topic's other queues have moved as well.
 Members: the next heartbeat (30 s); routes: the next poll (30 s). Reads from a slave and offsets: the next pull.
-Producers: `broker_isolated_clear_ms`, for 5.1.4 and later try a slow broker again every few seconds. Brokers: the round
-that they answer. Clocks and rounds: as long as they took to be known. `KindRules.recovering_ms`, for which a finding
+Producers: `broker_isolated_clear_ms`, for 5.1.4 and later try a slow broker again every few seconds. Brokers and NameServers: the
+round that they answer. Clocks and rounds: as long as they took to be known. `KindRules.recovering_ms`, for which a finding
 must stay away, comes on top.
 """
 
