@@ -38,6 +38,8 @@ Kind = Literal[
     "broker_no_data",
     "broker_without_master",
     "slow_collector",
+    "name_server_unreachable",
+    "cluster_name_conflict",
     "clock_skew",
     "rule_failed",
 ]

@@ -7,6 +7,8 @@ from pyspark.sql import types as T
 
 from schemas.fields import LONG, MOST_BROKERS, MOST_GROUPS, STRING, STRINGS, event_time, field_of, list_of, name_of
 
+MOST_NAME_SERVERS = 100
+
 NO_DATA = (
     name_of("broker_name", "the broker it would have been heard at", null="every broker asked"),
     name_of("consumer_group", "the consumer group", null="every group"),
@@ -31,6 +33,11 @@ FORGOTTEN = (
     name_of("name", "its name"),
     name_of("owner", "who decided it"),
     field_of("reason", STRING, "why", null="not reported"),
+)
+
+ADDRESS = (
+    name_of("broker_name", "the broker that answered"),
+    name_of("address", "host:port of its master, by the NameServer"),
 )
 
 CLOCK = T.StructType(
@@ -67,6 +74,27 @@ CLOCK = T.StructType(
             "machines whose clock is over 10 s out of step",
             null="none known",
             max_items=1_000,
+        ),
+        field_of(
+            "name_servers",
+            STRINGS,
+            "the NameServers that the collector is configured with",
+            null="not reported",
+            max_items=MOST_NAME_SERVERS,
+        ),
+        field_of(
+            "name_servers_unreachable",
+            STRINGS,
+            "those of them that did not answer in this round",
+            null="none",
+            max_items=MOST_NAME_SERVERS,
+        ),
+        field_of(
+            "broker_addresses",
+            list_of(*ADDRESS),
+            "the masters that answered; two collectors with other addresses read two clusters of one name",
+            null="not reported",
+            max_items=MOST_BROKERS,
         ),
         field_of(
             "deleted_groups",

@@ -43,6 +43,13 @@ def clock_event(
             for *key, reason, since_ms in pick_no_data(reading.unheard, after.unheard)
         ],
         "skews": [skew for skew in pick_reported(after.skews) if is_name(skew["machine"])],
+        "name_servers": [name for name in reading.name_servers if is_name(name)],
+        "name_servers_unreachable": [name for name in reading.name_servers_unreachable if is_name(name)],
+        "broker_addresses": [
+            {"broker_name": name, "address": view.broker.address}
+            for name, view in sorted(reading.brokers.items())
+            if view.broker.broker_id == 0
+        ],
         "deleted_groups": sorted(name for name in had - has if is_name(name))[:MOST_GROUPS],
     }
     return CLOCKS, {

@@ -99,6 +99,8 @@ class Reading:
     own_client_ids: frozenset[str] = frozenset()
     unheard: tuple[Unheard, ...] = ()
     took_ms: int = 0
+    name_servers: tuple[str, ...] = ()
+    name_servers_unreachable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,13 @@ class RocketMQAdmin:
         """Cluster name to its registered brokers, by the NameServer."""
         return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
 
+    def ask_name_server(self, name_server: str) -> None:
+        """Ask this NameServer alone, for the client fails over to another. Raises RocketMQError without an answer."""
+        protocol = self._rocketmq.remoting.protocol
+        request = protocol.RemotingCommand.createRequestCommand(protocol.RequestCode.GET_BROKER_CLUSTER_INFO, None)
+        self.rate.wait(name_server)
+        self._call(self._api.getRemotingClient().invokeSync, name_server, request, self._timeout_ms)
+
     @_answered
     def read_topics(self) -> list[str]:
         """Every topic the NameServer knows but RocketMQ's own, the retry, dead letter and light ones."""

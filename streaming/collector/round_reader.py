@@ -46,6 +46,7 @@ class Admin(BrokerSource, RunningInfoSource, ProbeSource, Protocol):
     @property
     def client_ids(self) -> frozenset[str]: ...
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]: ...
+    def ask_name_server(self, name_server: str) -> None: ...
     def read_topics(self) -> list[str]: ...
     def read_route(self, topic: str) -> TopicRoute | None: ...
     def read_offsets(self, broker: Broker, group: str) -> dict[QueueKey, OffsetWrapper]: ...
@@ -63,6 +64,7 @@ class RoundReader:
         self._brokers = brokers or KnownBrokers(settings.name_server, settings.cluster)
         self._readers: dict[str, BrokerReader] = {}
         self._has_name_server = True
+        self._name_servers = tuple(dict.fromkeys(filter(None, map(str.strip, settings.name_server.split(";")))))
         self._has_heard = False
         self._offsets_at: dict[tuple[str, str], float] = {}
         self._revives_from: dict[str, float] = {}
@@ -77,6 +79,7 @@ class RoundReader:
         no broker takes our keys and none ever did.
         """
         began = time.monotonic()
+        name_servers = {name: self._pool.submit(self._admin.ask_name_server, name) for name in self._name_servers}
         registered = self._read_registered()
         brokers = dict(self._brokers.by_name)
         parts = self._read_brokers(brokers)
@@ -105,6 +108,8 @@ class RoundReader:
                 *(Unheard(None, *member, reason) for member, reason in sorted(answers.unheard.items())),
                 *find_blind_groups(views, answers, unreported),
             ),
+            name_servers=self._name_servers,
+            name_servers_unreachable=tuple(name for name, answer in name_servers.items() if _has_failed(answer)),
             took_ms=round((time.monotonic() - began) * 1000),
         )
 
@@ -205,6 +210,11 @@ def find_blind_groups(
     reports = {group for (group, _), infos in answers.found.items() if any(info.process_queues for info in infos)}
     silent = {member[0] for member in find_members(views.values())} - reports
     return [Unheard(name, group, None, reason) for (name, group), reason in unreported.items() if group in silent]
+
+
+def _has_failed(answer: Future[None]) -> bool:
+    """Wait for the answer, and return whether it is an error. RocketMQ's own timeout bounds the wait."""
+    return isinstance(answer.exception(), RocketMQError)
 
 
 def _gather(

@@ -210,6 +210,9 @@ def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:
             for one in clock.unheard or ()
         ),
         skews=tuple(MachineSkew(one.machine, one.role, one.ahead_ms) for one in clock.skews or ()),
+        name_servers=tuple(clock.name_servers or ()),
+        unreachable=frozenset(clock.name_servers_unreachable or ()),
+        addresses={one.broker_name: one.address for one in clock.broker_addresses or ()},
     )
 
 

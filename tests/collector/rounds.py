@@ -138,6 +138,11 @@ class FakeAdmin:
             raise RocketMQError("RemotingConnectException")
         return {"c": tuple(b for b in (BROKER_A, BROKER_B) if b.broker_name not in self.dead)}
 
+    def ask_name_server(self, name_server: str) -> None:
+        self._ask("ask_name_server", name_server)
+        if not self.has_name_server:
+            raise RocketMQError("RemotingConnectException")
+
     def read_topics(self) -> list[str]:
         return [*(route.topic for route in self.routes), "balancewatch_probe"]
 

@@ -13,6 +13,7 @@ from streaming.queries.rulebook import rulebook
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.rules import OF_ALL
 from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
+from udfs.brokers.name_server_findings import CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE
 from udfs.brokers.skew_findings import CLOCK_SKEW
 from udfs.brokers.source_findings import SLOW_COLLECTOR
 from udfs.brokers.trouble import BROKER_ISOLATED
@@ -54,6 +55,7 @@ def test_the_kinds_of_the_settings_are_those_of_the_rules() -> None:
     of_groups = {kind for kind, _ in FINDERS}
     of_brokers = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER}
     of_clusters = {CLUSTER_NO_DATA, BROKER_NO_DATA, BROKER_WITHOUT_MASTER, SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
+    of_clusters |= {NAME_SERVER_UNREACHABLE, CLUSTER_NAME_CONFLICT}
     assert set(get_args(Kind)) == of_groups | of_brokers | of_clusters | {OF_ALL}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 NO_MASTER = ("broker_without_master",)
 """Explains only what needs a master: slaves still serve reads."""
 
-ABOVE_GROUPS = ("cluster_no_data", "broker_no_data")
+ABOVE_GROUPS = ("cluster_no_data", "broker_no_data", "cluster_name_conflict")
 """What is wrong with a broker, or with all of them, explains most of what goes wrong in the groups."""
 
 OF_QUEUES = (
@@ -191,6 +191,21 @@ KIND_FACTS: Mapping[str, KindFacts] = {
         (),
         ("warning",),
         causes=("slow_rounds",),
+        is_of_group=False,
+    ),
+    "name_server_unreachable": KindFacts(
+        "a NameServer of collector.name_server has not answered any collector for two rounds; a warning while another "
+        "NameServer answers",
+        (),
+        ("error", "warning"),
+        causes=("some_unreachable", "all_unreachable"),
+        is_of_group=False,
+    ),
+    "cluster_name_conflict": KindFacts(
+        "two collectors have got answers from brokers of the same names at other addresses for 30 s",
+        (),
+        ("error",),
+        causes=("two_clusters",),
         is_of_group=False,
     ),
     "clock_skew": KindFacts(

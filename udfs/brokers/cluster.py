@@ -29,6 +29,12 @@ from udfs.brokers.cluster_state import (
     retired,
 )
 from udfs.brokers.mute_brokers import find_mute, note_mute
+from udfs.brokers.name_server_findings import (
+    CLUSTER_NAME_CONFLICT,
+    NAME_SERVER_UNREACHABLE,
+    find_name_conflict,
+    find_name_servers,
+)
 from udfs.brokers.rounds import missing_ms, scaled
 from udfs.brokers.skew_findings import step_skew
 from udfs.brokers.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
@@ -62,7 +68,7 @@ class Overview:
     silent      brokers that no client reaches, though they may answer
     explained   broker → the incident that explains what is wrong under it
     masterless  broker → the incident that explains what needs its master
-    cluster_id  the open incident that explains everything, while nothing of the cluster gives data
+    cluster_id  the open incident that explains everything: nothing of the cluster gives data, or two clusters share it
     gap_ms      for how long nothing had arrived, at the tick that ends it
     """
 
@@ -129,6 +135,10 @@ def evaluate_cluster(
     transitions += _step(cluster_state, BROKER_WITHOUT_MASTER, masterless, now_ms, share, rules)
     slow = dict(find_slow_collector(cluster_state, cluster, now_ms))
     transitions += _step(cluster_state, SLOW_COLLECTOR, slow, now_ms, share, rules)
+    name_servers = dict(find_name_servers(cluster_state, cluster, now_ms))
+    transitions += _step(cluster_state, NAME_SERVER_UNREACHABLE, name_servers, now_ms, share, rules)
+    conflict = dict(find_name_conflict(cluster_state, cluster, now_ms))
+    transitions += _step(cluster_state, CLUSTER_NAME_CONFLICT, conflict, now_ms, share, rules)
     transitions += step_skew(cluster_state, cluster, now_ms, rules)
     is_dark = bool(tick.asked) and without_data == tick.asked
     all_without_data = frozenset(without_data | cluster_state.no_data_ms.keys())
@@ -141,7 +151,7 @@ def evaluate_cluster(
         frozenset(cluster_state.silent_ms),
         _explained(cluster_state, before, now_ms, rules),
         _by_broker(cluster_state, BROKER_WITHOUT_MASTER, now_ms, rules),
-        cluster_id if is_dark else None,
+        open_id(cluster_state, CLUSTER_NAME_CONFLICT, now_ms, rules) or (cluster_id if is_dark else None),
         gap_ms,
         transitions,
     )

@@ -68,6 +68,30 @@ def describe_stopped_collector(
     )
 
 
+def describe_name_servers(cluster: str, away: Sequence[str], reached: Sequence[str], since_ms: int) -> Text:
+    """NameServers that do not answer the collector."""
+    verb = "does" if len(away) == 1 else "do"
+    effect = (
+        f"Clients and brokers use {some(reached)} meanwhile."
+        if reached
+        else "Clients keep their routes, new clients cannot start, and no route changes. Brokers are still polled."
+    )
+    return Text(
+        f"NameServer {some(away)} of cluster {cluster} {verb} not answer since {clock(since_ms)}. {effect}",
+        f"Check that {some(away)} runs (mqnamesrv, port 9876) and that the collector reaches it.",
+    )
+
+
+def describe_name_conflict(cluster: str, collectors: Sequence[str], since_ms: int) -> Text:
+    """Collectors of two clusters publish under one name."""
+    return Text(
+        f"Collectors {some(collectors)} publish two clusters under the name {cluster} since {clock(since_ms)}: brokers "
+        "of the same names have other addresses. Alerts of its groups mix both clusters and wait under this one.",
+        f"Give one of the collectors another collector.cluster, restart it, then run: balancewatch forget --cluster "
+        f"{cluster}",
+    )
+
+
 def describe_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Text:
     """Events without a tick."""
     ahead = "Its clock is ahead of Kafka's and refused (clock_skew): set it right. " if has_ahead else ""

@@ -4,7 +4,7 @@ Several collectors may speak for one cluster, by mistake or on purpose. What one
 that has stopped spoke for is not asked any more.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -57,6 +57,8 @@ class Tick:
     interval_ms  how far apart its rounds are meant to be
     unasked      what brokers that answered did not let hear
     skews        machines whose clock is out of step
+    name_servers  the NameServers that the source is configured with; `unreachable` those that did not answer
+    addresses    broker → its master's address, of the brokers that answered
     """
 
     now_ms: int
@@ -68,11 +70,17 @@ class Tick:
     interval_ms: int | None = None
     unasked: tuple[Unasked, ...] = ()
     skews: tuple[MachineSkew, ...] = ()
+    name_servers: tuple[str, ...] = ()
+    unreachable: frozenset[str] = frozenset()
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Source:
-    """The newest round of one source, and the newest gaps between rounds that heard anything."""
+    """The newest round of one source, and the newest gaps between rounds that heard anything.
+
+    `unreachable_ms`: NameServer → the first round in which it did not answer, until it does.
+    """
 
     now_ms: int
     is_own: bool
@@ -83,6 +91,9 @@ class Source:
     gaps_ms: list[int] = field(default_factory=list)
     unasked: list[Unasked] = field(default_factory=list)
     skews: list[MachineSkew] = field(default_factory=list)
+    name_servers: list[str] = field(default_factory=list)
+    unreachable_ms: dict[str, int] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
 
     def interval_ms(self) -> int:
         """As the collector says, or as far as rounds really come apart where that is more; 0 before the second."""
@@ -113,6 +124,8 @@ class Source:
         self.asked, self.answered = sorted(tick.asked), sorted(tick.answered)
         self.groups = None if tick.groups is None else sorted(tick.groups)
         self.unasked, self.skews = list(tick.unasked), list(tick.skews)
+        self.name_servers, self.addresses = list(tick.name_servers), dict(tick.addresses)
+        self.unreachable_ms = {name: self.unreachable_ms.get(name, self.now_ms) for name in sorted(tick.unreachable)}
 
 
 @dataclass
@@ -138,6 +151,11 @@ class Rounds:
     def is_news(self, tick: Tick) -> bool:
         """Whether it is its source's newest."""
         return tick.source not in self.sources or tick.now_ms > self.sources[tick.source].now_ms
+
+    def collectors(self, now_ms: int) -> dict[str, Source]:
+        """Return the live collectors by name; all that are known where none is live."""
+        known = {name: source for name, source in sorted(self.sources.items()) if not source.is_own}
+        return {name: source for name, source in known.items() if source.is_live(now_ms)} or known
 
     def live(self, now_ms: int) -> list[Source]:
         return [source for _, source in sorted(self.sources.items()) if source.is_live(now_ms)]

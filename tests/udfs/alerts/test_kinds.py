@@ -11,6 +11,7 @@ from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
+from udfs.brokers.name_server_findings import CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE
 from udfs.brokers.skew_findings import CLOCK_SKEW
 from udfs.brokers.source_findings import SLOW_COLLECTOR
 from udfs.brokers.trouble import BROKER_ISOLATED
@@ -36,7 +37,7 @@ def test_every_kind_of_the_rules_is_described() -> None:
         BROKER_NO_DATA,
         BROKER_WITHOUT_MASTER,
     }
-    others |= {SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED}
+    others |= {SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED, NAME_SERVER_UNREACHABLE, CLUSTER_NAME_CONFLICT}
     assert {kind for kind, facts in KIND_FACTS.items() if facts.is_of_group} == of_groups
     assert {kind for kind, facts in KIND_FACTS.items() if not facts.is_of_group} == others
 

@@ -15,7 +15,14 @@ from tests.offenders import assert_none
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.runbook import CAUSES, runbook_url
 from udfs.alerts.self_kinds import RELAY_KINDS, SELF_FACTS
-from udfs.brokers import cluster_findings, cluster_prose, mute_brokers, skew_findings, source_findings
+from udfs.brokers import (
+    cluster_findings,
+    cluster_prose,
+    mute_brokers,
+    name_server_findings,
+    skew_findings,
+    source_findings,
+)
 from udfs.groups import diagnosis
 from udfs.groups.findings import brokers, prose
 from udfs.producers import findings as of_producers
@@ -74,6 +81,11 @@ def test_the_causes_are_those_that_the_rules_give() -> None:
     }
     assert CAUSES["broker_without_master"] == (cluster_findings.NO_MASTER,)
     assert CAUSES["slow_collector"] == (source_findings.SLOW_ROUNDS,)
+    assert set(CAUSES["name_server_unreachable"]) == {
+        name_server_findings.SOME_UNREACHABLE,
+        name_server_findings.ALL_UNREACHABLE,
+    }
+    assert CAUSES["cluster_name_conflict"] == (name_server_findings.TWO_CLUSTERS,)
     assert set(CAUSES["clock_skew"]) == {skew_findings.CLOCK_AHEAD, skew_findings.CLOCK_OUT_OF_STEP}
     assert set(CAUSES["delivery_failed"]) == relay_alerts._TROUBLES.keys()
     assert {data_loss.DATA_LOSS, quality_alert.DATA_QUALITY} <= CAUSES.keys()
