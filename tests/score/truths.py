@@ -101,9 +101,9 @@ RECOVERY_MS = {
 
 Queues: the next pull (long poll, 15 s), and a rebalance (20 s) until the topic's other queues have moved as well.
 Members: the next heartbeat (30 s); routes: the next poll (30 s). Reads from a slave and offsets: the next pull.
-Producers: `broker_isolated_clear_ms`, for 5.1.4 and later try a slow broker again every few seconds. Brokers and NameServers: the
-round that they answer. Clocks and rounds: as long as they took to be known. `KindRules.recovering_ms`, for which a finding
-must stay away, comes on top.
+Producers: `broker_isolated_clear_ms`, for 5.1.4 and later try a slow broker again every few seconds. Brokers and
+NameServers: the round that they answer. Clocks and rounds: as long as they took to be known. On top comes
+`KindRules.recovering_ms`, for which a finding must stay away.
 """
 
 
