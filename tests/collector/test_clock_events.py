@@ -141,3 +141,15 @@ def test_producers_that_were_not_reported_did_not_leave() -> None:
     assert of(HEARTBEATS, events) == []
     events, _ = compute_round(memory, reading(view(BROKER_A)), NOW + 2 * STEP)
     assert [said["leaving"] for said in of(HEARTBEATS, events)] == [True]
+
+
+def test_name_servers_and_the_addresses_of_masters_are_reported() -> None:
+    whole = reading(
+        view(BROKER_A, SOLO),
+        view(replace(BROKER_B, broker_id=1)),
+        name_servers=("a", "b"),
+        name_servers_unreachable=("b",),
+    )
+    clock = round_clock(whole, NOW)
+    assert (clock["name_servers"], clock["name_servers_unreachable"]) == (["a", "b"], ["b"])
+    assert clock["broker_addresses"] == [{"broker_name": "broker-a", "address": BROKER_A.address}]

@@ -312,3 +312,13 @@ def test_who_watches_named_groups_asks_for_no_revive_log(admin: FakeAdmin) -> No
     for reader in made(admin, groups=[GROUP]):
         reader.read()
     assert admin.asked[("read_offsets", "broker-a", REVIVE_GROUP)] == 0
+
+
+def test_each_name_server_is_asked_for_itself_and_those_that_do_not_answer_are_named(admin: FakeAdmin) -> None:
+    reader = RoundReader(Settings.load(collector={"name_server": "ns-1:9876; ns-2:9876;"}).collector, admin)
+    admin.fail(UNREACHABLE, "ask_name_server", "ns-1:9876")
+    whole = reader.read()
+    reader.close()
+    assert whole.name_servers == ("ns-1:9876", "ns-2:9876")
+    assert whole.name_servers_unreachable == ("ns-1:9876",)
+    assert whole.registered == {"broker-a", "broker-b"}
