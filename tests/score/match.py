@@ -4,7 +4,7 @@ A fact is detected when a claim with its labels and its cause begins between its
 by `Fact.resolve_by_ms`. A claim is right when it begins during such a fact and ends by then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -62,42 +62,46 @@ class Tally:
 Key = tuple[str, str | None]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A claim's verdict, and the facts that it detects: those that it begins in, and those that carry it on."""
+
+    verdict: Verdict
+    facts: tuple[Fact, ...] = ()
+
+
 def compare(claims: Sequence[Claim], facts: Sequence[Fact], run: str, start_ms: int) -> dict[Key, Tally]:
     """Return a tally for each (kind, cause) of one play that began at `start_ms`.
 
     `run` names the play in what is listed as missed or wrong.
     """
     tallies: dict[Key, Tally] = {}
-    verdicts = verdicts_of(claims, facts)
-    for claim, verdict in verdicts.items():
+    judged = {claim: _judge(claim, facts) for claim in claims}
+    for claim, one in judged.items():
         tally = tallies.setdefault(_key(claim), Tally())
         tally.claims += 1
-        tally.right += verdict is Verdict.RIGHT
-        tally.early += verdict is Verdict.EARLY
-        tally.late += verdict is Verdict.LATE
-        tally.endless += verdict is Verdict.ENDLESS
-        if verdict is not Verdict.RIGHT:
-            tally.wrong.append(f"{run}: {_describe(claim, start_ms)}, {verdict}")
+        tally.right += one.verdict is Verdict.RIGHT
+        tally.early += one.verdict is Verdict.EARLY
+        tally.late += one.verdict is Verdict.LATE
+        tally.endless += one.verdict is Verdict.ENDLESS
+        if one.verdict is not Verdict.RIGHT:
+            tally.wrong.append(f"{run}: {_describe(claim, start_ms)}, {one.verdict}")
     for fact in facts:
         if fact.required:
-            _count(fact, verdicts, tallies.setdefault(_key(fact), Tally()), f"{run}: {_describe(fact, start_ms)}")
+            _count(fact, judged, tallies.setdefault(_key(fact), Tally()), f"{run}: {_describe(fact, start_ms)}")
     return tallies
 
 
 def verdicts_of(claims: Sequence[Claim], facts: Sequence[Fact]) -> dict[Claim, Verdict]:
     """Return what each claim is."""
-    return {claim: _verdict(claim, facts) for claim in claims}
+    return {claim: _judge(claim, facts).verdict for claim in claims}
 
 
-def _count(fact: Fact, verdicts: dict[Claim, Verdict], tally: Tally, name: str) -> None:
+def _count(fact: Fact, judged: Mapping[Claim, Judged], tally: Tally, name: str) -> None:
     """Count one required fact. Where several claims follow each other, the first is timed, and the last one's end."""
     tally.required += 1
     own = sorted(
-        (
-            claim
-            for claim, verdict in verdicts.items()
-            if claim.kind == fact.kind and verdict not in UNFOUNDED and _fits(claim, fact) and _overlaps(claim, fact)
-        ),
+        (claim for claim, one in judged.items() if claim.kind == fact.kind and fact in one.facts),
         key=lambda claim: claim.start_ms,
     )
     if not own or own[0].start_ms > fact.detect_by_ms:
@@ -106,7 +110,7 @@ def _count(fact: Fact, verdicts: dict[Claim, Verdict], tally: Tally, name: str) 
         return
     tally.in_time += 1
     tally.delays_ms.append((max(0, own[0].start_ms - fact.onset_ms), fact.bound_ms))
-    is_late = any(verdicts[claim] is not Verdict.RIGHT for claim in own)
+    is_late = any(judged[claim].verdict is not Verdict.RIGHT for claim in own)
     if fact.end_ms is not None and fact.resolve_by_ms <= fact.known_ms:
         tally.ended += 1
         tally.resolved += not is_late
@@ -118,35 +122,45 @@ def _count(fact: Fact, verdicts: dict[Claim, Verdict], tally: Tally, name: str) 
         tally.missed.append(f"{name}, not resolved in time")
 
 
-def _verdict(claim: Claim, facts: Sequence[Fact]) -> Verdict:
+def _judge(claim: Claim, facts: Sequence[Fact]) -> Judged:
     fitting = sorted((fact for fact in facts if _fits(claim, fact)), key=lambda fact: fact.start_ms)
     begun = [fact for fact in fitting if fact.start_ms <= claim.start_ms <= fact.begin_by_ms]
     if not begun:
-        return Verdict.EARLY if any(_overlaps(claim, fact) for fact in fitting) else Verdict.WRONG
-    until_ms = _may_last_until_ms(claim, begun, fitting, facts)
-    if claim.end_ms is None:
-        return Verdict.ENDLESS if until_ms < max(fact.known_ms for fact in begun) else Verdict.RIGHT
-    return Verdict.LATE if until_ms < claim.end_ms else Verdict.RIGHT
+        return Judged(Verdict.EARLY if any(_overlaps(claim, fact) for fact in fitting) else Verdict.WRONG)
+    carried, until_ms = _carry(claim, begun, fitting, facts)
+    is_late = until_ms < (max(fact.known_ms for fact in begun) if claim.end_ms is None else claim.end_ms)
+    late = Verdict.ENDLESS if claim.end_ms is None else Verdict.LATE
+    return Judged(late if is_late else Verdict.RIGHT, tuple(carried))
 
 
-def _may_last_until_ms(claim: Claim, begun: Sequence[Fact], fitting: Sequence[Fact], facts: Sequence[Fact]) -> int:
-    """The moment by which a claim that began during the facts `begun` must have ended.
+def _carry(
+    claim: Claim, begun: Sequence[Fact], fitting: Sequence[Fact], facts: Sequence[Fact]
+) -> tuple[list[Fact], int]:
+    """Return the facts that keep a claim right that began during `begun`, and the moment by which it must have ended.
 
-    A fact of the same subject that begins before then carries it on. One that came often is held open: that it flaps.
-    A queue that starves on for another cause keeps the old one until the new one can be known.
+    A fact of the same subject that begins before that moment carries the claim on.
     """
-    until_ms = max(fact.resolve_by_ms for fact in begun)
-    carried = list(begun)
+    carried, until_ms = list(begun), _may_last_until_ms(claim, begun, facts)
     for fact in fitting:
         if fact not in carried and begun[0].start_ms <= fact.start_ms <= until_ms:
-            until_ms = max(until_ms, fact.resolve_by_ms)
             carried.append(fact)
+            until_ms = _may_last_until_ms(claim, carried, facts)
+    return carried, until_ms
+
+
+def _may_last_until_ms(claim: Claim, carried: Sequence[Fact], facts: Sequence[Fact]) -> int:
+    """The moment by which the alert of these facts must have ended.
+
+    The alert of a fact that came often is held open, because it flaps. A queue that starves on for another cause keeps
+    the old one until the new one can be known.
+    """
+    until_ms = max(fact.resolve_by_ms for fact in carried)
     comings_ms = sorted(coming for fact in carried for coming in fact.comings_ms or (fact.start_ms,))
     flaps = zip(comings_ms, comings_ms[FLAPPING_COMINGS - 1 :], strict=False)
     if any(last_ms - first_ms <= FLAPPING_MS for first_ms, last_ms in flaps):
         until_ms = max(until_ms, comings_ms[-1] + FLAPPING_MS)
     for fact in facts:
-        starves_on = begun[0].start_ms <= fact.start_ms <= until_ms
+        starves_on = carried[0].start_ms <= fact.start_ms <= until_ms
         if starves_on and fact.kind == "starved_queue" == claim.kind and _is_about(claim, fact):
             until_ms = max(until_ms, min(fact.detect_by_ms, fact.resolve_by_ms))
     return until_ms

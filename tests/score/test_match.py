@@ -112,6 +112,14 @@ def test_a_fact_that_comes_back_before_its_alert_resolves_carries_the_alert_on()
     assert verdict(claim, FACT, replace(again, queue="broker-a:2")) is Verdict.LATE
 
 
+def test_an_alert_that_did_not_end_detects_no_later_fact() -> None:
+    again = replace(FACT, start_ms=1_000_000, end_ms=1_200_000)
+    stuck = compare([replace(CLAIM, end_ms=None)], [FACT, again], "run", 0)[KEY]
+    assert (stuck.required, stuck.in_time, stuck.claims, stuck.endless) == (2, 1, 1, 1)
+    two = replace(CLAIM, start_ms=1_070_000, end_ms=1_210_000)
+    assert compare([CLAIM, two], [FACT, again], "run", 0)[KEY].reported == 2
+
+
 def test_an_alert_is_held_open_only_where_its_fact_came_often() -> None:
     held = replace(CLAIM, end_ms=1_000_000)
     often = replace(FACT, comings_ms=(100_000, 180_000, 260_000))
