@@ -50,7 +50,8 @@ class SampledHeartbeat(NamedTuple):
 class Pulling(NamedTuple):
     """A client was seen to pull for a group at a broker, once in PULLING_MS. `client` is its ClientId, else its
     address; "" where only the committed offsets were reported. `is_held_back`: its cache is full, so that no further
-    pull is due.
+    pull is due. `is_by_broker`: it stands for no client, but for the first or the newest pull that the broker itself
+    reported within PULLING_MS.
     """
 
     cluster: str
@@ -60,6 +61,7 @@ class Pulling(NamedTuple):
     event_time_ms: int
     ingest_time_ms: int = 0
     is_held_back: bool = False
+    is_by_broker: bool = False
 
 
 PULLING_MS = 5_000

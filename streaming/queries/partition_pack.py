@@ -28,6 +28,7 @@ class PartitionPack:
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
         self._lags = Lags()
+        self._by_broker: dict[tuple[str, str, int], tuple[tuple[int, int], tuple[int, int]]] = {}
         self._pullings: dict[tuple[str, str, tuple[str, str], int], tuple[int, int, bool]] = {}
 
     def add(self, offset: int, ingest_time_ms: int, value: bytes | None, event: Any, reasons: list[str]) -> None:
@@ -48,6 +49,10 @@ class PartitionPack:
         if topic == PULLS and event.suggest_broker_id is not None:
             broker = event.cluster, event.broker_name
             header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
+            times = (*broker, event.event_time_ms // PULLING_MS)
+            first, newest = self._by_broker.get(times, ((reported_ms, ingest_time_ms),) * 2)
+            reported = reported_ms, ingest_time_ms
+            self._by_broker[times] = min(first, reported), max(newest, reported)
         if topic == PULLS:
             client = "" if event.offsets_only else event.client_id or event.client_addr or ""
             puller = (event.consumer_group, client) if client else NO_PULLER
@@ -106,6 +111,9 @@ class PartitionPack:
             if puller in picked[cluster, broker_name]:
                 group, client = puller
                 yield Pulling(cluster, broker_name, group, client, *newest)
+        for (cluster, broker_name, _), times in self._by_broker.items():
+            for time in sorted(set(times)):
+                yield Pulling(cluster, broker_name, "", "", *time, is_by_broker=True)
 
 
 def _rank(puller: tuple[str, str]) -> tuple[int, str]:

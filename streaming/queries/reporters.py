@@ -1,4 +1,7 @@
-"""Which brokers tell every pull they get, and since when: where a broker does, whoever is not among them does not pull.
+"""Which brokers report every pull they get, and since when: a client without a pull there does not pull.
+
+A broker is believed until others report pulls there for BELIEVED_MS that the broker itself does not: its agent was
+removed. What it reports later counts from then on.
 
 A group that is not calm may have to be judged by it, though nothing else of it has changed (udfs.groups.deadlines).
 """
@@ -6,7 +9,26 @@ A group that is not calm may have to be judged by it, though nothing else of it 
 from collections.abc import Iterable, Iterator
 
 from streaming.queries.chunk import Chunk
+from streaming.queries.shard_values import ClusterEntry
 from streaming.queries.working_set import WorkingSet
+
+BELIEVED_MS = 60_000
+"""Idle consumers pull every 15 to 20 s: a broker with any consumer reports a pull this often."""
+
+
+def note_report(entry: ClusterEntry, broker_name: str, time_ms: int) -> None:
+    """Take in a pull that the broker itself reported."""
+    entry.pulled_ms.setdefault(broker_name, time_ms)
+    entry.newest_pulled_ms[broker_name] = max(time_ms, entry.newest_pulled_ms.get(broker_name, 0))
+
+
+def reporting(entry: ClusterEntry, now_ms: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the brokers that report each pull and since when; those that no longer do, and until when."""
+    for broker_name, newest_ms in entry.newest_pulled_ms.items():
+        if (entry.watch.pulls.at(broker_name) or 0) > newest_ms + BELIEVED_MS:
+            entry.pulled_ms.pop(broker_name, None)
+    since_ms = {name: at_ms for name, at_ms in sorted(entry.pulled_ms.items()) if at_ms <= now_ms}
+    return since_ms, {name: at_ms for name, at_ms in entry.newest_pulled_ms.items() if name not in since_ms}
 
 
 def shows_pulls(work: WorkingSet, chunk: Chunk) -> bool:

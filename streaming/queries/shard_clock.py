@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS
 from streaming.queries.chunk import Chunk
+from streaming.queries.reporters import reporting
 from streaming.queries.shard_values import ClusterContext, ClusterEntry
 from udfs.alerts.alert import Transition
 from udfs.alerts.rules import Rules
@@ -78,6 +79,7 @@ def advance_clock(
         name: now_ms if name in resumed else entry.data_since_ms.get(name, 0) for name in sorted(heard)
     } | {name: entry.data_since_ms[name] for name in sorted(overview.missed & entry.data_since_ms.keys())}
     answered = frozenset() if overview.tick.is_own else heard  # `run` asks nobody
+    pulled_ms, reported_until_ms = reporting(entry, now_ms)
     context = ClusterContext(
         sorted(overview.without_data),
         overview.explained,
@@ -86,6 +88,7 @@ def advance_clock(
         sorted(overview.missed),
         sorted(overview.silent),
         sorted(answered),
+        sorted(pulled_ms),
     )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
     due, brokers = _due_otherwise(entry, context, unasked, is_gap=bool(gap_ms))
@@ -95,7 +98,7 @@ def advance_clock(
         overview.without_data,
         {name: since for name, since in entry.data_since_ms.items() if since},
         answered,
-        entry.pulled_ms,
+        pulled_ms,
         overview.silent,
         gap_ms,
         overview.explained,
@@ -106,6 +109,7 @@ def advance_clock(
         entry.families,
         _reports_answers(entry, now_ms),
         entry.frozen,
+        reported_until_ms,
     )
     return Heard(
         broker_coverage,

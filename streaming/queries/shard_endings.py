@@ -116,7 +116,7 @@ def forget_broker(
     incidents = entry.watch.forget_broker(broker_name, now_ms)
     if writes_rows:
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
-    for of_broker in (entry.data_since_ms, entry.pulled_ms):
+    for of_broker in (entry.data_since_ms, entry.pulled_ms, entry.newest_pulled_ms):
         of_broker.pop(broker_name, None)
     for route in work.routes_of(cluster):
         if broker_name in route.broker_names():

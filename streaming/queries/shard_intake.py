@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from schemas.events import HEARTBEATS, ROUTES
 from streaming.queries.chunk import Reject, SampledHeartbeat
+from streaming.queries.reporters import note_report
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
 from streaming.queries.shard_events import PULLINGS, VOICES, Event
 from streaming.queries.shard_rows import quarantine_row
@@ -68,6 +69,8 @@ class Intake:
         with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), writes_rows=writes_rows):
             if event.topic == VOICES:
                 self._listen(event.event)
+            elif event.topic == PULLINGS and event.event.is_by_broker:
+                note_report(self._work.cluster(cluster), event.event.broker_name, event.event.event_time_ms)
             elif event.topic == PULLINGS:
                 note_pulling(self._work.cluster(cluster).watch, event.event)
             else:

@@ -35,6 +35,7 @@ class ClusterContext(msgspec.Struct):
     missed: list[str] = []
     silent: list[str] = []
     answered: list[str] = []
+    reporting: list[str] = []
 
 
 class Timing(msgspec.Struct):
@@ -66,7 +67,8 @@ class ClusterEntry(msgspec.Struct):
     """A cluster's time: its newest tick, the newest of a foreign clock, and whether `run` keeps it now.
 
     `groups` are kept on a shelf of their own, each under its key, and are not part of the value.
-    `data_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker tells its pulls.
+    `data_since_ms` is 0 for a broker that was never missed. `pulled_ms` is since when a broker reports its pulls,
+    `newest_pulled_ms` its newest one.
     `unasked` and `context` are what the newest tick passed to the groups. `frozen` has, by group, the open incidents of
     frozen processes.
     """
@@ -83,6 +85,7 @@ class ClusterEntry(msgspec.Struct):
     context: ClusterContext = msgspec.field(default_factory=lambda: ClusterContext([], {}, {}, None))
     families: Families = msgspec.field(default_factory=Families)
     timing: Timing = msgspec.field(default_factory=Timing)
+    newest_pulled_ms: dict[str, int] = {}
     frozen: dict[str, list[FrozenQueues]] = {}
 
 

@@ -71,6 +71,7 @@ class BrokerCoverage:
     families         the groups that are born and die with their processes
     reports_answers  collectors report which queues clients say they hold, and which clients they could not ask
     frozen           group → its open incidents of frozen processes, as of its newest evaluation
+    reported_until_ms  broker that reports its pulls no more → the newest one that it reported
     """
 
     without_data: frozenset[str] = frozenset()
@@ -87,6 +88,11 @@ class BrokerCoverage:
     families: Families = field(default_factory=Families)
     reports_answers: bool = False
     frozen: Mapping[str, list[FrozenQueues]] = field(default_factory=dict)
+    reported_until_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def may_have_stopped_reporting(self, broker_name: str, last_pull_ms: int | None) -> bool:
+        """Whether the broker itself reported this pull, the newest of a queue, and reports none any more."""
+        return last_pull_ms is not None and last_pull_ms <= self.reported_until_ms.get(broker_name, -1)
 
     def reports_pulls(self, broker_name: str, by_ms: int) -> bool:
         """Whether a pull at the broker at `by_ms` would have been reported."""

@@ -177,7 +177,9 @@ def _why_unreported(
     answers = owner in moment.reporting and moment.broker_coverage.reports_answers
     if answers and (topic_state.first_pull_ms is None or owner in moment.orderly):
         return None
-    was_reported = topic_state.first_pull_ms is not None and broker_name in state.first_pull_ms
+    has_stopped = moment.broker_coverage.may_have_stopped_reporting(broker_name, queue_state.last_pull_ms)
+    is_unknown = has_stopped and not is_late and owner not in moment.reporting
+    was_reported = topic_state.first_pull_ms is not None and broker_name in state.first_pull_ms and not is_unknown
     return None if was_reported and (owner is None or is_late or owner in state.seen_pulling) else PULLS_NOT_REPORTED
 
 
