@@ -78,9 +78,7 @@ class Tick:
 @dataclass
 class Source:
     """The newest round of one source, and the newest gaps between rounds that heard anything.
-
-    `unreachable_ms`: NameServer → the first round in which it did not answer, until it does.
-    """
+    `unreachable_ms`: NameServer → the first round in which it did not answer."""
 
     now_ms: int
     is_own: bool
@@ -247,10 +245,10 @@ class Rounds:
                 del self.sources[name]
 
     def drop_broker(self, broker_name: str) -> None:
-        """Nobody asked it as far as is remembered."""
+        """Take the broker out of each source's newest round."""
         for source in self.sources.values():
-            source.asked = [name for name in source.asked if name != broker_name]
-            source.answered = [name for name in source.answered if name != broker_name]
+            for names in (source.asked, source.answered):
+                names[:] = [name for name in names if name != broker_name]
 
     def lost_brokers(self, name: str, now_ms: int) -> set[str]:
         """The brokers that only this source asked."""
@@ -298,5 +296,5 @@ def scaled(rules: Rules, interval_ms: int, usual_gap_ms: int = 0) -> Rules:
 
 
 def missing_ms(rules: Rules, interval_ms: int) -> int:
-    """How long a broker may be missed and still be taken as heard all the time: a lost round, or two, cost nothing."""
+    """Return how long a broker may be missed and still count as answering: one or two lost rounds cost nothing."""
     return max(rules.no_data_ms, round(BLIND_ROUNDS * interval_ms))
