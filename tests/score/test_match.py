@@ -217,6 +217,14 @@ def test_a_queue_that_an_incident_names_again_much_later_is_another_claim() -> N
     assert spans(*rows) == [("broker-a:1", 10, 40), ("broker-a:1", 101, None)]
 
 
+def test_a_row_blames_its_client_for_its_own_cause_only() -> None:
+    evidence = '{"queues": {"broker-b:1": {"cause": "order_lock"}}}'
+    queues = ("broker-a:1", "broker-b:1")
+    rows = [row("FIRING", 10, queues, kind="starved_queue", client_id="a@1", evidence=evidence)]
+    claimed = [(claim.cause, claim.client_id) for claim in claims_of(rows)]
+    assert claimed == [("pull_stopped", "a@1"), ("order_lock", None)]
+
+
 def test_an_inhibited_alert_is_a_claim_and_no_page() -> None:
     rows = [row("FIRING", 10, inhibited_by="other")]
     assert len(claims_of(rows)) == 1
