@@ -8,7 +8,7 @@ from tests.field.played import Played
 from tests.field.scenario import Expects
 from tests.field.spans import Span, before, joined
 from tests.field.truth import Truth
-from tests.score.truths import ALSO, DOWN, EARLY, GAP_MS, SILENT, Fact, under_broker
+from tests.score.truths import ALSO, DOWN, GAP_MS, Fact, early_signs, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 ROUNDS_MS = 20_000
@@ -120,7 +120,7 @@ class _Finder:
         also = causes.union(*(ALSO.get(one, frozenset()) for one in causes), _BY_COMMITS[kind == "starved_queue"])
         early = frozenset[str]()
         if kind == "starved_queue":
-            early = early.union(*(EARLY.get(one, frozenset()) for one in causes), self._signs(group, span, mq))
+            early = early_signs(causes, expects_stalled=bool(self._expecting("stalled_queue", group, span, mq)))
         if not fitting:
             self._found.surprises.append(self._describe(kind, group, mq, client_id, span))
         fact = Fact(
@@ -142,10 +142,6 @@ class _Finder:
         )
         is_long = longest_ms > fact.bound_ms + fact.patience_ms
         return replace(fact, required=any(one.required for _, one in fitting) and is_long)
-
-    def _signs(self, group: str, span: Span, mq: MessageQueue | None) -> frozenset[str]:
-        """The early signs that the file allows by expecting a stalled queue."""
-        return SILENT if self._expecting("stalled_queue", group, span, mq) else frozenset()
 
     def _clocks(self) -> dict[str, int]:
         """How fast this play went, and when it ended."""

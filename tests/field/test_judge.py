@@ -11,7 +11,7 @@ from tests.field.judge import judge
 from tests.field.played import Done, Played, read_played
 from tests.field.spans import Span
 from tests.field.test_truth import Logs, at
-from tests.score.truths import BOUNDS_MS
+from tests.score.bounds import BOUNDS_MS
 
 SUFFIX = "_frozen_a"
 GROUP, TOPIC = f"order-service{SUFFIX}", f"orders{SUFFIX}"

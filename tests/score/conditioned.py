@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from streaming.simulator import Conditions, Watched
+from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from tests.score.recorded import MOSTLY_SHARE, Recorded
-from tests.score.truths import ALSO, BOUNDS_MS, BOUNDS_OF_KIND_MS, DOWN, Fact, facts_of, under_broker
+from tests.score.truths import ALSO, DOWN, Fact, facts_of, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 SLOW_MS = 30_000

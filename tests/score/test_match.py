@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.plays import Play, each_play
+from tests.score.bounds import BOUNDS_MS
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.match import Tally, Verdict, compare, verdicts_of
-from tests.score.truths import BOUNDS_MS, FLAPPING_MS, SLACK_MS, Fact, facts_of
+from tests.score.truths import FLAPPING_MS, SLACK_MS, Fact, facts_of
 from tests.simulator.modelled import START
 
 ROUNDS_MS = 20_000

@@ -8,6 +8,7 @@ from streaming.queries.rulebook import default_rules
 from streaming.simulator import Simulation
 from streaming.simulator.expectation import Expected
 from streaming.simulator.truth import Doubled, Starved
+from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS, RECOVERY_MS
 from udfs.rocketmq.model import MessageQueue
 
 NEVER_MS = 1 << 62
@@ -23,88 +24,6 @@ STEADY_MS = 20_000
 
 FLAPPING_COMINGS, FLAPPING_MS = 3, 21 * 60_000
 """An alert that fires this often within this time is held open for as long (`udfs/alerts/flapping.py`)."""
-
-BOUNDS_MS = {
-    "duplicate_client_id": 75_000,
-    "consume_disabled": 45_000,
-    "frozen_client": 70_000,
-    "pull_stopped": 120_000,
-    "write_only_queue": 80_000,
-    "group_offline": 80_000,
-    "member_not_subscribed": 110_000,
-    "mixed_strategy": 80_000,
-    "strategy_gap": 80_000,
-    "split_view": 70_000,
-    "stale_route": 80_000,
-    "order_lock": 80_000,
-    "consume_stopped": 240_000,
-}
-"""Cause of a starved queue to the time from its onset before which no watcher can be sure of it, in ms.
-
-A twin: a heartbeat each (30 s) and 45 s without a pull, three long polls. Frozen: 70 s without a heartbeat, two and a
-bit; a client cut off from one broker likewise. Stopped: 120 s, after which the client itself would drop the queue
-(pull-expired). What changes with members and routes: 80 s, until each client has polled the route (30 s), sent a
-heartbeat (30 s) and rebalanced (20 s). Not subscribed: a heartbeat more, for the members' heartbeats give and take the
-topic by turns. Consumption stopped: 180 s without a commit, for one slow message is no fault, and 60 s to be certain.
-"""
-
-BOUNDS_OF_KIND_MS = {
-    "duplicate_client_id": 30_000,
-    "double_consumed_queue": 80_000,
-    "stalled_queue": 80_000,
-    "split_view": 70_000,
-    "inconsistent_subscription": 80_000,
-    "group_offline": 80_000,
-    "client_id_at_risk": 80_000,
-    "order_at_risk": 30_000,
-    "slave_read": 60_000,
-    "offset_regression": 15_000,
-    "broker_isolated": 30_000,
-    "broker_evicted": 60_000,
-    "no_available_broker": 30_000,
-    "cluster_no_data": 120_000,
-    "broker_no_data": 120_000,
-    "broker_without_master": 60_000,
-    "clock_skew": 120_000,
-    "slow_collector": 300_000,
-    "name_server_unreachable": 20_000,
-}
-"""The same by kind, for findings that are not starved queues.
-
-A slave is read after the route poll (30 s) and a pull at the dead master that times out (30 s). Producers must avoid
-their brokers for `broker_isolated_hold_ms`.
-"""
-
-RECOVERY_MS = {
-    "starved_queue": 35_000,
-    "stalled_queue": 35_000,
-    "double_consumed_queue": 35_000,
-    "duplicate_client_id": 30_000,
-    "split_view": 30_000,
-    "inconsistent_subscription": 30_000,
-    "group_offline": 30_000,
-    "client_id_at_risk": 30_000,
-    "order_at_risk": 30_000,
-    "slave_read": 15_000,
-    "offset_regression": 15_000,
-    "broker_isolated": 60_000,
-    "broker_evicted": 60_000,
-    "no_available_broker": 60_000,
-    "cluster_no_data": 0,
-    "broker_no_data": 0,
-    "broker_without_master": 30_000,
-    "clock_skew": 120_000,
-    "slow_collector": 300_000,
-    "name_server_unreachable": 0,
-}
-"""Kind to the time from a fault's end until the protocol lets a watcher know it, in ms.
-
-Queues: the next pull (long poll, 15 s), and a rebalance (20 s) until the topic's other queues have moved as well.
-Members: the next heartbeat (30 s); routes: the next poll (30 s). Reads from a slave and offsets: the next pull.
-Producers: `broker_isolated_clear_ms`, for 5.1.4 and later try a slow broker again every few seconds. Brokers and
-NameServers: the round that they answer. Clocks and rounds: as long as they took to be known. On top comes
-`KindRules.recovering_ms`, for which a finding must stay away.
-"""
 
 
 @dataclass(frozen=True)
@@ -185,19 +104,22 @@ def _hold_ms(kind: str) -> int:
 ALSO = {"pull_stopped": frozenset({"consume_stopped"}), "consume_stopped": frozenset({"pull_stopped"})}
 """Queues that are not pulled are not consumed; a client with a full cache, or a suspended one, does not pull."""
 
-EARLY = {
-    "frozen_client": frozenset({"frozen_client", "pull_stopped", "consume_stopped"}),
-    "pull_stopped": frozenset({"pull_stopped", "consume_stopped"}),
-    "consume_stopped": frozenset({"consume_stopped", "pull_stopped"}),
-    "order_lock": frozenset({"order_lock"}),
-}
-"""Cause of a starved queue to the causes of the `stalled_queue` that announces it.
-
-An owner that pulls no more is seen before its late heartbeat proves it frozen, or 120 s prove it stopped.
-"""
-
 SILENT = frozenset({"pull_stopped", "consume_stopped"})
-"""Causes of a `stalled_queue` that a scenario's file allows by expecting one: its owner holds the queue in vain."""
+"""Causes of a `stalled_queue` whose owner holds the queue in vain."""
+
+FALLS_SILENT = frozenset({"frozen_client", *SILENT})
+"""Causes of a starved queue that a stalled one announces by those: an owner that pulls no more is seen before its late
+heartbeat proves it frozen, or 120 s prove it stopped."""
+
+
+def early_signs(causes: Iterable[str], *, expects_stalled: bool) -> frozenset[str]:
+    """The causes of a `stalled_queue` that may announce a starved queue of these causes.
+
+    A scenario's file that expects a stalled queue allows those of a silent owner as well.
+    """
+    known = frozenset(causes)
+    return known | SILENT if expects_stalled or known & FALLS_SILENT else known
+
 
 OF_QUEUES = ("starved_queue", "double_consumed_queue")
 """Kinds whose facts are single queues, from the simulation's own truth. What a file expects of them adds causes."""
@@ -302,7 +224,6 @@ def _facts_of_queues(
             spell.end_ms,
             required=False,
             also=ALSO.get(spell.cause, frozenset()),
-            early=EARLY.get(spell.cause, frozenset()) if kind == "starved_queue" else frozenset(),
             comings_ms=tuple(start_ms for start_ms, _ in own),
         )
         long = [start_ms for start_ms, lasted_ms in own if lasted_ms > fact.bound_ms + slack_ms]
@@ -312,11 +233,11 @@ def _facts_of_queues(
 def _with_expected(fact: Fact, expected: Sequence[Expected]) -> Fact:
     """The fact with the causes that the scenario's file gives it, and the early signs of those."""
     ours = [one for one in expected if _is_within(fact, one)]
-    causes = frozenset(one.cause for one in ours if one.kind == fact.kind and one.cause)
-    early = fact.early
+    causes = {one.cause for one in ours if one.kind == fact.kind and one.cause}
+    early = frozenset[str]()
     if fact.kind == "starved_queue":
-        early = early.union(*(EARLY.get(cause, frozenset()) for cause in causes))
-        early |= SILENT if any(one.kind == "stalled_queue" for one in ours) else frozenset()
+        is_stalled = any(one.kind == "stalled_queue" for one in ours)
+        early = early_signs({*causes, fact.cause or ""}, expects_stalled=is_stalled)
     return replace(fact, also=(fact.also | causes) - {fact.cause}, early=early)
 
 
