@@ -280,12 +280,12 @@ def test_queues_that_no_slave_serves_are_their_missing_masters() -> None:
 
 def test_a_committed_offset_that_goes_back_is_reported_until_it_has_come_again() -> None:
     life = two_clients()
-    life.pulls = {"commit_offset": 5000}
+    life.pulls = {"commit_offset": 5000, "max_offset": 6000}
     assert life.run(140) == []
-    life.pulls = {"commit_offset": 3000}
+    life.pulls = {"commit_offset": 3000, "max_offset": 6000}
     assert life.run(200) == [(150, "offset_regression", "FIRING", "offset_regression")]
     assert (page(life).evidence["consumed_again"]["broker-a:0"], page(life).severity) == (2000, "warning")
-    life.pulls = {"commit_offset": 5001}
+    life.pulls = {"commit_offset": 5001, "max_offset": 6000}
     assert life.run(220) == [(210, "offset_regression", "RESOLVED", "offset_regression")]
 
 
