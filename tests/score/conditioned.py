@@ -166,7 +166,8 @@ def _clocks(watched: Watched) -> Iterator[Fact]:
     """Yield the machines whose clock is off, or whose events are as late as if it were."""
     conditions = watched.conditions
     if conditions.lag_ms >= SKEW_MS:
-        yield _fact("clock_skew", watched, required=False, machine="broker:")
+        for role in ("broker", "client"):
+            yield _fact("clock_skew", watched, required=False, machine=f"{role}:")
     if conditions.skew is None or abs(conditions.skew.ahead_ms) < SKEW_MS:
         return
     role: str = conditions.skew.role
