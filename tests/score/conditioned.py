@@ -157,7 +157,8 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
     if is_refused:
         yield _fact("cluster_no_data", watched, required=False)  # its times are refused, and no other clock ticks
     if interval_ms >= SLOW_MS:
-        yield _fact("slow_collector", watched, required=interval_ms > SLOW_MS and not is_refused)
+        slow = _fact("slow_collector", watched, required=interval_ms > SLOW_MS and not is_refused)
+        yield replace(slow, later_ms=max(0, 3 * interval_ms - slow.bound_ms))  # three gaps between rounds show it
     if isinstance(watched, Recorded) and conditions.missed_rounds:
         yield from _without_data(watched, is_refused=is_refused)
 

@@ -167,11 +167,12 @@ def describe_starved_queue(
     backlog: int | None,
     strategies: Mapping[str, Sequence[str]] | None = None,
     came: int = 0,
+    is_listed_again: bool = False,
 ) -> Text:
     """Summary and advice for queues nobody consumes.
 
     `backlog` is messages, null when no end was seen; `strategies` is strategy → ClientIds; `came` is messages that came
-    while commits stood still.
+    while commits stood still. `is_listed_again`: a broker lists the client more than once, and one channel is dead.
     """
     facts = {
         "cluster": cluster,
@@ -187,12 +188,23 @@ def describe_starved_queue(
     if cause == "consume_stopped" and client_id is None:
         known = REVIVE_STOPPED if consumer_group == REVIVE_GROUP else COMMITS_STOPPED
         why, advice = known.summary, known.advice
+    if is_listed_again:
+        why, advice = LISTED_AGAIN.summary, LISTED_AGAIN.advice
     grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
     summary = (
         f"Nobody consumes {count(len(queues), 'queue')} of topic {topic} in group {consumer_group} (cluster {cluster}) "
         f"since {clock(since_ms)}: {name_queues(queues)}. Why: {why.format(**facts)}.{grows}"
     )
     return Text(summary, advice.format(**facts))
+
+
+LISTED_AGAIN = Text(
+    "a broker lists {client_id} more than once, and the queues of the additional entries belong to no client",
+    "Wait for 2 minutes: a broker can list closed connections after it hung or restarted, and drops them 120 s after "
+    "their last heartbeat (apache/rocketmq issue 9830). If the queues starve longer, restart the clients of "
+    "{consumer_group}.",
+)
+"""Why and what to do where a ClientId has several channels of which one alone sends heartbeats."""
 
 
 def _describe_strategies(strategies: Mapping[str, Sequence[str]]) -> str:

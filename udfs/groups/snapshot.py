@@ -114,6 +114,7 @@ class GroupSnapshot:
                 name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in topic_state.read_queue_nums
             },
             explained=topic_state.inference.causes,
+            repeated=frozenset(_repeated(self.state.membership.views.values())),
         )
 
     def strategies(self, topic: str, topic_state: TopicState) -> dict[str, list[str]]:
@@ -234,6 +235,13 @@ def _find_cut_off(
         if silent and broker_name not in broker_coverage.without_data:
             found[broker_name] = frozenset(silent)
     return found
+
+
+def _repeated(views: Iterable[Mapping[str, Member]]) -> Iterator[str]:
+    for view in views:
+        listed = [member.client_id for member in view.values()]
+        if len(set(listed)) < len(listed):
+            yield from (client_id for client_id in set(listed) if listed.count(client_id) > 1)
 
 
 def _joined_ms(members: Iterable[Member]) -> dict[str, int]:

@@ -130,6 +130,19 @@ def test_a_reconnect_is_no_twin_and_its_queues_are_no_alert() -> None:
     assert set(life.verdicts().values()) == {"OK"}
 
 
+def test_queues_of_clients_that_a_broker_lists_twice_starve_after_80_seconds() -> None:
+    """A broker that hung after its restart lists closed connections of several clients (apache/rocketmq 9830)."""
+    life = two_clients()
+    for old, new, client_id, queues in (("h1:1", "h1:2", A, (0, 1)), ("h2:1", "h2:2", B, (4, 5))):
+        life.freeze(old)
+        life.start(new, client_id, *queues)
+    assert life.run(220) == [(205, "starved_queue", "FIRING", "duplicate_client_id")]
+    (incident,) = life.state.incidents.values()
+    assert incident.queues == ("broker-a:2", "broker-a:3", "broker-a:6", "broker-a:7")
+    assert "belong to no client" in incident.text.summary
+    assert "9830" in incident.text.advice
+
+
 def test_a_frozen_client_is_reported_after_70_seconds_without_a_heartbeat_with_all_its_queues() -> None:
     life = two_clients()
     life.freeze("h2:1")  # last heard and last pulling at 120

@@ -176,6 +176,7 @@ def _starved_finding(
             backlog=_backlog(topic_state, starved.queues),
             strategies=strategies,
             came=_came(topic_state, starved.queues) if cause == CONSUME_STOPPED else 0,
+            is_listed_again=cause == DUPLICATE_CLIENT_ID and client_id not in {one.client_id for one in snapshot.twins},
         ),
         labels={**snapshot.labels, "topic": topic},
         topic=topic,
