@@ -21,10 +21,11 @@ def with_second_group(scenario: Scenario) -> Scenario:
     """Return the scenario with a second group in each process of its first group whose members rebalance.
 
     The second group has its own topic and producer. Happenings of a process, of a broker and of the network hit it
-    too; happenings of a group, a topic or one consumer do not. Without such a group the scenario stays as it is.
+    too; happenings of a group, a topic or one consumer do not. The scenario stays as it is without such a group, and
+    where the group lives with its members: the second one would be missed when they leave.
     """
     first = next((group for group in scenario.groups if _rebalances(group)), None)
-    if first is None:
+    if first is None or first.lives_with_its_members:
         return scenario
     like = next(topic for topic in scenario.topics if topic.topic == first.subscriptions[0])
     fields = scenario.model_dump(by_alias=True)
@@ -34,7 +35,6 @@ def with_second_group(scenario: Scenario) -> Scenario:
             {
                 "consumer_group": GROUP,
                 "subscriptions": [TOPIC],
-                "lives_with_its_members": first.lives_with_its_members,
                 "consumers": [_second(consumer) for consumer in first.consumers],
             }
         ],

@@ -83,7 +83,7 @@ def test_expectations_of_processes_and_brokers_come_to_the_second_group_too() ->
 
 def test_every_scenario_takes_a_second_group_except_where_no_member_rebalances() -> None:
     without = {name for name in scenario_names() if with_second(name) == load_scenario(name)}
-    assert without == {"assign", "broadcasting", "grpc_offline", "pop", "pop_offline", "proxy"}
+    assert without == {"assign", "broadcasting", "grpc_offline", "pop", "pop_offline", "proxy", "rollout_groups"}
     assert all(one.is_harmless for one in run(with_second("shared_process"))[0].truth)
 
 

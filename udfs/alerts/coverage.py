@@ -76,12 +76,12 @@ class Coverage:
         if incident is None:
             return Evaluation(self.now_ms, self.completeness, self.completeness >= self.completeness_min)
         own = brokers_of(incident)
-        lost = {queue for queue in incident.queues if (incident.topic or "", queue) in self.queues_without_data}
-        of_own = min(
-            _share(len(own - self.without_data), len(own)),
-            _share(len(incident.queues) - len(lost), len(incident.queues)),
-        )
-        of_group = self.heartbeats if incident.kind in ON_HEARTBEATS else 1.0
+        of_own, of_group = _share(len(own - self.without_data), len(own)), 1.0
+        if incident.kind in ON_HEARTBEATS:
+            of_group = self.heartbeats
+        else:
+            lost = {queue for queue in incident.queues if (incident.topic or "", queue) in self.queues_without_data}
+            of_own = min(of_own, _share(len(incident.queues) - len(lost), len(incident.queues)))
         if not own:
             of_group = min(of_group, self.brokers)
         is_seen = of_own == 1.0 and of_group >= self.completeness_min

@@ -139,8 +139,8 @@ class Skew:
     ) -> Mapping[str, dict[str, int]]:
         """Role → machine → how far it is ahead of Kafka's clock. `own_clocks` are those of `run`, which are in step.
 
-        What is as far off as the cluster's collector, also one whose times are refused for being `ahead_ms`, is told
-        with that collector's clock.
+        A machine that is off in the same direction as the cluster's collector, and no further, is not named: the
+        collector dates its events. That includes a collector whose times are refused for being `ahead_ms`.
         """
         least_ms = least_reported_ms(interval_ms)
         found: dict[str, dict[str, int]] = {}
@@ -155,8 +155,8 @@ class Skew:
             if source == CLOCK or lag_or_none is None:
                 continue
             least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
-            if any(abs(lag_or_none - base) <= least_ms for base in bases):
-                continue
+            if any(min(base, 0) - least_ms <= lag_or_none <= max(base, 0) + least_ms for base in bases):
+                continue  # the collector's clock, or a part of it: what a round reads may be old
             if source == OF_CLIENT and len(self.lags[key]) < KEPT:
                 continue  # it may be its broker, whose heartbeats are fewer
             if source == PULLS and lag_or_none < 0:

@@ -14,7 +14,7 @@ from udfs.groups.plan import reference_view, strategies_of
 from udfs.groups.queue_state import UNKNOWN, QueueState
 from udfs.groups.queue_verdicts import Moment
 from udfs.groups.state import GroupState, TopicState
-from udfs.groups.verdict_reason import NOT_HEARD
+from udfs.groups.verdict_reason import NOT_ASKED, NOT_HEARD
 from udfs.rocketmq.membership import Member, Twins, newest_heartbeats
 from udfs.rocketmq.route import Route
 
@@ -171,8 +171,14 @@ def _queues_without_data(state: GroupState) -> frozenset[tuple[str, str]]:
         (topic, name)
         for topic, topic_state in state.topics.items()
         for name, queue_state in topic_state.queues.items()
-        if queue_state.verdict == UNKNOWN and queue_state.reason in NOT_HEARD
+        if queue_state.verdict == UNKNOWN and queue_state.reason in NOT_HEARD and not is_never_heard(state, queue_state)
     )
+
+
+def is_never_heard(state: GroupState, queue_state: QueueState) -> bool:
+    """Whether the queue's owner does not answer and never has: its pulls are not reported, they are not missing."""
+    owner = queue_state.share.owner
+    return queue_state.reason == NOT_ASKED and owner is not None and owner not in state.seen_pulling
 
 
 def split_condition(broker_name: str, client_id: str) -> str:

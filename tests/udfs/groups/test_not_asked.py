@@ -257,3 +257,15 @@ def test_at_a_broker_without_pulls_commits_and_heartbeats_are_judged_still() -> 
     life.freeze("h1:1")
     life.run(life.now + 110)
     assert life.state.incidents["starved_queue orders"].has_fired
+
+
+def test_a_member_that_never_answers_keeps_no_incident_of_a_queue_open_that_it_takes_over() -> None:
+    life = two_clients()
+    life.freeze("h1:1")
+    answered(life, Unasked(None, "order-service", "c@7", "left_in_peace", at(0)))
+    assert life.run(200) == [(190, "starved_queue", "FIRING", "frozen_client")]
+    life.start("h3:1", "c@7")
+    life.leave("h2:1")
+    life.run(400)
+    assert life.verdicts()[0] == "UNKNOWN"
+    assert not life.state.incidents

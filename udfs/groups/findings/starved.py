@@ -21,9 +21,9 @@ from udfs.groups.findings.duplicates import is_pulled_anyway
 from udfs.groups.inference import SPLIT_VIEW
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, names_of_brokers
 from udfs.groups.queue_state import NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN, QueueState
-from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.snapshot import Findings, GroupSnapshot, is_never_heard
 from udfs.groups.starved_topic import Blame, StarvedTopic, gather
-from udfs.groups.state import TopicState
+from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import PULLS_NOT_REPORTED
 from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.model import queue_order
@@ -52,7 +52,7 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
         starved = gather(
             starvations,
             _coming(topic_state, starvations, evidence),
-            _still_silent(topic_state, blames),
+            _still_silent(snapshot.state, topic_state, blames),
             incident.cause if incident else None,
             snapshot.now_ms,
         )
@@ -131,21 +131,22 @@ def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evid
     )
 
 
-def _still_silent(topic_state: TopicState, blames: Mapping[str, Blame]) -> dict[str, Blame]:
+def _still_silent(state: GroupState, topic_state: TopicState, blames: Mapping[str, Blame]) -> dict[str, Blame]:
     """The queues of the open incident that nobody has consumed since."""
     if not topic_state.is_shared:
         return {}
     return {
         name: blame
         for name, blame in blames.items()
-        if (queue_state := topic_state.queues.get(name)) and _is_silent(queue_state, blame)
+        if (queue_state := topic_state.queues.get(name)) and _is_silent(state, queue_state, blame)
     }
 
 
-def _is_silent(queue_state: QueueState, blame: Blame) -> bool:
-    """Not: a queue that another client owns now, whose pulls nobody reports."""
+def _is_silent(state: GroupState, queue_state: QueueState, blame: Blame) -> bool:
+    """Not: a queue that another client owns now, whose pulls are not reported."""
     owner = queue_state.share.owner
-    if queue_state.verdict == UNKNOWN and queue_state.reason == PULLS_NOT_REPORTED and owner:
+    is_unreported = queue_state.reason == PULLS_NOT_REPORTED or is_never_heard(state, queue_state)
+    if queue_state.verdict == UNKNOWN and is_unreported and owner:
         return owner == blame.client_id and not queue_state.pullers
     return queue_state.verdict == STALLED or (not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK))
 
