@@ -1,7 +1,7 @@
 """Which brokers report every pull they get, and since when: a client without a pull there does not pull.
 
-A broker is believed until others report pulls there for BELIEVED_MS that the broker itself does not: its agent was
-removed. What it reports later counts from then on.
+A broker is believed until others report pulls or offsets there for BELIEVED_MS while the broker itself reports no pull:
+its agent was removed. What it reports later counts from then on.
 
 A group that is not calm may have to be judged by it, though nothing else of it has changed (udfs.groups.deadlines).
 """
@@ -25,7 +25,8 @@ def note_report(entry: ClusterEntry, broker_name: str, time_ms: int) -> None:
 def reporting(entry: ClusterEntry, now_ms: int) -> tuple[dict[str, int], dict[str, int]]:
     """Return the brokers that report each pull and since when; those that no longer do, and until when."""
     for broker_name, newest_ms in entry.newest_pulled_ms.items():
-        if (entry.watch.pulls.at(broker_name) or 0) > newest_ms + BELIEVED_MS:
+        others_ms = max(entry.watch.pulls.at(broker_name) or 0, entry.watch.offsets_ms.get(broker_name, 0))
+        if others_ms > newest_ms + BELIEVED_MS:
             entry.pulled_ms.pop(broker_name, None)
     since_ms = {name: at_ms for name, at_ms in sorted(entry.pulled_ms.items()) if at_ms <= now_ms}
     return since_ms, {name: at_ms for name, at_ms in entry.newest_pulled_ms.items() if name not in since_ms}
