@@ -2,8 +2,10 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -65,12 +67,25 @@ def frozen_broker(rocketmq_cluster: RocketMQ) -> Iterator[str]:
     os.kill(pid, signal.SIGCONT)
 
 
+def send_without_failure(service: HookedService) -> int:
+    """Return when the sends began that all arrived: brokers that have just started on a busy machine refuse some."""
+    for _ in range(5):
+        began_ms = time.time_ns() // 1_000_000
+        if service.taken("send 20") == service.taken("async 20") == 20:
+            return began_ms
+    raise AssertionError("five times in a row some of 40 sends failed")
+
+
 def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
     service: HookedService, settings: Settings, topic: str, request: pytest.FixtureRequest
 ) -> None:
-    assert service.taken("send 20") == service.taken("async 20") == 20
-    wait_for("both brokers' rows", lambda: len({row.broker_name for row in sends_of(settings.kafka, topic)}) == 2)
-    for row in sends_of(settings.kafka, topic):
+    began_ms = send_without_failure(service)
+
+    def sends() -> list[Any]:
+        return [row for row in sends_of(settings.kafka, topic) if row.event_time_ms >= began_ms]
+
+    wait_for("both brokers' rows", lambda: len({row.broker_name for row in sends()}) == 2)
+    for row in sends():
         assert (row.cluster, row.client_id, row.topic) == ("DefaultCluster", service.client_id, topic)
         assert release_of(row.client_version) == release_of(request.node.callspec.params["service"])
         assert row.send_status == "SEND_OK"
@@ -80,7 +95,7 @@ def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
     def next_offsets() -> dict[tuple[str, int], int]:
         return {(row.broker_name, row.queue_id): row.pull_offset for row in pulls_of(settings.kafka, topic)}
 
-    wait_for("every queue's pulls", lambda: sum(next_offsets().values()) == 40 and len(next_offsets()) == 8)
+    wait_for("every queue's pulls", lambda: sum(next_offsets().values()) >= 40 and len(next_offsets()) == 8)
     assert int(service.ask("consumed")) >= 40
     consumer_id = service.ask("consumer_id")
     for row in pulls_of(settings.kafka, topic):
