@@ -2,7 +2,7 @@
 
 A commit that advances is life. One that stands still while messages wait is starvation, whatever the pulls say: a
 client pulls on while its listener hangs, and looks as if it pulled while it is suspended or its cache is full. A commit
-that is never told, and a queue without waiting messages, say nothing. Slaves tell commits late, and count for nothing.
+that is never reported, and a queue without waiting messages, say nothing. Slaves report commits late, and are left out.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
 """Everything the findings of one group look at, at one tick."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -245,9 +246,8 @@ def _find_cut_off(
 
 def _repeated(views: Iterable[Mapping[str, Member]]) -> Iterator[str]:
     for view in views:
-        listed = [member.client_id for member in view.values()]
-        if len(set(listed)) < len(listed):
-            yield from (client_id for client_id in set(listed) if listed.count(client_id) > 1)
+        listed = Counter(member.client_id for member in view.values())
+        yield from (client_id for client_id, channels in listed.items() if channels > 1)
 
 
 def _joined_ms(members: Iterable[Member]) -> dict[str, int]:

@@ -11,8 +11,8 @@ def process_of(client_id: str, client_addr: str | None) -> str:
     MQClientManager builds one MQClientInstance, with one channel a broker, for each ClientId. Java clients before 4.9
     share it among all consumers of a JVM (`ip@pid`); later ones carry `ip@pid#nanoTime` (ClientConfig,
     changeInstanceNameToPID) and gRPC clients `host@pid@index@nanoTime`, an instance per consumer. The stem is the part
-    up to the pid, and the whole ClientId where instanceName replaces the pid. The host of the address tells containers
-    apart that share `172.17.0.2@7`.
+    up to the pid, and the whole ClientId where instanceName replaces the pid. The host of the address
+    distinguishes containers that share `172.17.0.2@7`.
     """
     match = _PID.fullmatch(client_id)
     stem = match["stem"] if match else client_id
