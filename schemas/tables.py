@@ -109,7 +109,7 @@ ASSIGNMENTS = _table(
     _column("planned_owner", STRING, "client_id the strategy gives it to; null when nobody"),
     _column("observed_owners", STRINGS, "who pulled it lately: client_id, or client_addr where only that is known"),
     _column(
-        "verdict", STRING, "OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True
+        "verdict", STRING, "OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True
     ),
     _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that gave data"),
     _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),

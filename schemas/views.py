@@ -63,9 +63,9 @@ VIEWS: Mapping[str, View] = {
         ),
         View(
             "starved_queues",
-            "Queues that nobody consumes now: STARVED has no owner, STALLED has one that does not pull. "
+            "Queues that nobody consumes now: UNOWNED has no owner, NOT_CONSUMED has one that does not pull. "
             "Without the canary's.",
-            f"SELECT * FROM assignments_now WHERE verdict IN ('STARVED', 'STALLED') AND {_NO_CANARY}",
+            f"SELECT * FROM assignments_now WHERE verdict IN ('UNOWNED', 'NOT_CONSUMED') AND {_NO_CANARY}",
         ),
         View(
             "avoided_brokers",

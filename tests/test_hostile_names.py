@@ -45,7 +45,7 @@ def hostile_rows() -> dict[str, list[dict[str, Any]]]:
         "alerts": [alert("a1b2", "FIRING", 5, **whole), alert("c3d4", "FIRING", 6, **{**whole, "inhibited_by": EVIL})],
         "assignments": [
             assignment(0, "OK", 0, **of_queue, planned_owner=CLIENT, observed_owners=[CLIENT]),
-            assignment(0, "STARVED", 1, **of_queue, planned_owner=CLIENT, observed_owners=[]),
+            assignment(0, "UNOWNED", 1, **of_queue, planned_owner=CLIENT, observed_owners=[]),
         ],
         "memberships": [
             member(CLIENT, "JOINED", 0, **{**NAMES, "broker_name": BROKER, "topics": [TOPIC], "client_addr": EVIL})

@@ -99,7 +99,7 @@ faults = command_of(
     )
 )
 
-VERDICTS = ("OK", "STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED", "NOT_JUDGED", "UNKNOWN")
+VERDICTS = ("OK", "UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED", "NOT_JUDGED", "UNKNOWN")
 
 assignments = command_of(
     Question(
@@ -109,7 +109,7 @@ assignments = command_of(
 
         Example: balancewatch assignments --current --group billing
 
-        Example: balancewatch assignments --at 03:12 --state STARVED,STALLED --format json
+        Example: balancewatch assignments --at 03:12 --state UNOWNED,NOT_CONSUMED --format json
 
         Example: balancewatch assignments --since 2h --topic 'orders*' --broker broker-a --format parquet >
         moves.parquet

@@ -41,7 +41,7 @@ def sql(
 
     Example: balancewatch sql "SELECT verdict, count(*) FROM assignments_now GROUP BY ALL"
 
-    Example: balancewatch sql "FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'STARVED'"
+    Example: balancewatch sql "FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'UNOWNED'"
 
     Example: balancewatch sql -f report.sql --format parquet > report.parquet
     """

@@ -14,12 +14,12 @@ from streaming.metrics.exporter import Exporter
 from streaming.metrics.totals import Figure, Subject, Totals
 from streaming.metrics.verdict_names import CLIENT_IDS, GROUPS, MEMBERS, QUEUES
 from udfs.alerts.rulebook import CANARY_CLUSTER
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
 from udfs.rocketmq.membership import CHANGED, JOINED
 
 Row = Mapping[str, Any]
 
-VERDICTS = (OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
+VERDICTS = (OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
 
 BY_VERDICT: Mapping[str, Figure] = {verdict: (QUEUES, (("verdict", verdict),)) for verdict in VERDICTS}
 ALL_MEMBERS: Figure = (MEMBERS, ())
@@ -136,4 +136,4 @@ class Groups:
 
 
 def _is_well(group: _Group) -> bool:
-    return not any(group.counts[verdict] for verdict in (STARVED, STALLED, DOUBLE_CONSUMED))
+    return not any(group.counts[verdict] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))

@@ -10,8 +10,8 @@ QUEUES = Gauge(
     "balancewatch_queues",
     "queues",
     ("cluster", "consumer_group", "verdict"),
-    "Queues of a group by their verdict now: OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN.",
-    "STARVED or STALLED: nobody consumes them; `balancewatch alerts --current --group GROUP` says why, and the fix.",
+    "Queues of a group by verdict: OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN.",
+    "UNOWNED or NOT_CONSUMED: no client consumes them; `balancewatch alerts --current --group GROUP` names the cause.",
 )
 MEMBERS = Gauge(
     "balancewatch_members",

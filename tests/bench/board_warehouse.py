@@ -20,7 +20,7 @@ from streaming.warehouse.tables import create_tables, table_path
 CLUSTER = "prod-1"
 GIANT = "giant"
 DAY_MS = 86_400_000
-WRONG = ("STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED")
+WRONG = ("UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED")
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def _assignments(size: Size, end_ms: int, rng: Any) -> pa.Table:
                 verdict = WRONG[group_number // 50 % 4]
             elif is_last and group == GIANT and number % 97 == 0:
                 verdict = WRONG[int(number) % 4]
-            if verdict == "STARVED":
+            if verdict == "UNOWNED":
                 planned, observed = None, []
-            elif verdict == "STALLED":
+            elif verdict == "NOT_CONSUMED":
                 observed = []
             elif verdict == "DOUBLE_CONSUMED":
                 observed = [owner, client_id(group_number, (int(number) + move + 1) % members)]

@@ -99,7 +99,7 @@ def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generat
         "observed_owners": [[client] for client in clients],
         "client_id": clients,
         "client_addr": [f"{client.partition('@')[0]}:50509" for client in clients],
-        "verdict": rng.choice(["OK", "STARVED", "STALLED", "DOUBLE_CONSUMED"], count, p=[0.9, 0.05, 0.03, 0.02]),
+        "verdict": rng.choice(["OK", "UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED"], count, p=[0.9, 0.05, 0.03, 0.02]),
         "change": rng.choice(["JOINED", "LEFT"], count),
         "available": rng.random(count) < 0.5,
         "incident_id": [

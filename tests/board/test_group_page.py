@@ -36,8 +36,8 @@ def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
 MEMBERS = [member(A, "10.0.0.1:50"), member(B, "10.0.0.2:50")]
 EVERY_VERDICT = [
     assignment(0, "OK", planned_owner=A, observed_owners=[A]),
-    assignment(1, "STARVED", planned_owner=None, observed_owners=[]),
-    assignment(2, "STALLED", planned_owner=A, observed_owners=[]),
+    assignment(1, "UNOWNED", planned_owner=None, observed_owners=[]),
+    assignment(2, "NOT_CONSUMED", planned_owner=A, observed_owners=[]),
     assignment(3, "DOUBLE_CONSUMED", planned_owner=A, observed_owners=[A, B]),
     assignment(4, "MISPLACED", planned_owner=A, observed_owners=[B]),
     assignment(5, "UNKNOWN", planned_owner=B, observed_owners=[]),
@@ -68,8 +68,8 @@ def labels_of(row: html.Tr) -> list[str]:
     ("queue", "verdict", "signs", "labels"),
     [
         ("broker-a:0", "OK", ["●"], [f"{A}: meant to consume it, and does"]),
-        ("broker-a:1", "STARVED", [], []),
-        ("broker-a:2", "STALLED", ["○"], [f"{A}: meant to consume it, and does not"]),
+        ("broker-a:1", "UNOWNED", [], []),
+        ("broker-a:2", "NOT_CONSUMED", ["○"], [f"{A}: meant to consume it, and does not"]),
         (
             "broker-a:3",
             "DOUBLE_CONSUMED",
@@ -108,7 +108,7 @@ def test_the_legend_explains_every_sign_and_word_that_is_there(warehouse: Path) 
 
 def test_the_head_says_how_many_queues_are_how_and_causes_come_before_their_effects(warehouse: Path) -> None:
     said = text_of(shown(PAGE, warehouse, group="billing"))
-    assert "✖ 1 STARVED ○ 1 STALLED ●● 1 DOUBLE_CONSUMED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
+    assert "✖ 1 UNOWNED ○ 1 NOT_CONSUMED ●● 1 DOUBLE_CONSUMED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
     assert "of 7 queues; 2 ClientIds on 2 channels." in said
     assert said.index("duplicate_client_id") < said.index("starved_queue")
     assert "Fix: Advice of cause." in said
@@ -137,7 +137,7 @@ def test_members_are_reported_with_version_strategy_and_addresses(warehouse: Pat
 
 
 def test_a_filter_on_the_verdict_leaves_its_queues_alone(warehouse: Path) -> None:
-    assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="STALLED"))) == ["broker-a:2"]
+    assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="NOT_CONSUMED"))) == ["broker-a:2"]
 
 
 def test_a_moment_of_the_past_shows_what_was_so_then(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_moment_of_the_past_shows_what_was_so_then(tmp_path: Path) -> None:
 
 def test_many_queues_are_paged_worst_first_and_counted_by_broker(tmp_path: Path) -> None:
     queues = [assignment(number, "OK", planned_owner=A, observed_owners=[A]) for number in range(QUEUES_A_PAGE + 30)]
-    queues[77] |= {"verdict": "STARVED", "planned_owner": None, "observed_owners": []}
+    queues[77] |= {"verdict": "UNOWNED", "planned_owner": None, "observed_owners": []}
     write(tmp_path, {"assignments": queues, "memberships": MEMBERS})
     first, second = (rows_of(shown(PAGE, tmp_path, group="billing", page=page)) for page in ("1", "2"))
     assert (len(first), len(second)) == (QUEUES_A_PAGE, 30)
@@ -176,7 +176,7 @@ def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Pa
         ({"group": "biling"}, "Group 'biling' is not known; there is billing."),
         ({"group": "billing", "cluster": "x"}, "Group 'billing' is not known in cluster x; the tables know none there"),
         ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
-        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of STARVED, STALLED"),
+        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of UNOWNED, NOT_CONSUMED"),
         ({"group": "billing", "page": "0"}, "page = '0': give a whole number from 1"),
         ({"group": "billing", "at": "noon"}, "at = 'noon' is no moment"),
     ],

@@ -21,12 +21,12 @@ def names(page: html.Div) -> list[str]:
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     queues = [
         assignment(0, "OK", consumer_group="calm"),
-        assignment(0, "STALLED", consumer_group="silent", planned_owner=None),
-        assignment(0, "STARVED", consumer_group="starved"),
+        assignment(0, "NOT_CONSUMED", consumer_group="silent", planned_owner=None),
+        assignment(0, "UNOWNED", consumer_group="starved"),
         assignment(1, "OK", consumer_group="starved"),
         assignment(0, "UNKNOWN", consumer_group="unseen"),
         assignment(0, "OK", consumer_group="firing"),
-        assignment(0, "STARVED", consumer_group="canary", cluster=CANARY_CLUSTER),
+        assignment(0, "UNOWNED", consumer_group="canary", cluster=CANARY_CLUSTER),
     ]
     fires = alert("f", consumer_group="firing", kind="split_view")
     effect = alert("e", consumer_group="calm", inhibited_by="f")
@@ -36,7 +36,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_groups_that_page_come_first_then_the_worst(warehouse: Path) -> None:
     page = shown(PAGE, warehouse)
     assert names(page) == ["firing", "starved", "silent", "unseen", "calm"]
-    assert "5 groups; 2 with 2 queues starved, stalled, double-consumed or misplaced" in text_of(page)
+    assert "5 groups; 2 with 2 queues unowned, not consumed, double-consumed or misplaced" in text_of(page)
     assert "1 of which too little was seen; alerts fire about 1." in text_of(page)
 
 
@@ -46,7 +46,7 @@ def test_a_row_says_its_counts_and_leads_to_the_group_and_to_what_fires(warehous
     assert "/incident?id=f" in links_of(page)
     assert "/incident?id=e" not in links_of(page)
     row = by_id(page, "groups-prod/starved")
-    assert text_of(row) == "starved prod ✖ STARVED 1 1 min ago 2 0"
+    assert text_of(row) == "starved prod ✖ UNOWNED 1 1 min ago 2 0"
 
 
 def test_the_canary_is_shown_only_where_its_cluster_is_named(warehouse: Path) -> None:

@@ -29,8 +29,8 @@ def step(queue_id: int, minutes_ago: int, verdict: str, owner: str | None = A, *
 STEPS = [
     step(0, 180, "OK"),
     step(1, 180, "OK", B),
-    step(0, 40, "STARVED", None),
-    step(1, 40, "STARVED", None),
+    step(0, 40, "UNOWNED", None),
+    step(1, 40, "UNOWNED", None),
     step(0, 30, "OK"),
     step(1, 20, "OK", B),
 ]
@@ -62,7 +62,7 @@ def test_spans_cover_the_whole_time_without_a_gap_and_begin_with_what_was_before
     spans = [span for span in times(warehouse).spans if span.queue == "broker-a:0"]
     assert [(span.verdict, span.start_ms, span.end_ms) for span in spans] == [
         ("OK", ago(30), NOW_MS),
-        ("STARVED", ago(40), ago(30)),
+        ("UNOWNED", ago(40), ago(30)),
         ("OK", ago(60), ago(40)),
     ]
 
@@ -87,21 +87,21 @@ def test_the_queues_as_of_a_moment_are_those_of_the_newest_step_up_to_it(warehou
         return [queue.verdict for queue in times(warehouse, at_ms=at_ms).queues]
 
     assert verdicts(ago(41)) == ["OK", "OK"]
-    assert verdicts(ago(40)) == ["STARVED", "STARVED"]
-    assert verdicts(ago(25)) == ["OK", "STARVED"]
+    assert verdicts(ago(40)) == ["UNOWNED", "UNOWNED"]
+    assert verdicts(ago(25)) == ["OK", "UNOWNED"]
 
 
 def test_of_two_steps_at_one_moment_the_later_batch_holds(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [step(0, 10, "STARVED", None)]})
+    write(tmp_path, {"assignments": [step(0, 10, "UNOWNED", None)]})
     write(tmp_path, {"assignments": [step(0, 10, "OK")]}, 1)
     assert [queue.verdict for queue in times(tmp_path).queues] == ["OK"]
 
 
 def test_changes_that_came_at_one_moment_are_one_with_all_its_queues(warehouse: Path) -> None:
     assert times(warehouse).changes.newest == (
-        Change(ago(20), "orders", "became", "STARVED", "OK", ("broker-a:1",), (B,), 1),
-        Change(ago(30), "orders", "became", "STARVED", "OK", ("broker-a:0",), (A,), 1),
-        Change(ago(40), "orders", "became", "OK", "STARVED", ("broker-a:0", "broker-a:1")),
+        Change(ago(20), "orders", "became", "UNOWNED", "OK", ("broker-a:1",), (B,), 1),
+        Change(ago(30), "orders", "became", "UNOWNED", "OK", ("broker-a:0",), (A,), 1),
+        Change(ago(40), "orders", "became", "OK", "UNOWNED", ("broker-a:0", "broker-a:1")),
     )
 
 
@@ -130,11 +130,11 @@ def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> N
     queues = MOST_LANES + MOST_CHANGES
     steps = [step(number, 600, "OK") for number in range(queues)]
     steps += [step(number, 1 + number // 2, "OK", B) for number in range(queues)]
-    steps.append(step(queues - 1, 0, "STALLED", B))
+    steps.append(step(queues - 1, 0, "NOT_CONSUMED", B))
     page = shown(PAGE, write(tmp_path, {"assignments": steps}), group="billing", since="6h")
     assert times(tmp_path, 6 * HOUR).changes.number == queues // 2 + 1
     assert f"{queues} moved to another client" in str([getattr(one, "aria-label", "") for one in walk(page)])
-    few = [step(0, 59 - number % 59, ("OK", "STALLED")[number % 2], topic=f"t{number}") for number in range(70)]
+    few = [step(0, 59 - number % 59, ("OK", "NOT_CONSUMED")[number % 2], topic=f"t{number}") for number in range(70)]
     other = write(tmp_path / "few", {"assignments": few})
     assert "The newest 60 of 70 changes, the older ones left out" in text_of(
         shown(PAGE, other, group="billing", since="1h")
@@ -142,7 +142,7 @@ def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> N
 
 
 def test_one_change_is_reported_as_one(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "STALLED")]})
+    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "NOT_CONSUMED")]})
     assert "1 change, newest first" in text_of(shown(PAGE, tmp_path, group="billing", since="1h"))
 
 
@@ -151,20 +151,20 @@ def test_the_page_says_in_words_what_the_bands_show(warehouse: Path) -> None:
     rows = [text_of(row) for row in by_id(page, "changes").children[2].children]
     assert rows == [
         f"10:50:00 ▼ left {B}",
-        f"10:40:00 ● OK after STARVED broker-a:1 of orders; meant for {B}",
-        f"10:30:00 ● OK after STARVED broker-a:0 of orders; meant for {A}",
-        "10:20:00 ✖ STARVED after OK broker-a:0-1 of orders",
+        f"10:40:00 ● OK after UNOWNED broker-a:1 of orders; meant for {B}",
+        f"10:30:00 ● OK after UNOWNED broker-a:0 of orders; meant for {A}",
+        "10:20:00 ✖ UNOWNED after OK broker-a:0-1 of orders",
     ]
     pictures = [getattr(one, "aria-label", "") for one in walk(page) if getattr(one, "role", None) == "img"]
     assert pictures == [
-        "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became STARVED. The table of changes names them."
+        "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became UNOWNED. The table of changes names them."
     ]
 
 
 def test_each_bar_has_its_word_or_a_hatch_and_leads_to_its_moment(warehouse: Path) -> None:
     figure = by_id(shown(PAGE, warehouse, group="billing", since="1h"), "bands").figure
-    starved = next(trace for trace in figure.data if trace.name == "STARVED")
-    assert (starved.marker.pattern.shape, set(starved.text)) == ("x", {"STARVED"})
+    starved = next(trace for trace in figure.data if trace.name == "UNOWNED")
+    assert (starved.marker.pattern.shape, set(starved.text)) == ("x", {"UNOWNED"})
     assert starved.customdata[0] == f"/history?group=billing&since=1h&at={ago(40)}"
     incident = next(trace for trace in figure.data if trace.name == "incident")
     assert list(incident.customdata) == ["/incident?id=s"]
@@ -200,7 +200,7 @@ def test_one_queue_may_be_chosen(warehouse: Path) -> None:
 
 def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     steps = [step(number, 30, "OK") for number in range(MOST_LANES + 20)]
-    steps.append(step(MOST_LANES + 15, 20, "STALLED"))
+    steps.append(step(MOST_LANES + 15, 20, "NOT_CONSUMED"))
     found = times(write(tmp_path, {"assignments": steps}))
     assert found.lanes == MOST_LANES + 20
     assert len({span.queue for span in found.spans}) == MOST_LANES

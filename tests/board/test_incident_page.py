@@ -27,8 +27,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "assignments": [
                 assignment(0, "OK", changed_at=began - 30 * MINUTE),
                 assignment(1, "OK", changed_at=began - 30 * MINUTE),
-                assignment(0, "STARVED", planned_owner=None, observed_owners=[], changed_at=began),
-                assignment(1, "STARVED", planned_owner=None, observed_owners=[], changed_at=began),
+                assignment(0, "UNOWNED", planned_owner=None, observed_owners=[], changed_at=began),
+                assignment(1, "UNOWNED", planned_owner=None, observed_owners=[], changed_at=began),
             ],
             "memberships": [
                 {
@@ -74,7 +74,7 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
     story = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "story-table"))
     order = [
         "c@1 (4.9.8) expired at 10.0.0.1:5, seen by broker-a.",
-        "2 queues of orders: broker-a:0-1: OK → STARVED, planned for nobody, pulled by nobody.",
+        "2 queues of orders: broker-a:0-1: OK → UNOWNED, planned for nobody, pulled by nobody.",
         "PENDING The first sign; its hold is running.",
         "FIRING Seen for long enough, often enough (critical). Queues: broker-a:0-1.",
         "Delivered to pager (firing, attempt 1, HTTP 202 after 41 ms).",

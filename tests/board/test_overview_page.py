@@ -29,7 +29,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert("dark", "FIRING", kind="broker_no_data", consumer_group=None, broker_name="broker-b"),
             ],
             "assignments": [
-                assignment(0, "STARVED"),
+                assignment(0, "UNOWNED"),
                 assignment(1, "UNKNOWN", completeness=0.5),
                 assignment(2, "OK"),
                 assignment(0, "OK", consumer_group="calm"),
@@ -62,7 +62,7 @@ def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path)
 def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     assert text_of(by_id(body, "sight-table-prod")) == "prod ? 1 of 2 not broker-b 50% ? 1 of 5 1 min ago"
-    assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 STARVED, 1 UNKNOWN 3"
+    assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 UNOWNED, 1 UNKNOWN 3"
     assert "calm" not in text_of(by_id(body, "groups"))
 
 
@@ -102,7 +102,7 @@ def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
 
 
 def test_the_canary_shows_that_data_come_and_is_shown_nowhere_else(tmp_path: Path) -> None:
-    canary = assignment(0, "STARVED", cluster="balancewatch_canary", changed_at=NOW_MS)
+    canary = assignment(0, "UNOWNED", cluster="balancewatch_canary", changed_at=NOW_MS)
     body = shown(PAGE, write(tmp_path / "w", {"assignments": [assignment(0, "OK"), canary]}), NOW_MS + 1_000)
     assert "Last data 1 s ago" in text_of(by_id(body, "notice"))
     assert "balancewatch_canary" not in text_of(body)

@@ -60,8 +60,8 @@ def test_twins_on_one_host_are_told_apart_by_address_since_ports_differ_from_bro
     [
         (queue("OK", A, A), {A: Cell.OWNS}),
         (queue("OK", A, A, B), {A: Cell.OWNS, B: Cell.HANDED_OVER}),
-        (queue("STARVED", None), {}),
-        (queue("STALLED", A), {A: Cell.ABSENT}),
+        (queue("UNOWNED", None), {}),
+        (queue("NOT_CONSUMED", A), {A: Cell.ABSENT}),
         (queue("DOUBLE_CONSUMED", A, A, B), {A: Cell.OWNS_TOO, B: Cell.TAKES_TOO}),
         (queue("MISPLACED", A, B), {A: Cell.ABSENT, B: Cell.TAKES}),
         (queue("UNKNOWN", A), {A: Cell.ABSENT}),
@@ -92,7 +92,7 @@ def test_a_pull_that_either_twin_may_have_sent_is_said_to_be_of_one_of_them() ->
 
 
 def test_twins_told_apart_by_address_are_looked_for_at_the_queues_own_broker() -> None:
-    (line,) = build_matrix(group(*ON_ONE_HOST), [queue("STALLED", "x@7", broker="broker-b")]).lines
+    (line,) = build_matrix(group(*ON_ONE_HOST), [queue("NOT_CONSUMED", "x@7", broker="broker-b")]).lines
     assert line.cells == {"x@7 at 10.0.0.1:51": Cell.ABSENT, "x@7 at 10.0.0.1:61": Cell.ABSENT}
 
 
@@ -107,7 +107,7 @@ def test_of_many_clients_only_those_that_matter_here_have_columns_and_the_others
     ids = [f"10.0.0.{number:03}@7" for number in range(30)]
     many = group(*(channel(cid, f"{cid}:1") for cid in ids))
     queues = [queue("OK", cid, cid, queue_id=number) for number, cid in enumerate(ids[:6])]
-    queues.append(queue("STALLED", ids[20], queue_id=99))
+    queues.append(queue("NOT_CONSUMED", ids[20], queue_id=99))
     matrix = build_matrix(many, queues, most_columns=4)
     assert ids[20] in keys(matrix.clients)
     assert (len(matrix.clients), len(matrix.rest), matrix.elsewhere) == (4, 3, 23)
@@ -115,6 +115,6 @@ def test_of_many_clients_only_those_that_matter_here_have_columns_and_the_others
 
 
 def test_worst_first_puts_verdicts_before_names_and_by_queue_the_other_way_round() -> None:
-    queues = [queue("OK", A, A), queue("UNKNOWN", A, queue_id=1), queue("STARVED", None, queue_id=2)]
-    assert [one.verdict for one in order_queues(queues, "worst")] == ["STARVED", "UNKNOWN", "OK"]
+    queues = [queue("OK", A, A), queue("UNKNOWN", A, queue_id=1), queue("UNOWNED", None, queue_id=2)]
+    assert [one.verdict for one in order_queues(queues, "worst")] == ["UNOWNED", "UNKNOWN", "OK"]
     assert [one.queue_id for one in order_queues(reversed(queues), "queue")] == [0, 1, 2]

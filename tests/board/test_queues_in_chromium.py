@@ -32,8 +32,8 @@ def asked(page: Page) -> str | None:
 def test_the_twins_page_names_their_starved_queues_and_both_addresses(tab: Tab, board_url: str) -> None:
     page = tab.open(board_url + TWINS)
     expect(page.locator("h1")).to_have_text("order-service")
-    starved = page.locator("#queues .verdict-starved")
-    assert {text.strip().split("\n")[-1] for text in starved.all_inner_texts()} == {"✖STARVED"}
+    starved = page.locator("#queues .verdict-unowned")
+    assert {text.strip().split("\n")[-1] for text in starved.all_inner_texts()} == {"✖UNOWNED"}
     assert cells(page, "broker-a:6")[1:] == []
     heads = page.locator("#queues thead .client").all_inner_texts()
     twins = [head for head in heads if "TWIN" in head]
@@ -75,7 +75,7 @@ def test_the_slider_moves_the_matrix_and_the_url_by_keyboard_and_keeps_the_focus
         page.keyboard.press("ArrowLeft")
         page.wait_for_function(f"() => location.search.includes('at={moments[-1]}')")
     expect(page.locator("#matrix-panel h2")).to_contain_text("as of")
-    page.wait_for_function("verdict => !document.querySelector('#queues').innerText.includes(verdict)", arg="STARVED")
+    page.wait_for_function("verdict => !document.querySelector('#queues').innerText.includes(verdict)", arg="UNOWNED")
     assert cells(page, "broker-a:6") != now
     expect(slider).to_be_focused()
     assert slider.get_attribute("aria-valuetext") == page.locator("#history-output").inner_text()
@@ -133,8 +133,8 @@ def test_the_history_shows_a_band_a_queue_with_its_word_and_a_click_goes_to_its_
 ) -> None:
     page = tab.open(board_url + HISTORY)
     words = set(page.locator("#bands .bartext").all_text_contents())
-    assert "STARVED" in words
-    box = page.locator("#bands .bars .point").filter(has_text="STARVED").first.bounding_box()
+    assert "UNOWNED" in words
+    box = page.locator("#bands .bars .point").filter(has_text="UNOWNED").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator("#bands .hoverlayer .hovertext")).to_contain_text("meant for nobody")
@@ -156,9 +156,9 @@ def test_a_new_verdict_appears_without_a_reload_and_leaves_other_rows_their_node
         page = tab.open(url + "group?group=billing")
         page.evaluate("document.querySelectorAll('#queues tbody tr').forEach(row => { row.isOld = true; })")
         page.locator("#queues tbody tr a").first.focus()
-        starved = assignment(1, "STARVED", planned_owner=None, observed_owners=[], changed_at=NOW_MS - 1_000)
+        starved = assignment(1, "UNOWNED", planned_owner=None, observed_owners=[], changed_at=NOW_MS - 1_000)
         write(tmp_path, {"assignments": [starved]}, 1)
-        expect(page.locator("#queues .verdict-starved")).to_have_count(1)
+        expect(page.locator("#queues .verdict-unowned")).to_have_count(1)
         assert page.evaluate("[...document.querySelectorAll('#queues tbody tr')].every(row => row.isOld)")
         assert page.evaluate("document.activeElement.textContent") == "broker-a:0"
 

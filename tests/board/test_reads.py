@@ -22,7 +22,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert("over", "RESOLVED", ago_ms=2 * MINUTE),
             ],
             "assignments": [
-                assignment(0, "STARVED", planned_owner=None, observed_owners=[]),
+                assignment(0, "UNOWNED", planned_owner=None, observed_owners=[]),
                 assignment(1, "OK", changed_at=NOW_MS - 3 * MINUTE),
                 assignment(0, "OK", consumer_group="calm", topic="fees"),
             ],
@@ -60,14 +60,14 @@ def test_alerts_read_incidents_open_ones_first_with_what_each_went_through(wareh
 
 def test_groups_read_the_worst_first_and_those_whose_name_has_the_text(warehouse: Path) -> None:
     page = groups.read(view_of(warehouse))
-    assert [(one.consumer_group, one.worst) for one in page.shown.items] == [("billing", "STARVED"), ("calm", "OK")]
+    assert [(one.consumer_group, one.worst) for one in page.shown.items] == [("billing", "UNOWNED"), ("calm", "OK")]
     other = groups.read(view_of(warehouse, q="zzz"))
     assert (other.chosen, other.is_empty, other.clusters) == ([], False, ["prod"])
 
 
 def test_a_group_reads_its_queues_filtered_and_its_twins(warehouse: Path) -> None:
-    page = group.read(view_of(warehouse, group="billing", verdict="STARVED"))
-    assert ([one.name for one in page.shown.items], dict(page.of_topic)) == (["broker-a:0"], {"STARVED": 1, "OK": 1})
+    page = group.read(view_of(warehouse, group="billing", verdict="UNOWNED"))
+    assert ([one.name for one in page.shown.items], dict(page.of_topic)) == (["broker-a:0"], {"UNOWNED": 1, "OK": 1})
     assert [one.queue.name for one in page.matrix.lines] == ["broker-a:0"]
     assert page.group.twins() == {"c@1"}
     with pytest.raises(AskedError, match="verdict = 'ODD'"):
@@ -78,7 +78,7 @@ def test_a_history_reads_the_time_around_a_moment(warehouse: Path) -> None:
     page = assignment_history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
     assert page.times.from_ms == NOW_MS - 6 * MINUTE - 30_000, "of the hour, the part in which something is known"
     assert (page.at_ms, [one.name for one in page.queues]) == (NOW_MS - 2 * MINUTE, ["broker-a:1"])
-    assert {span.verdict for span in page.times.spans} == {"STARVED", "OK"}
+    assert {span.verdict for span in page.times.spans} == {"UNOWNED", "OK"}
     assert page.kept == {"group": "billing", "since": "1h"}
 
 

@@ -37,7 +37,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert("hid", "FIRING", 5, **CANARY),
             ],
             "assignments": [
-                assignment(0, "OK", 0), assignment(1, "STARVED", 1, planned_owner=None, observed_owners=[]),
+                assignment(0, "OK", 0), assignment(1, "UNOWNED", 1, planned_owner=None, observed_owners=[]),
                 assignment(0, "OK", 0, consumer_group="audit", topic="orders-eu"), assignment(0, "OK", 0, **CANARY),
             ],
             "memberships": [
@@ -103,10 +103,10 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (incidents, "alerts --broker broker", ""),
         (incidents, "alerts --kind broker_*", "two:FIRING"),
         (incidents, "alerts --limit 1", "one:RESOLVED"),
-        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:STARVED orders/0:DOUBLE_CONSUMED"),
-        (queues, "assignments --current", "orders-eu/0:OK orders/1:STARVED orders/0:DOUBLE_CONSUMED"),
-        (queues, "assignments --current --state OK,STARVED", "orders-eu/0:OK orders/1:STARVED"),
-        (queues, f"assignments --at {AT} --group billing", "orders/0:OK orders/1:STARVED"),
+        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
+        (queues, "assignments --current", "orders-eu/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
+        (queues, "assignments --current --state OK,UNOWNED", "orders-eu/0:OK orders/1:UNOWNED"),
+        (queues, f"assignments --at {AT} --group billing", "orders/0:OK orders/1:UNOWNED"),
         (queues, "assignments --topic orders-?? --broker broker-[ab]", "orders-eu/0:OK"),
         (queues, f"assignments --cluster {CANARY_CLUSTER}", "orders/0:OK"),
         (changes, "members", "A@1:JOINED B@1:JOINED A@1:LEFT"),
@@ -272,7 +272,7 @@ def test_names_cannot_command_the_terminal(tmp_path: Path, monkeypatch: pytest.M
     ("command", "sentence"),
     [
         ("alerts --state burning", "--state 'burning': choose one of PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN"),
-        ("assignments --state ok,bad", "--state 'ok,bad': choose one of OK, STARVED"),
+        ("assignments --state ok,bad", "--state 'ok,bad': choose one of OK, UNOWNED"),
         ("faults --state ,", "--state ',': choose one of AVAILABLE, UNAVAILABLE"),
         ("members --since soon", "--since 'soon' is neither a span such as 90s"),
         ("members --until 25:00", "--until '25:00' is neither"),
@@ -345,7 +345,7 @@ def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
     ]
     table = run(warehouse, "sql", question, "--limit", "1")
     assert "DOUBLE_CONSUMED" in table.stdout
-    assert "STARVED" not in table.stdout
+    assert "UNOWNED" not in table.stdout
     assert "note: the first 1 row; there are more" in table.stderr
     assert (
         pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes)).num_rows

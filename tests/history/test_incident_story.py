@@ -15,7 +15,7 @@ from tests.queries.logs import one_batch
 from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
-STARVED = {"planned_owner": None, "observed_owners": []}
+UNOWNED = {"planned_owner": None, "observed_owners": []}
 
 
 def batches() -> Iterator[dict[str, list[Row]]]:
@@ -32,7 +32,7 @@ def batches() -> Iterator[dict[str, list[Row]]]:
         "alerts": [alert("twin", "FIRING", 5, kind="duplicate_client_id", queues=[], cause="duplicate_client_id")],
     }
     yield {
-        "assignments": [assignment(queue, "STARVED", 50, **STARVED) for queue in (0, 1)],
+        "assignments": [assignment(queue, "UNOWNED", 50, **UNOWNED) for queue in (0, 1)],
         "alerts": [
             alert("hole", "PENDING", 50, reason="first_sign", inhibited_by="twin-1"),
             alert("hole", "FIRING", 55, inhibited_by="twin-1", completeness=0.8),
@@ -55,7 +55,7 @@ def batches() -> Iterator[dict[str, list[Row]]]:
             alert("twin", "RESOLVED", 130, reason="recovered", kind="duplicate_client_id", advice="Nothing to do."),
         ],
     }
-    yield {"memberships": [member("A@1", "CHANGED", 700)], "assignments": [assignment(0, "STALLED", 700)]}
+    yield {"memberships": [member("A@1", "CHANGED", 700)], "assignments": [assignment(0, "NOT_CONSUMED", 700)]}
 
 
 def silence(silence_id: str, matchers: dict[str, list[str]]) -> Row:
@@ -114,10 +114,10 @@ def test_members_are_those_of_its_group_around_it_and_brokers_that_describe_the_
 def test_queues_that_moved_are_reported_with_what_was_before(history: History) -> None:
     queue_changes = read_story(history, "hole-1").queue_changes
     assert [(one.queue, one.verdict_before, one.verdict) for one in queue_changes] == [
-        ("broker-a:0", "OK", "STARVED"),
-        ("broker-a:1", "OK", "STARVED"),
-        ("broker-a:0", "STARVED", "OK"),
-        ("broker-a:1", "STARVED", "OK"),
+        ("broker-a:0", "OK", "UNOWNED"),
+        ("broker-a:1", "OK", "UNOWNED"),
+        ("broker-a:0", "UNOWNED", "OK"),
+        ("broker-a:1", "UNOWNED", "OK"),
     ]
     assert (queue_changes[0].planned_before, queue_changes[0].planned_owner, queue_changes[0].observed_before) == (
         "A@1",
@@ -291,7 +291,7 @@ def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.Monk
         "  notified nobody: another incident explains it (twin-1)",
         "  15:07:30  PENDING  the first sign; its hold is running",
         "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
-        "  15:07:30  orders broker-a:0-1 OK → STARVED: meant for A@1, then nobody; pulled by A@1, then nobody",
+        "  15:07:30  orders broker-a:0-1 OK → UNOWNED: meant for A@1, then nobody; pulled by A@1, then nobody",
         "  15:07:36  INHIBITED  nobody firing, route all: twin-1",
     ):
         assert line in reported
@@ -328,7 +328,7 @@ def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:
     (starved,) = history.rows("SELECT incident_id FROM incidents WHERE kind = 'starved_queue' AND fired_at IS NOT NULL")
     story = read_story(history, starved["incident_id"])
     assert [one.kind for one in story.inhibitors] == ["duplicate_client_id"]
-    assert {one.queue for one in story.queue_changes if one.verdict == "STARVED"} >= set(story.queues)
+    assert {one.queue for one in story.queue_changes if one.verdict == "UNOWNED"} >= set(story.queues)
     twins = [one for one in story.members if one.client_id == story.client_id and one.change == "JOINED"]
     assert twins
     assert all(len(one.channels) == len({broker_name for broker_name, _ in one.channels}) for one in twins)

@@ -19,7 +19,7 @@ from udfs.groups.verdict_reason import VERDICT_REASONS
 BEFORE, THEN, LATER = "2025-06-15T15:06:39Z", "2025-06-15T15:07:20Z", "2025-06-15T15:08:20Z"
 """A second before START_MS, 40 s and 100 s after it."""
 
-STARVED = {"planned_owner": None, "observed_owners": []}
+UNOWNED = {"planned_owner": None, "observed_owners": []}
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "assignments": [
                 assignment(7, "DOUBLE_CONSUMED", 30, observed_owners=["A@1 at h1:5", "A@1 at h2:5"], completeness=0.5),
-                assignment(0, "STARVED", 30, **STARVED),
-                assignment(1, "UNKNOWN", 30, **STARVED, completeness=0.0),
+                assignment(0, "UNOWNED", 30, **UNOWNED),
+                assignment(1, "UNKNOWN", 30, **UNOWNED, completeness=0.0),
             ],
             "alerts": [
                 alert(
@@ -73,7 +73,7 @@ def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) ->
 
 def test_where_nobody_does_the_open_incident_and_its_causes_advice_are_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
-    assert "meant for nobody, pulled by nobody: STARVED" in line
+    assert "meant for nobody, pulled by nobody: UNOWNED" in line
     assert line.endswith("; starved_queue, frozen_client, incident gone-1: Name them apart.")
 
 
@@ -89,7 +89,7 @@ def test_what_was_not_heard_is_said_not_to_be_known(warehouse: Path) -> None:
 
 def test_json_has_the_same_by_name(warehouse: Path) -> None:
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", THEN)
-    assert row["verdict"] == "STARVED"
+    assert row["verdict"] == "UNOWNED"
     assert (row["at"], row["since"]) == ("2025-06-15T15:07:20.000Z", "2025-06-15T15:07:10.000Z")
     assert (row["incident_id"], row["advice"]) == ("gone-1", "Name them apart.")
     assert json.dumps(row)
@@ -173,7 +173,7 @@ def test_the_moment_is_reported_in_the_local_zone_too(warehouse: Path, zone: Cal
 
 @pytest.mark.parametrize(("verdict", "reason"), [("UNKNOWN", "not_asked"), ("NOT_JUDGED", "static_topic")])
 def test_why_it_is_not_known_or_not_judged_is_said_in_a_sentence(tmp_path: Path, verdict: str, reason: str) -> None:
-    warehouse = write(tmp_path, {"assignments": [assignment(7, verdict, 0, **STARVED, verdict_reason=reason)]})
+    warehouse = write(tmp_path, {"assignments": [assignment(7, verdict, 0, **UNOWNED, verdict_reason=reason)]})
     (line,) = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
     assert line.endswith(f"; {reason}: {VERDICT_REASONS[reason].removesuffix('.')}")
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:7", "--at", THEN)
@@ -181,7 +181,7 @@ def test_why_it_is_not_known_or_not_judged_is_said_in_a_sentence(tmp_path: Path,
 
 
 def test_a_table_of_an_older_release_reports_no_reason_and_is_read_all_the_same(tmp_path: Path) -> None:
-    rows = arrow_table([assignment(7, "UNKNOWN", 0, **STARVED, verdict_reason=None)], ASSIGNMENTS, 0)
+    rows = arrow_table([assignment(7, "UNKNOWN", 0, **UNOWNED, verdict_reason=None)], ASSIGNMENTS, 0)
     write_deltalake(str(tmp_path / "assignments"), rows.drop_columns(["verdict_reason"]))
     (line,) = lines(tmp_path, "orders", "broker-a:7", "--at", THEN)
     assert line.endswith("no data from it")

@@ -46,7 +46,7 @@ SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kaf
 def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
     rows = {
         "alerts": [alert("one", "FIRING", 5)],
-        "assignments": [assignment(0, "STARVED", 0)],
+        "assignments": [assignment(0, "UNOWNED", 0)],
         "memberships": [member("A@1", "JOINED", 0)],
         "fault_items": [fault("P@1", 0, available=False)],
         "alert_deliveries": [delivery("one", "PENDING", 7)],

@@ -28,7 +28,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("warehouse"),
         {
             "alerts": [alert("c87a8d8867cd0128", "FIRING", 5, **names)],
-            "assignments": [assignment(0, "STARVED", 1, planned_owner=CLIENT, observed_owners=[CLIENT], **names)],
+            "assignments": [assignment(0, "UNOWNED", 1, planned_owner=CLIENT, observed_owners=[CLIENT], **names)],
             "memberships": [member(CLIENT, "JOINED", 0, **names), member("A@1", "EXPIRED", 0, **names)],
             "fault_items": [fault(CLIENT, 0, available=False)],
             "alert_deliveries": [

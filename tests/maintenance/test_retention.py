@@ -47,7 +47,7 @@ class Keyed:
 
 
 KEYED = [
-    Keyed(ASSIGNMENTS, lambda n: {"queue_id": n}, {"verdict": ["OK", "STARVED", "NOT_JUDGED"]}, lambda _: True),
+    Keyed(ASSIGNMENTS, lambda n: {"queue_id": n}, {"verdict": ["OK", "UNOWNED", "NOT_JUDGED"]}, lambda _: True),
     Keyed(
         MEMBERSHIPS,
         lambda n: {"client_id": f"c{n}"},

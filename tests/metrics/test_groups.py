@@ -33,13 +33,13 @@ def test_a_queue_counts_under_its_newest_verdict() -> None:
     known.update([assignment("g", number, "OK") for number in range(4)], [])
     assert queues(exporter, "g") == {"OK": 4}
     known.update(
-        [assignment("g", 0, "STARVED"), assignment("g", 1, "STALLED"), assignment("g", 0, "DOUBLE_CONSUMED")], []
+        [assignment("g", 0, "UNOWNED"), assignment("g", 1, "NOT_CONSUMED"), assignment("g", 0, "DOUBLE_CONSUMED")], []
     )
-    assert queues(exporter, "g") == {"OK": 2, "STALLED": 1, "DOUBLE_CONSUMED": 1}
+    assert queues(exporter, "g") == {"OK": 2, "NOT_CONSUMED": 1, "DOUBLE_CONSUMED": 1}
 
 
 def test_every_verdict_of_a_known_group_is_said_also_when_it_has_none() -> None:
-    """A rule on STARVED then sees 0, and not nothing."""
+    """A rule on UNOWNED then sees 0, and not nothing."""
     exporter, known = groups()
     known.update([assignment("g", 0, "OK")], [])
     assert {dict(key)["verdict"] for key in samples(exporter, "balancewatch_queues")} == set(VERDICTS)
@@ -81,12 +81,12 @@ def test_a_group_that_is_not_judged_but_has_members_is_there() -> None:
 
 def test_groups_beyond_the_limit_are_summed_and_the_one_in_trouble_keeps_its_name() -> None:
     exporter, known = groups(limit=1)
-    known.update([assignment("a", 0, "OK"), assignment("b", 0, "OK"), assignment("z", 0, "STARVED")], [])
-    assert queues(exporter, "z") == {"STARVED": 1}
+    known.update([assignment("a", 0, "OK"), assignment("b", 0, "OK"), assignment("z", 0, "UNOWNED")], [])
+    assert queues(exporter, "z") == {"UNOWNED": 1}
     assert queues(exporter, "other") == {"OK": 2}
     assert known.folded == 2
-    known.update([assignment("b", 0, "STARVED")], [])
-    assert queues(exporter, "other") == {"OK": 1, "STARVED": 1}
+    known.update([assignment("b", 0, "UNOWNED")], [])
+    assert queues(exporter, "other") == {"OK": 1, "UNOWNED": 1}
     known.update([closed("b", 0)], [])
     assert queues(exporter, "other") == {"OK": 1}
     assert known.folded == 1
@@ -107,7 +107,7 @@ def test_the_canarys_cluster_is_left_out() -> None:
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.sampled_from(["OK", "STARVED", "closed"])), max_size=40
+    st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.sampled_from(["OK", "UNOWNED", "closed"])), max_size=40
 )
 
 
@@ -129,7 +129,7 @@ def test_cut_into_batches_or_not_the_sums_are_those_of_the_newest_rows(
     expected = Counter(
         "NOT_JUDGED" if verdict == "closed" else verdict for (group, _), verdict in newest.items() if group in there
     )
-    for verdict in ("OK", "STARVED"):
+    for verdict in ("OK", "UNOWNED"):
         assert said[verdict] == expected[verdict]
     assert value(exporter, "balancewatch_groups", cluster="c") in ({len(there)} if there else {None, 0})
     names = {dict(key)["consumer_group"] for key in samples(exporter, "balancewatch_queues")}

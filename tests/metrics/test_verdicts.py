@@ -29,7 +29,7 @@ def clock(newest_ms: int, source: str = "collector", cluster: str = "c") -> dict
 
 def a_batch() -> Rows:
     return {
-        "assignments": [assignment("g", 0, "STARVED", **TIMES), assignment("g", 1, "OK", **TIMES)],
+        "assignments": [assignment("g", 0, "UNOWNED", **TIMES), assignment("g", 1, "OK", **TIMES)],
         "memberships": [membership("g", "1:1", "x", **TIMES), membership("g", "2:1", "y", "EXPIRED", **TIMES)],
         "broker_health": [HEALTH | {"changed_at": START_MS}],
         "alerts": [
@@ -84,7 +84,7 @@ def test_a_batch_goes_on_from_what_was_loaded(tmp_path: Path) -> None:
     metrics.update({"assignments": [assignment("g", 0, "OK")], "alerts": [alert(f"i-{START_MS}", "RESOLVED")]})
     labels = {"cluster": "c", "consumer_group": "g"}
     assert value(exporter, "balancewatch_queues", **labels, verdict="OK") == 2
-    assert value(exporter, "balancewatch_queues", **labels, verdict="STARVED") == 0
+    assert value(exporter, "balancewatch_queues", **labels, verdict="UNOWNED") == 0
     metrics.update(
         {"assignments": [closed("g", 0), closed("g", 1)], "memberships": [membership("g", "1:1", "x", "LEFT")]}
     )
@@ -154,7 +154,7 @@ def test_a_table_that_cannot_be_read_is_said_and_costs_no_other(tmp_path: Path) 
         loaded.load(tmp_path, runs_queries=True, notifies=True)
     assert [(line["log_level"], line["table"]) for line in lines if "table" in line] == [("error", "memberships")]
     labels = {"cluster": "c", "consumer_group": "g"}
-    assert value(exporter, "balancewatch_queues", **labels, verdict="STARVED") == 1
+    assert value(exporter, "balancewatch_queues", **labels, verdict="UNOWNED") == 1
 
 
 def test_made_up_clusters_give_their_names_back_when_they_are_gone(monkeypatch: Any) -> None:

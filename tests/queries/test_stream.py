@@ -146,8 +146,8 @@ def test_a_service_at_work_reports_prometheus_and_whoever_keeps_it_running(
     assert scraper.ready[0][0] == 503
     assert "Spark is starting" in scraper.ready[0][1]
     assert scraper.ready[-1] == (200, ())
-    assert scraper.most("balancewatch_queues", verdict="STARVED") == 5
-    assert scraper.last("balancewatch_queues", verdict="STARVED") == 0
+    assert scraper.most("balancewatch_queues", verdict="UNOWNED") == 5
+    assert scraper.last("balancewatch_queues", verdict="UNOWNED") == 0
     assert scraper.most("balancewatch_members") == scraper.most("balancewatch_client_ids") + 1
     assert scraper.most("balancewatch_producers", broker_name="broker-b") > 0
     assert scraper.most("balancewatch_incidents", kind="duplicate_client_id", state="FIRING") == 1

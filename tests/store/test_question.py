@@ -17,7 +17,7 @@ from tests.offenders import assert_none
 READS = """
 SELECT kind, count(*) FILTER (WHERE state = 'FIRING') AS n, max(changed_at) FROM alerts GROUP BY ALL ORDER BY 2 LIMIT 3
 SELECT DISTINCT ON (kind) * EXCLUDE (advice) REPLACE (upper(kind) AS kind) RENAME (state AS s) FROM alerts
-FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'STARVED'
+FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'UNOWNED'
 FROM main.alerts JOIN memory.main.alerts_now USING (incident_id) LEFT JOIN firing ON true LIMIT 10 PERCENT
 FROM alerts a ASOF JOIN alerts b ON a.kind = b.kind AND a.changed_at >= b.changed_at
 FROM alerts SEMI JOIN incidents USING (incident_id) USING SAMPLE 10%
@@ -77,7 +77,7 @@ MADE_BY_THE_PARSER = {
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    rows = {"alerts": [alert("one", "FIRING", 5)], "assignments": [assignment(0, "STARVED", 0)]}
+    rows = {"alerts": [alert("one", "FIRING", 5)], "assignments": [assignment(0, "UNOWNED", 0)]}
     return write(tmp_path / "warehouse", rows)
 
 

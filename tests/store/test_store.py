@@ -32,19 +32,19 @@ def test_a_table_is_every_transition_now_the_newest_of_each_key_and_at_the_newes
     write(
         tmp_path,
         {"assignments": [assignment(0, "OK", 0), assignment(1, "OK", 0)]},
-        {"assignments": [assignment(0, "STARVED", 60)]},
+        {"assignments": [assignment(0, "UNOWNED", 60)]},
     )
     history = History(tmp_path)
-    assert verdicts(history) == ["OK", "OK", "STARVED"]
-    assert verdicts(history, "assignments_now") == ["OK", "STARVED"]
+    assert verdicts(history) == ["OK", "OK", "UNOWNED"]
+    assert verdicts(history, "assignments_now") == ["OK", "UNOWNED"]
     assert verdicts(history, "assignments_at(make_timestamptz(1750000059999000))") == ["OK", "OK"]
     assert verdicts(history, f"{history.newest(ASSIGNMENTS, START_MS + 59_999)}") == ["OK", "OK"]
-    assert verdicts(history, f"{history.newest(ASSIGNMENTS, START_MS + 60_000)}") == ["OK", "STARVED"]
+    assert verdicts(history, f"{history.newest(ASSIGNMENTS, START_MS + 60_000)}") == ["OK", "UNOWNED"]
 
 
 def test_of_two_rows_of_one_moment_the_later_batch_is_the_newest(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]}, {"assignments": [assignment(0, "STARVED", 0)]})
-    assert verdicts(History(tmp_path), "assignments_now") == ["STARVED"]
+    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]}, {"assignments": [assignment(0, "UNOWNED", 0)]})
+    assert verdicts(History(tmp_path), "assignments_now") == ["UNOWNED"]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -56,7 +56,7 @@ def test_the_fast_form_of_the_newest_rows_gives_what_the_portable_one_gives(seed
         queues = rng.sample(range(8), rng.randint(1, 8))
         owner = rng.choice([None, "A@1"])
         rows = [
-            assignment(queue, rng.choice(["OK", "STARVED"]), rng.randint(0, 3), planned_owner=owner) for queue in queues
+            assignment(queue, rng.choice(["OK", "UNOWNED"]), rng.randint(0, 3), planned_owner=owner) for queue in queues
         ]
         batches.append({"assignments": rows})
     history = History(write(tmp_path, *batches))
@@ -76,7 +76,7 @@ def test_views_for_people_leave_the_canary_to_the_tables(tmp_path: Path) -> None
     rows = {
         "alerts": [alert("one", "FIRING", 5), alert("hid", "FIRING", 5, **canary)],
         "memberships": [member("A@1", "JOINED", 0), member("B@1", "JOINED", 0, **canary)],
-        "assignments": [assignment(0, "STARVED", 0), assignment(0, "STARVED", 0, **canary)],
+        "assignments": [assignment(0, "UNOWNED", 0), assignment(0, "UNOWNED", 0, **canary)],
         "broker_health": [{"cluster": "c", **health}, {**health, **canary}],
     }
     history = History(write(tmp_path, rows))
@@ -150,10 +150,10 @@ def test_a_warehouse_may_have_any_name(name: str, tmp_path: Path) -> None:
 def test_what_is_committed_since_is_seen_after_refresh(tmp_path: Path) -> None:
     history = History(write(tmp_path, {"assignments": [assignment(0, "OK", 0)]}))
     assert not history.refresh()
-    append_rows(DeltalakeWriter(tmp_path), {"assignments": [assignment(0, "STARVED", 60)]}, "app", 1)
+    append_rows(DeltalakeWriter(tmp_path), {"assignments": [assignment(0, "UNOWNED", 60)]}, "app", 1)
     assert verdicts(history) == ["OK"]
     assert history.refresh()
-    assert verdicts(history) == ["OK", "STARVED"]
+    assert verdicts(history) == ["OK", "UNOWNED"]
     assert history.versions["assignments"] == 2
 
 
@@ -210,8 +210,8 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     history = History(tmp_path)
     for file in sorted((tmp_path / "assignments").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
-    write(tmp_path, {"assignments": [assignment(9, "STARVED", 0)]})
-    assert verdicts(history) == ["STARVED"]
+    write(tmp_path, {"assignments": [assignment(9, "UNOWNED", 0)]})
+    assert verdicts(history) == ["UNOWNED"]
 
 
 def test_files_that_are_gone_for_good_are_said_to_be(tmp_path: Path) -> None:

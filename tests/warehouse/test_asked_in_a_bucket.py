@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
             ],
             "assignments": [
                 assignment(0, "OK", 0),
-                assignment(1, "STARVED", 1, planned_owner=None, observed_owners=[]),
+                assignment(1, "UNOWNED", 1, planned_owner=None, observed_owners=[]),
             ],
             "memberships": [member("A@1", "JOINED", batch_id)],
             "fault_items": [fault("P@1", batch_id, available=False)],

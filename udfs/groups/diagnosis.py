@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
 from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE
-from udfs.groups.queue_state import STALLED, STARVED, QueueState, last_served_ms
+from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
@@ -129,7 +129,7 @@ def diagnose(
 ) -> Starvation | None:
     """Why this queue starves, or None when it does not. `certain_at_ms` None: not while things are as they are."""
     silent_since_ms = max(last_served_ms(queue_state), watched_since_ms)
-    if queue_state.verdict == STARVED:
+    if queue_state.verdict == UNOWNED:
         slot_of, settled_ms = queue_state.share.slot_of, queue_state.share_since_ms + rules.settle_ms
         starved_since_ms = max(silent_since_ms, queue_state.share_since_ms)
         if queue_state.share.gap == DUPLICATE_CLIENT_ID:
@@ -140,10 +140,10 @@ def diagnose(
             return Starvation(CONSUME_DISABLED, silent_since_ms, None, queue_state.since_ms)
         cause = queue_state.share.gap or GROUP_OFFLINE
         return Starvation(cause, starved_since_ms, slot_of, settled_ms)
-    if queue_state.verdict == STALLED and queue_state.reason is not None and queue_state.consumption is not None:
+    if queue_state.verdict == NOT_CONSUMED and queue_state.reason is not None and queue_state.consumption is not None:
         since_ms = max(queue_state.consumption.since_ms, queue_state.share_since_ms)
         return Starvation(CONSUME_STOPPED, since_ms, None, queue_state.since_ms)
-    if queue_state.verdict == STALLED:
+    if queue_state.verdict == NOT_CONSUMED:
         given_ms = _given_ms(queue_state, evidence, silent_since_ms, broker_name)
         silence = _diagnose_silence(queue_state, evidence, silent_since_ms, given_ms, rules, broker_name)
         return replace(silence, given_ms=given_ms)

@@ -21,7 +21,7 @@ from udfs.groups.plan import (
     reference_view,
     strategies_of,
 )
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, STALLED, STARVED
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, UNOWNED
 from udfs.groups.queue_verdicts import Judged, Moment
 from udfs.groups.state import GroupState, TopicState
 from udfs.rocketmq.membership import Member
@@ -92,8 +92,8 @@ def _is_wrong(topic_state: TopicState, verdicts: Mapping[str, Judged]) -> bool:
     """Whether there is something to explain: a queue that a healthy group would not have so."""
     by_members = (None, DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY)
     return any(
-        verdict in (STALLED, DOUBLE_CONSUMED, MISPLACED)
-        or (verdict == STARVED and topic_state.queues[name].share.gap in by_members)
+        verdict in (NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
+        or (verdict == UNOWNED and topic_state.queues[name].share.gap in by_members)
         for name, (verdict, _) in verdicts.items()
     )
 

@@ -3,13 +3,13 @@
 Planned: recomputed from a broker's view of the group, as each client does it in RebalanceImpl.rebalanceByTopic.
 Observed: who pulled within `pull_silence_ms`. The verdicts:
 
-    OK          the planned owner pulls
-    STARVED     nobody is meant to, and nobody does
-    STALLED      somebody is meant to, and nobody does: nobody pulls, or its commit stands still while messages wait
-    DOUBLE_CONSUMED     two channels pull side by side for longer than a hand-over takes
-    MISPLACED   another than the planned owner pulls
-    NOT_JUDGED  the queues are not shared out by clients: broadcasting, POP, gRPC, assign()
-    UNKNOWN     nothing was seen, for too short a time or of the whole group; never healthy
+    OK               the planned owner pulls
+    UNOWNED          it has no planned owner, and no client pulls
+    NOT_CONSUMED     it has a planned owner, and no client pulls; or its commit stands still while messages wait
+    DOUBLE_CONSUMED  two channels pull side by side for longer than a hand-over takes
+    MISPLACED        a client other than the planned owner pulls
+    NOT_JUDGED       clients do not share the queues out: broadcasting, POP, gRPC, assign()
+    UNKNOWN          too little data: of the queue for too short a time, or of the group; never healthy
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.consumption import Consumption
 from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare
 
-OK, STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED = "OK", "STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED"
+OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED = "OK", "UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED"
 NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
 
 HAND_OVER_MS = REBALANCE_MS + 10_000

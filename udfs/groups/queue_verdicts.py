@@ -15,10 +15,10 @@ from udfs.groups.queue_state import (
     DOUBLED_TURNS,
     HAND_OVER_MS,
     MISPLACED,
+    NOT_CONSUMED,
     OK,
-    STALLED,
-    STARVED,
     UNKNOWN,
+    UNOWNED,
     Puller,
     QueueState,
     is_pulled_in_vain,
@@ -138,7 +138,7 @@ def _judge_queue(
         rules=moment.rules,
         is_planned=topic_state.is_planned,
     )
-    if verdict == STARVED and not topic_state.is_planned and unreported not in (None, PULLS_NOT_REPORTED):
+    if verdict == UNOWNED and not topic_state.is_planned and unreported not in (None, PULLS_NOT_REPORTED):
         return Judged(UNKNOWN, unreported)  # by their pulls nobody takes it, and not all of those are known
     if verdict != UNKNOWN:
         return Judged(verdict)
@@ -207,7 +207,7 @@ def verdict_of(
     if known is None or queue_state.share.owner is None or verdict == DOUBLE_CONSUMED:
         return verdict
     if known.stands_ms(now_ms, watched_since_ms) >= rules.consume_silence_ms:
-        return STALLED
+        return NOT_CONSUMED
     is_life = verdict != MISPLACED and known.was_consumed_after(now_ms - rules.pull_silence_ms)
     return OK if is_life else verdict
 
@@ -231,8 +231,8 @@ def _verdict_by_pulls(
     if is_too_new(queue_state, watched_since_ms, now_ms, rules):
         return UNKNOWN
     if queue_state.share.owner is None:
-        return STARVED if has_pulls or queue_state.share.gap else UNKNOWN
-    return STALLED if has_pulls else UNKNOWN
+        return UNOWNED if has_pulls or queue_state.share.gap else UNKNOWN
+    return NOT_CONSUMED if has_pulls else UNKNOWN
 
 
 def is_too_new(queue_state: QueueState, watched_since_ms: int, now_ms: int, rules: Rules) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from udfs.alerts.rules import Rules
 from udfs.groups.diagnosis import CONSUME_STOPPED_MS
-from udfs.groups.queue_state import STALLED, QueueState
+from udfs.groups.queue_state import NOT_CONSUMED, QueueState
 from udfs.groups.queue_verdicts import Judged
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
@@ -56,16 +56,16 @@ def judge_commits(
 ) -> dict[str, Judged]:
     """The queues of a topic that is not judged whose commits have stood still for too long; the others have no verdict.
 
-    They are STALLED for the reason why nobody is their owner. `has_left`: the group has no member. Queues that were
-    STALLED before stay so then, and no other becomes so: group_offline reports those.
+    They are NOT_CONSUMED, with the reason why no client owns them. `has_left`: the group has no member; queues that are
+    NOT_CONSUMED then stay so, and group_offline reports the others.
     """
     if unjudged not in KEEP_COMMITS:
         return {}
     is_served = unjudged == BROKER or not has_left
     return {
-        name: Judged(STALLED, unjudged)
+        name: Judged(NOT_CONSUMED, unjudged)
         for name, queue_state in topic_state.queues.items()
-        if (is_served or queue_state.verdict == STALLED) and _stands_still(queue_state, unjudged, now_ms, rules)
+        if (is_served or queue_state.verdict == NOT_CONSUMED) and _stands_still(queue_state, unjudged, now_ms, rules)
     }
 
 

@@ -1,4 +1,4 @@
-"""Why a verdict is UNKNOWN or NOT_JUDGED, or STALLED without an owner: a code for tables, a sentence for people."""
+"""Why a verdict is UNKNOWN, NOT_JUDGED, or NOT_CONSUMED without an owner: a code for tables, a sentence for people."""
 
 from collections.abc import Mapping
 

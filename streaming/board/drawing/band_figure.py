@@ -19,8 +19,8 @@ from udfs.alerts.prose import some
 from udfs.groups.queue_state import OK
 
 TONES = {
-    "STARVED": RED,
-    "STALLED": RED,
+    "UNOWNED": RED,
+    "NOT_CONSUMED": RED,
     "DOUBLE_CONSUMED": AMBER,
     "MISPLACED": AMBER,
     "UNKNOWN": PURPLE,

@@ -7,7 +7,7 @@ from dash import html
 
 from streaming.board.drawing.elements import mark
 from streaming.board.queries.verdict_order import worst_first
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Verdict:
 VERDICTS: Mapping[str, Verdict] = {
     verdict.name: verdict
     for verdict in (
-        Verdict(STARVED, "✖", "S", "x", "nobody is meant to consume it, and nobody does"),
-        Verdict(STALLED, "○", "s", "/", "somebody is meant to consume it, and nobody does"),
+        Verdict(UNOWNED, "✖", "S", "x", "nobody is meant to consume it, and nobody does"),
+        Verdict(NOT_CONSUMED, "○", "s", "/", "somebody is meant to consume it, and nobody does"),
         Verdict(DOUBLE_CONSUMED, "●●", "D", "+", "two clients consume it side by side"),
         Verdict(MISPLACED, "◆", "M", "\\", "another client than the one that is meant to consumes it"),
         Verdict(UNKNOWN, "?", "?", ".", "too little was seen to say"),
@@ -44,7 +44,7 @@ def verdict_mark(name: str, number: int | None = None) -> html.Span:
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:
-    """`5 STARVED, 11 OK`: worst first, without those that are none."""
+    """`5 UNOWNED, 11 OK`: worst first, without those that are none."""
     return ", ".join(f"{counts[name]:,} {name}" for name in worst_first(counts) if counts[name]) or "no queues"
 
 

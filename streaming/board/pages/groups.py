@@ -22,8 +22,8 @@ COLUMNS = (
     el.Column("group", "narrow"),
     el.Column("cluster", "narrow"),
     el.Column("worst", "narrow"),
-    el.Column("starved", "number"),
-    el.Column("stalled", "number"),
+    el.Column("unowned", "number"),
+    el.Column("not consumed", "number"),
     el.Column("double", "number"),
     el.Column("misplaced", "number"),
     el.Column("unknown", "number"),
@@ -92,9 +92,9 @@ def _describe(groups: Sequence[GroupRow]) -> str:
     words = [f"{counted(len(groups), 'group')}"]
     if wrong:
         queues = counted(sum(one.wrong for one in wrong), "queue")
-        words.append(f"{len(wrong):,} with {queues} starved, stalled, double-consumed or misplaced")
+        words.append(f"{len(wrong):,} with {queues} unowned, not consumed, double-consumed or misplaced")
     else:
-        words.append("no queue of theirs is starved, stalled, double-consumed or misplaced")
+        words.append("no queue is unowned, not consumed, double-consumed or misplaced")
     if unknown:
         words.append(f"{unknown:,} of which too little was seen")
     if firing:
@@ -120,7 +120,7 @@ def _look(one: GroupRow) -> str:
 
 
 def _cells(one: GroupRow, now_ms: int) -> list[el.Children]:
-    counts = (one.starved, one.stalled, one.double_consumed, one.misplaced, one.unknown)
+    counts = (one.unowned, one.not_consumed, one.double_consumed, one.misplaced, one.unknown)
     fires: el.Children = ""
     if one.incident_id:
         more = f" and {one.firing - 1} more" if one.firing > 1 else ""

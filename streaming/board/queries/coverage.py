@@ -10,7 +10,7 @@ from udfs.alerts.rulebook import CANARY_CLUSTER
 
 MOST_GROUPS = 12
 
-TROUBLED = ("STARVED", "STALLED", "DOUBLE_CONSUMED", "MISPLACED", "UNKNOWN")
+TROUBLED = ("UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED", "UNKNOWN")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
             count(*) OVER () AS troubled
         FROM assignments_now WHERE cluster <> $canary GROUP BY cluster, consumer_group
         HAVING {" + ".join(TROUBLED)} > 0
-        ORDER BY STARVED + STALLED DESC, DOUBLE_CONSUMED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group
+        ORDER BY UNOWNED + NOT_CONSUMED DESC, DOUBLE_CONSUMED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group
         LIMIT $most
         """,
         {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},

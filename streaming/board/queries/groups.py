@@ -13,8 +13,8 @@ WITH counted AS (
         consumer_group,
         count(*) AS queues,
         count(DISTINCT topic) AS topics,
-        count(*) FILTER (verdict = 'STARVED') AS starved,
-        count(*) FILTER (verdict = 'STALLED') AS stalled,
+        count(*) FILTER (verdict = 'UNOWNED') AS unowned,
+        count(*) FILTER (verdict = 'NOT_CONSUMED') AS not_consumed,
         count(*) FILTER (verdict = 'DOUBLE_CONSUMED') AS double_consumed,
         count(*) FILTER (verdict = 'MISPLACED') AS misplaced,
         count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
@@ -48,8 +48,8 @@ WITH counted AS (
         coalesce(queues, 0) AS queues,
         coalesce(topics, 0) AS topics,
         coalesce(members, 0) AS members,
-        coalesce(starved, 0) AS starved,
-        coalesce(stalled, 0) AS stalled,
+        coalesce(unowned, 0) AS unowned,
+        coalesce(not_consumed, 0) AS not_consumed,
         coalesce(double_consumed, 0) AS double_consumed,
         coalesce(misplaced, 0) AS misplaced,
         coalesce(unknown, 0) AS unknown,
@@ -67,7 +67,7 @@ WITH counted AS (
         AND (members > 0 OR firing > 0 OR NOT coalesce(is_unowned, false))
 )
 FROM told
-ORDER BY firing > 0 DESC, starved DESC, stalled DESC, double_consumed DESC, misplaced DESC, unknown DESC, cluster,
+ORDER BY firing > 0 DESC, unowned DESC, not_consumed DESC, double_consumed DESC, misplaced DESC, unknown DESC, cluster,
     consumer_group
 """
 
@@ -81,8 +81,8 @@ class GroupRow:
     queues: int
     topics: int
     members: int
-    starved: int
-    stalled: int
+    unowned: int
+    not_consumed: int
     double_consumed: int
     misplaced: int
     unknown: int
@@ -96,14 +96,14 @@ class GroupRow:
     @property
     def wrong(self) -> int:
         """Queues that are not as they should be."""
-        return self.starved + self.stalled + self.double_consumed + self.misplaced
+        return self.unowned + self.not_consumed + self.double_consumed + self.misplaced
 
     @property
     def worst(self) -> str:
         """The worst verdict among its queues; NOT_JUDGED where nothing is wrong and none is OK."""
         counts = {
-            "STARVED": self.starved,
-            "STALLED": self.stalled,
+            "UNOWNED": self.unowned,
+            "NOT_CONSUMED": self.not_consumed,
             "DOUBLE_CONSUMED": self.double_consumed,
             "MISPLACED": self.misplaced,
             "UNKNOWN": self.unknown,

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
 
-WORST_FIRST = (STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED, UNKNOWN, NOT_JUDGED, OK)
+WORST_FIRST = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, UNKNOWN, NOT_JUDGED, OK)
 
 RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(WORST_FIRST)}
 
-WRONG = (STARVED, STALLED, DOUBLE_CONSUMED, MISPLACED)
+WRONG = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
 
 
 def worst_first(names: Iterable[str]) -> list[str]:

@@ -49,7 +49,7 @@ def test_a_listener_that_hangs_is_reported_silent_first_and_starved_a_minute_lat
         (540, "starved_queue", "FIRING", "consume_stopped"),
         (540, "stalled_queue", "FIRING", "consume_stopped"),  # explained by the other from now on
     ]
-    assert log.verdicts() == {0: "STALLED"}
+    assert log.verdicts() == {0: "NOT_CONSUMED"}
     starved = log.state.incidents["starved_queue orders"]
     assert starved.severity == "critical"
     assert (starved.client_id, starved.queues, starved.started_at_ms) == (A, ("broker-a:0",), at(300))
@@ -296,7 +296,7 @@ def test_an_owner_that_was_given_a_queue_which_stands_still_is_not_blamed_for_it
     assert (starved.cause, starved.client_id) == ("consume_stopped", A)
     log.take("h2:1", 0)
     assert "starved_queue" not in {row[1] for row in log.run(720)}
-    assert (starved.cause, log.verdicts()) == ("consume_stopped", {0: "STALLED"})
+    assert (starved.cause, log.verdicts()) == ("consume_stopped", {0: "NOT_CONSUMED"})
     log.commit, log.end = log.end, log.end + 10
     log.pulls = {"commit_offset": log.commit, "max_offset": log.end}
     assert ("starved_queue", "RESOLVED") in [row[1:3] for row in log.run(740)]

@@ -24,18 +24,18 @@ CASES: list[tuple[Any, ...]] = [
     (3, "a queue that two pull", "DOUBLE_CONSUMED", "A", 0, 100, 0, "", 90, None),
     (4, "a queue another pulls", "MISPLACED", "-A", 0, 100, 0, "A", 90, None),
     (5, "a queue that is not judged", "NOT_JUDGED", "-A", 0, None, 0, "A", 90, None),
-    (6, "a proven twin's slot, silent", "STARVED", "-A", 60, 65, 110, "A", 90, ("duplicate_client_id", 65, 110)),
-    (7, "silent before the twin came", "STARVED", "-A", 60, 20, 105, "A", 90, ("duplicate_client_id", 60, 105)),
-    (8, "an unproven twin: never", "STARVED", "-A", 60, 65, 110, "", 90, ("duplicate_client_id", 65, None)),
-    (9, "other twins prove nothing", "STARVED", "-A", 60, 65, 110, "B", 90, ("duplicate_client_id", 65, None)),
-    (10, "not subscribed: after settling", "STARVED", "?A", 60, 65, 110, "", 90, ("member_not_subscribed", 65, 140)),
-    (11, "no members: after settling", "STARVED", "", 60, 50, 105, "", 0, ("group_offline", 60, 140)),
-    (12, "heartbeat 70 s late", "STALLED", "A", 0, 100, 145, "", 90, ("frozen_client", 100, 160)),
-    (13, "heartbeat late before it is silent", "STALLED", "A", 0, 100, 145, "", 60, ("frozen_client", 100, 145)),
-    (14, "heartbeats go on, 120 s without a pull", "STALLED", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
-    (15, "late by the very second pulling stopped", "STALLED", "A", 0, 100, 145, "", 150, ("frozen_client", 100, 220)),
-    (16, "a new owner has 120 s from the plan", "STALLED", "A", 100, 50, 145, "", 180, ("pull_stopped", 50, 220)),
-    (17, "never pulled since it was topic_state", "STALLED", "A", 0, None, 45, "", 90, ("pull_stopped", 0, 120)),
+    (6, "a proven twin's slot, silent", "UNOWNED", "-A", 60, 65, 110, "A", 90, ("duplicate_client_id", 65, 110)),
+    (7, "silent before the twin came", "UNOWNED", "-A", 60, 20, 105, "A", 90, ("duplicate_client_id", 60, 105)),
+    (8, "an unproven twin: never", "UNOWNED", "-A", 60, 65, 110, "", 90, ("duplicate_client_id", 65, None)),
+    (9, "other twins prove nothing", "UNOWNED", "-A", 60, 65, 110, "B", 90, ("duplicate_client_id", 65, None)),
+    (10, "not subscribed: after settling", "UNOWNED", "?A", 60, 65, 110, "", 90, ("member_not_subscribed", 65, 140)),
+    (11, "no members: after settling", "UNOWNED", "", 60, 50, 105, "", 0, ("group_offline", 60, 140)),
+    (12, "heartbeat 70 s late", "NOT_CONSUMED", "A", 0, 100, 145, "", 90, ("frozen_client", 100, 160)),
+    (13, "heartbeat late before it is silent", "NOT_CONSUMED", "A", 0, 100, 145, "", 60, ("frozen_client", 100, 145)),
+    (14, "heartbeats continue, no pull for 120 s", "NOT_CONSUMED", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
+    (15, "late when pulling stopped", "NOT_CONSUMED", "A", 0, 100, 145, "", 150, ("frozen_client", 100, 220)),
+    (16, "a new owner has 120 s from the plan", "NOT_CONSUMED", "A", 100, 50, 145, "", 180, ("pull_stopped", 50, 220)),
+    (17, "never pulled since it was topic_state", "NOT_CONSUMED", "A", 0, None, 45, "", 90, ("pull_stopped", 0, 120)),
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def silent(pulled: float | None, consumed: float | None = None) -> QueueState:
         last_pull_ms=None if pulled is None else at(pulled),
         share=PlannedShare("A"),
         share_since_ms=at(0),
-        verdict="STALLED",
+        verdict="NOT_CONSUMED",
         since_ms=at(165),
         consumption=known,
     )
@@ -99,7 +99,7 @@ def test_a_refusal_is_the_cause_while_the_owner_asks_again_and_again(now: float,
     """One of long ago may be of a route that has been mended since."""
     refused = PullAnomaly(refused_ms=at(136))
     queue_state = QueueState(
-        share=PlannedShare("A"), share_since_ms=at(90), verdict="STALLED", since_ms=at(135), anomaly=refused
+        share=PlannedShare("A"), share_since_ms=at(90), verdict="NOT_CONSUMED", since_ms=at(135), anomaly=refused
     )
     found = diagnose(queue_state, Evidence(frozenset(), {"A": at(now - 10)}, at(now)), at(0), RULES)
     assert found is not None

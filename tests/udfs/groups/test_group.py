@@ -51,7 +51,7 @@ def test_twins_are_reported_once_both_are_proven_and_their_queues_once_silent() 
     ]
     assert open_queues(life, "duplicate_client_id") == ("broker-a:3", "broker-a:4", "broker-a:5")
     assert open_queues(life, "starved_queue") == ("broker-a:3", "broker-a:4", "broker-a:5")
-    assert list(life.verdicts().values()) == ["DOUBLE_CONSUMED"] * 3 + ["STARVED"] * 3 + ["OK"] * 2
+    assert list(life.verdicts().values()) == ["DOUBLE_CONSUMED"] * 3 + ["UNOWNED"] * 3 + ["OK"] * 2
 
 
 def test_the_cause_explains_its_effect() -> None:
@@ -86,7 +86,7 @@ def test_a_new_plan_alone_does_not_end_a_starvation() -> None:
     life.leave("h3:1")
     said = life.run(480)
     assert ("starved_queue", "RESOLVED") not in {(kind, state) for _, kind, state, _ in said}
-    assert {life.verdicts()[queue] for queue in (3, 4, 5)} == {"STALLED"}
+    assert {life.verdicts()[queue] for queue in (3, 4, 5)} == {"NOT_CONSUMED"}
 
 
 def test_twins_on_a_topic_with_one_queue_starve_nothing_and_warn() -> None:
@@ -123,7 +123,7 @@ def test_a_reconnect_is_no_twin_and_its_queues_are_no_alert() -> None:
     life.start("h1:2", A, 0, 1, 2)  # the old channel keeps a slot until it expires at 240
     life.take("h2:1", 6, 7)
     assert life.run(235) == []
-    assert {life.verdicts()[queue] for queue in (3, 4, 5)} == {"STARVED"}
+    assert {life.verdicts()[queue] for queue in (3, 4, 5)} == {"UNOWNED"}
     life.take("h1:2", 0, 1, 2, 3)
     life.take("h2:1", 4, 5, 6, 7)
     assert life.run(600) == []
@@ -282,7 +282,7 @@ def test_where_the_strategy_cannot_be_recomputed_whoever_pulls_is_right_and_what
     life = Life()
     life.start("h1:1", A, 0, 1, 2, 3, strategy="CONFIG")
     assert life.run(400) == [(85, "starved_queue", "FIRING", "strategy_gap")]
-    assert list(life.verdicts().values()) == ["OK"] * 4 + ["STARVED"] * 4
+    assert list(life.verdicts().values()) == ["OK"] * 4 + ["UNOWNED"] * 4
     assert open_queues(life, "starved_queue") == ("broker-a:4", "broker-a:5", "broker-a:6", "broker-a:7")
 
 
@@ -298,12 +298,12 @@ def test_a_topic_that_is_deleted_ends_its_incident() -> None:
 
 
 def test_the_last_row_of_a_group_that_is_forgotten_says_that_nobody_judges_its_queues() -> None:
-    """Else a group that is gone for good would stay STARVED in the table's newest rows."""
+    """Else a group that is gone for good would stay UNOWNED in the table's newest rows."""
     life = two_clients()
     life.leave("h1:1")
     life.leave("h2:1")
     life.run(400)
-    assert set(life.verdicts().values()) == {"STARVED"}
+    assert set(life.verdicts().values()) == {"UNOWNED"}
     outcome = tick(life.state, {"orders": route()}, at(400) + FORGET_GROUP_MS, BrokerCoverage(), life.rules)
     assert [(row.planned_owner, row.observed_owners, row.verdict) for row in outcome.ownership] == [
         (None, [], "NOT_JUDGED")

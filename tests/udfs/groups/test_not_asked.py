@@ -53,7 +53,7 @@ def test_who_answers_again_and_has_not_pulled_is_silent_at_once_and_who_has_is_w
     life.run(400)
     answered(life)
     assert life.run(405) == [(405, "starved_queue", "FIRING", "pull_stopped")]
-    assert life.verdicts()[0] == "STALLED"
+    assert life.verdicts()[0] == "NOT_CONSUMED"
     life.take("h1:1", 0, 1, 2, 3)
     life.run(430)
     assert set(life.verdicts().values()) == {"OK"}
@@ -76,7 +76,7 @@ def test_a_member_that_never_reported_a_pull_is_unknown_until_its_heartbeats_are
         life.freeze("h1:1")
     fired = life.run(110)
     assert [row[1:] for row in fired] == [("starved_queue", "FIRING", "frozen_client")] * is_frozen
-    assert set(list(life.verdicts().values())[:4]) == {"STALLED" if is_frozen else "UNKNOWN"}
+    assert set(list(life.verdicts().values())[:4]) == {"NOT_CONSUMED" if is_frozen else "UNKNOWN"}
 
 
 @pytest.mark.parametrize("others", [(), (B,)])
@@ -101,7 +101,7 @@ def test_a_member_that_was_not_asked_and_whose_commits_stand_still_has_stopped_c
         reported = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
         life.state.observe(Pull(None, None, 0, at(life.now), **reported))  # type: ignore[arg-type]  # by name
         life.run(life.now + 10)
-    assert life.verdicts()[0] == "STALLED"
+    assert life.verdicts()[0] == "NOT_CONSUMED"
     assert life.verdicts()[1] == "UNKNOWN"
     assert life.state.incidents["starved_queue orders"].cause == "consume_stopped"
 
@@ -205,7 +205,7 @@ def test_push_consumers_that_answer_and_hold_nothing_starve_their_queues_from_th
     life.start("h2:1", B, **reported)
     said = [row for row in life.run(600) if row[1] == "starved_queue"]
     assert [row[3] for row in said] == ([cause] if cause else [])
-    assert set(life.verdicts().values()) == {"STALLED" if cause else "UNKNOWN"}
+    assert set(life.verdicts().values()) == {"NOT_CONSUMED" if cause else "UNKNOWN"}
 
 
 def test_who_never_reported_a_pull_beside_members_that_do_stays_unknown() -> None:
@@ -253,7 +253,7 @@ def test_at_a_broker_without_pulls_commits_and_heartbeats_are_judged_still() -> 
         reported = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
         life.state.observe(Pull(None, None, 0, at(life.now), **reported))  # type: ignore[arg-type]  # by name
         life.run(life.now + 10)
-    assert list(life.verdicts().values())[:2] == ["STALLED", "UNKNOWN"]
+    assert list(life.verdicts().values())[:2] == ["NOT_CONSUMED", "UNKNOWN"]
     life.freeze("h1:1")
     life.run(life.now + 110)
     assert life.state.incidents["starved_queue orders"].has_fired

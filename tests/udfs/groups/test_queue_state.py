@@ -34,14 +34,14 @@ VERDICTS: list[tuple[Any, ...]] = [
     (8, "side by side beyond a hand-over", A, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLE_CONSUMED"),
     (9, "side by side by 30 s exactly", A, [(A, 0, 100), (B, 70, 100)], 100, 100, [], True, "OK"),
     (10, "side by side, planned for neither", C, [(A, 0, 100), (B, 60, 100)], 100, 100, [], True, "DOUBLE_CONSUMED"),
-    (11, "its owner is silent for 45 s", A, [], 55, 100, [], True, "STALLED"),
+    (11, "its owner is silent for 45 s", A, [], 55, 100, [], True, "NOT_CONSUMED"),
     (12, "not yet 45 s", A, [], 56, 100, [], True, "UNKNOWN"),
-    (13, "its owner never pulled, others of the group do", A, [], None, 100, [], True, "STALLED"),
+    (13, "its owner never pulled, others of the group do", A, [], None, 100, [], True, "NOT_CONSUMED"),
     (14, "nothing was ever seen to pull in the group", A, [], None, 100, [], False, "UNKNOWN"),
-    (15, "a twin's later slot", TWIN_SLOT, [], None, 100, [], True, "STARVED"),
-    (16, "a twin's later slot needs no pulls to be known", TWIN_SLOT, [], None, 100, [], False, "STARVED"),
+    (15, "a twin's later slot", TWIN_SLOT, [], None, 100, [], True, "UNOWNED"),
+    (16, "a twin's later slot needs no pulls to be known", TWIN_SLOT, [], None, 100, [], False, "UNOWNED"),
     (17, "a twin's later slot, pulled just now", TWIN_SLOT, [], 60, 100, [], True, "UNKNOWN"),
-    (18, "nobody's, and the group did pull once", PlannedShare(None), [], None, 100, [], True, "STARVED"),
+    (18, "nobody's, and the group did pull once", PlannedShare(None), [], None, 100, [], True, "UNOWNED"),
     (19, "nobody's, and nothing was ever seen of the group", PlannedShare(None), [], None, 100, [], False, "UNKNOWN"),
     (20, "topic_state for less than 45 s", A, [], None, 44, [], True, "UNKNOWN"),
 ]  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_new_plan_gives_its_owner_45_seconds_to_pull() -> None:
         verdict_of(queue_state, [], set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(now), rules=RULES)
         for now in (104.999, 105)
     ]
-    assert verdicts == ["UNKNOWN", "STALLED"]
+    assert verdicts == ["UNKNOWN", "NOT_CONSUMED"]
 
 
 def test_twins_pulling_their_shared_slot_are_doubled() -> None:

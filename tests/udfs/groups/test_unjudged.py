@@ -4,7 +4,7 @@ import pytest
 
 from tests.udfs.groups.facts import Life, Pull, at
 from udfs.groups.findings.members import ASSIGNED_MS
-from udfs.groups.queue_state import NOT_JUDGED, STALLED
+from udfs.groups.queue_state import NOT_CONSUMED, NOT_JUDGED
 from udfs.groups.state import GroupState
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
@@ -91,7 +91,7 @@ def test_a_commit_that_stands_still_while_messages_wait_starves_its_queue_withou
     assert starved.started_at_ms == at(310)
     assert "no member of the group takes more of their messages" in starved.text.summary
     assert "None" not in f"{starved.text.summary} {starved.text.advice}"
-    assert set(group.verdicts().values()) == {STALLED}
+    assert set(group.verdicts().values()) == {NOT_CONSUMED}
     assert [row[1:] for row in group.live(1_200)] == [("starved_queue", "RESOLVED", "consume_stopped")]
 
 

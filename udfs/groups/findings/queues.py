@@ -7,7 +7,7 @@ from udfs.groups.findings import prose
 from udfs.groups.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet, keep_causes, reported_blames
 from udfs.groups.inference import SPLIT_VIEW
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
-from udfs.groups.queue_state import DOUBLE_CONSUMED, STALLED, QueueState
+from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_CONSUMED, QueueState
 from udfs.groups.queue_verdicts import find_doublings
 from udfs.groups.snapshot import Findings, GroupSnapshot
 from udfs.groups.state import TopicState
@@ -34,7 +34,7 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
         silent = {
             name: starvation
             for name, starvation in starvations.items()
-            if topic_state.queues[name].verdict == STALLED
+            if topic_state.queues[name].verdict == NOT_CONSUMED
             and queue_order(name)[0] not in snapshot.broker_coverage.silent
             and snapshot.is_settled(max(starvation.since_ms, starvation.given_ms))
         }

@@ -20,7 +20,7 @@ from udfs.groups.diagnosis import (
 from udfs.groups.findings.duplicates import is_pulled_anyway
 from udfs.groups.inference import SPLIT_VIEW
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, names_of_brokers
-from udfs.groups.queue_state import NOT_JUDGED, OK, STALLED, STARVED, UNKNOWN, QueueState
+from udfs.groups.queue_state import NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED, QueueState
 from udfs.groups.snapshot import Findings, GroupSnapshot, is_never_heard
 from udfs.groups.starved_topic import Blame, StarvedTopic, gather
 from udfs.groups.state import GroupState, TopicState
@@ -63,7 +63,7 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
 
 def is_quiet(topic_state: TopicState) -> bool:
     """Whether nobody pulls some queue: most groups, at most ticks, need no more than this."""
-    return any(queue_state.verdict in (STARVED, STALLED) for queue_state in topic_state.queues.values())
+    return any(queue_state.verdict in (UNOWNED, NOT_CONSUMED) for queue_state in topic_state.queues.values())
 
 
 def diagnose_topic(snapshot: GroupSnapshot, topic_state: TopicState, evidence: Evidence) -> dict[str, Starvation]:
@@ -122,7 +122,7 @@ def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evid
     return frozenset(
         name
         for name, queue_state in topic_state.queues.items()
-        if queue_state.verdict not in (STARVED, STALLED)
+        if queue_state.verdict not in (UNOWNED, NOT_CONSUMED)
         and not is_pulled_anyway(queue_state)
         and (
             (queue_state.share.gap == DUPLICATE_CLIENT_ID and queue_state.share.slot_of in evidence.twin_ids)
@@ -148,7 +148,9 @@ def _is_silent(state: GroupState, queue_state: QueueState, blame: Blame) -> bool
     is_unreported = queue_state.reason == PULLS_NOT_REPORTED or is_never_heard(state, queue_state)
     if queue_state.verdict == UNKNOWN and is_unreported and owner:
         return owner == blame.client_id and not queue_state.pullers
-    return queue_state.verdict == STALLED or (not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK))
+    if queue_state.verdict == NOT_CONSUMED:
+        return True
+    return not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK)
 
 
 def _starved_finding(

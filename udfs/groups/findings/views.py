@@ -4,7 +4,7 @@ from udfs.alerts.alert import Finding
 from udfs.groups.findings import prose
 from udfs.groups.findings.starved import is_quiet
 from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.queue_state import STALLED, STARVED
+from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED
 from udfs.groups.snapshot import Findings, GroupSnapshot, split_condition
 from udfs.rocketmq.model import queue_order
 
@@ -68,7 +68,7 @@ def _starving(snapshot: GroupSnapshot) -> tuple[str, ...]:
         evidence = snapshot.evidence(topic, topic_state)
         for name, queue_state in topic_state.queues.items():
             owner, cut_off = queue_state.share.owner or "", evidence.cut_off.get(queue_order(name)[0], ())
-            if queue_state.verdict in (STARVED, STALLED) and (
+            if queue_state.verdict in (UNOWNED, NOT_CONSUMED) and (
                 owner in cut_off or evidence.explained.get(owner) == SPLIT_VIEW
             ):
                 names.add(name)
