@@ -1,4 +1,4 @@
-"""tests/CHANGING.md: what it names is there, and one of its recipes, followed in a copy, gives what it says."""
+"""CONTRIBUTING.md: the files that it names exist, and its recipe for a column works in a copy."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "tests" / "CHANGING.md"
+PAGE = ROOT / "CONTRIBUTING.md"
 
 PLAY = """
 import os
@@ -48,7 +48,7 @@ def insert(path: Path, before: str, line: str, within: str) -> None:
 def test_a_column_is_added_by_the_steps_of_its_recipe(tmp_path: Path) -> None:
     for room in ("udfs", "schemas", "conf", "streaming", "tests"):
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
-    for page in ("README.md", "pyproject.toml"):
+    for page in ("README.md", "CONTRIBUTING.md", "pyproject.toml"):
         shutil.copy(ROOT / page, tmp_path)
     column, value = re.findall(r"```text\n\s*(.*)\n", recipe("Add a column to a table"))
 

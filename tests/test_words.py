@@ -1,0 +1,81 @@
+"""The texts that a user reads keep CONTRIBUTING's rules for words (tests/words.py)."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import words
+from tests.offenders import assert_none
+
+PAGE = """\
+# The DeliveryLog of RocketMQ
+
+Nobody consumes this queue.
+`nobody` is code, and a committed offset stands still.
+
+```console
+$ echo nobody
+```
+
+| nobody | {long} |
+|---|---|
+
+{long}
+"""
+LONG = " ".join(["word"] * 36)
+
+CASES = {
+    "README.md": (
+        PAGE.format(long=LONG),
+        {
+            "README.md:1: CamelCase 'DeliveryLog'",
+            "README.md:3: banned 'Nobody'",
+            "README.md:10: banned 'nobody'",
+            "README.md:13: 36 words",
+        },
+    ),
+    "streaming/texts.py": (
+        '"""Nobody reads a docstring here."""\n'
+        f'SUMMARY = "what it was told"\nQUERY = "SELECT whole FROM nobody"\nNAME = "nobody"\nOTHER = f"{{NAME}} {LONG}"\n',
+        {"streaming/texts.py:2: banned 'told'", "streaming/texts.py:5: 37 words"},
+    ),
+    "tests/texts.py": ('SUMMARY = "what it was told"\n', set()),
+    "conf/defaults.toml": (
+        '# Seconds for which a client\n# is left in peace.\npause = 1\nkey = "x"  # nobody has it\n',
+        {"conf/defaults.toml:1: banned 'in peace'", "conf/defaults.toml:4: banned 'nobody'"},
+    ),
+    "conf/rules.yml": (
+        'annotations:\n  summary: "Nobody consumes it."\n  description: {{ $value }} queues\n',
+        {"conf/rules.yml:2: banned 'Nobody'"},
+    ),
+    "conf/board.json": (
+        '{\n  "title": "QueueState",\n  "description": "what is so",\n  "expr": "nobody there"\n}\n',
+        {"conf/board.json:2: CamelCase 'QueueState'", "conf/board.json:3: banned 'what is so'"},
+    ),
+    "streaming/simulator/scenarios/twins.toml": (
+        'description = "Nobody pulls."\n',
+        {"streaming/simulator/scenarios/twins.toml:1: banned 'Nobody'"},
+    ),
+}
+"""A file's path → its text and its offences."""
+
+
+def test_no_text_of_the_product_breaks_the_rules() -> None:
+    assert_none(words.offenders())
+
+
+def test_every_exception_is_a_banned_phrase_with_a_reason() -> None:
+    assert_none(phrase for phrase, reason in words.ALLOWED.items() if not words.BANNED.search(phrase) or not reason)
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_an_offence_is_found_in_each_kind_of_text(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, offences = CASES[path]
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    assert {offence.rpartition(": ")[0] for offence in words.offenders()} == offences
