@@ -1,4 +1,4 @@
-"""The generated parts of the Markdown pages: what a setting, a topic, a table or a command says of itself.
+"""The generated parts of the Markdown pages: settings, topics, tables, commands and findings, from their sources.
 
-`make docs` (`python -m streaming.manual`) writes them; a test refuses a page that is not what it would write.
+`make docs` (`python -m streaming.manual`) writes them; a test refuses a stale page.
 """

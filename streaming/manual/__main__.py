@@ -1,4 +1,4 @@
-"""`python -m streaming.manual`: write the generated parts of each page anew; with --check only say which are stale."""
+"""`python -m streaming.manual`: rewrite the generated parts of each page; with --check, only list the stale pages."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ from streaming.manual.contract_tables import (
     topics_table,
     views_table,
 )
-from streaming.manual.runbook_facts import facts_block, list_block, page_of
+from streaming.manual.runbook_facts import facts_block, findings_table, page_of
 from streaming.manual.settings_table import settings_table
 from streaming.text.output import say
 from udfs.alerts.runbook import CAUSES
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = ("README.md", "schemas/README.md", "conf/README.md", "udfs/alerts/runbooks/README.md")
+PAGES = ("README.md", "schemas/README.md", "conf/README.md")
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "commands": commands_table,
@@ -32,12 +32,12 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "tables": tables_table,
     "columns": columns_tables,
     "views": views_table,
-    "runbooks": list_block,
+    "findings": findings_table,
 }
 
 
 def stale_pages() -> dict[Path, str]:
-    """The pages whose generated parts are not what the program says now, and what they should be."""
+    """Return the pages whose generated parts are stale, with the text that they should have."""
     blocks = {name: write() for name, write in BLOCKS.items()}
     found = {ROOT / page: (ROOT / page).read_text() for page in PAGES}
     fresh = {path: fill_blocks(text, blocks) for path, text in found.items()}

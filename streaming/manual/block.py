@@ -1,4 +1,4 @@
-"""A part of a Markdown page that is written by the program: from `<!-- generated: NAME -->` to `<!-- end: NAME -->`."""
+"""A generated part of a Markdown page: from `<!-- generated: NAME -->` to `<!-- end: NAME -->`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +7,13 @@ _BEGIN = re.compile(r"<!-- generated: ([\w-]+) -->")
 
 
 class PageError(ValueError):
-    """A page's marks cannot be followed. The message names the mark."""
+    """A mark in a page is wrong. The message names the mark."""
 
 
 def fill_blocks(page: str, blocks: Mapping[str, str]) -> str:
-    """The page with each of its blocks written anew; what stands outside of them stays as it is.
+    """Return the page with each of its blocks rewritten and the text between them unchanged.
 
-    Raises PageError for a block without an end, or one that nobody can write.
+    Raises PageError for a block without an end, and for an unknown block.
     """
     filled, rest = [], page
     while found := _BEGIN.search(rest):
@@ -29,7 +29,7 @@ def fill_blocks(page: str, blocks: Mapping[str, str]) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of GitHub's Markdown; bars and line breaks in a cell are made harmless."""
+    """Return a table in GitHub's Markdown; bars in cells are escaped, line breaks become spaces."""
     lines = [_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows)]
     return "\n".join(lines)
 

@@ -1,47 +1,48 @@
-"""What a runbook says that the rules know: when its alert fires, how severe it is, what explains it, what decides.
+"""The facts block of each runbook, and the README's table of findings, from the rules' facts.
 
-And the list of the runbooks, with the first sentence of each.
+The bounds in the table are those of the tests' judge, read from its file: the product imports no test.
 """
 
 import re
+import runpy
 from dataclasses import asdict
 from pathlib import Path
 
 from streaming.manual.block import markdown_table
 from streaming.text.times import span_text
 from udfs.alerts.kinds import KIND_FACTS
-from udfs.alerts.runbook import CAUSES
 from udfs.alerts.self_kinds import KEY, LIMITS, SELF_FACTS
 
-FOLDER = Path(__file__).parents[2] / "udfs" / "alerts" / "runbooks"
+ROOT = Path(__file__).parents[2]
+RUNBOOKS = "udfs/alerts/runbooks"
 
 
 def page_of(kind: str) -> Path:
-    return FOLDER / f"{kind}.md"
+    return ROOT / RUNBOOKS / f"{kind}.md"
 
 
 def facts_block(kind: str) -> str:
-    """Of a rule's kind, or of one about ourselves."""
-    return _of_rule(kind) if kind in KIND_FACTS else _of_ourselves(kind)
+    """Return when the kind's alert fires, how severe it is, what inhibits it and which settings decide."""
+    return _of_rule(kind) if kind in KIND_FACTS else _of_balancewatch(kind)
 
 
 def _of_rule(kind: str) -> str:
     facts = KIND_FACTS[kind]
-    explained = ", ".join(f"[{one}]({one}.md)" for one in facts.inhibited_by) or "nothing"
-    keys = ", ".join(f"`rules.{name}`" for name in facts.thresholds) or "none of its own"
+    explained = ", ".join(f"[{cause}]({cause}.md)" for cause in facts.inhibited_by) or "nothing"
+    keys = ", ".join(f"`rules.{name}`" for name in facts.thresholds) or "no threshold"
     return "\n".join(
         [
-            f"- **Seen to hold when** {_coded(facts.holds_when, facts.thresholds)}.",
+            f"- **Holds when** {_coded(facts.holds_when, facts.thresholds)}.",
             f"- **Severity:** {' or '.join(facts.severities)}.",
-            f"- **Does not page while it is explained by:** {explained}.",
+            f"- **Inhibited by:** {explained}.",
             f"- **Settings that decide:** {keys}, and `rules.kinds.{kind}`.",
         ]
     )
 
 
-def _of_ourselves(kind: str) -> str:
+def _of_balancewatch(kind: str) -> str:
     facts = SELF_FACTS[kind]
-    lines = [f"- **Fires:** {_by_name(facts.fires)}", f"- **Is over:** {_by_name(facts.ends)}"]
+    lines = [f"- **Fires:** {_by_name(facts.fires)}", f"- **Resolves:** {_by_name(facts.ends)}"]
     lines.append(f"- **Severity:** {' or '.join(facts.severities)}.")
     if facts.reaches:
         lines.append(f"- **Reaches** {facts.reaches}.")
@@ -51,7 +52,7 @@ def _of_ourselves(kind: str) -> str:
 
 
 def _by_name(text: str) -> str:
-    """A setting by its name, for its value is the reader's own; a limit by its value."""
+    """Return the text with each setting as its name, because its value is the reader's, and each limit as its value."""
     limits = {name: span_text(value) if name.endswith("_ms") else str(value) for name, value in asdict(LIMITS).items()}
     return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], KEY.sub(r"`\1`", text))
 
@@ -60,18 +61,29 @@ def _coded(text: str, names: tuple[str, ...]) -> str:
     return re.sub(r"\b(" + "|".join(names) + r")\b", r"`\1`", text) if names else text
 
 
-def list_block() -> str:
-    """Each kind with the first sentence of its page, and its causes, each a link."""
-    return markdown_table(
-        ("alert", "what is so", "causes"),
-        [
-            (f"[`{kind}`]({kind}.md)", _first_sentence(kind), ", ".join(f"[{one}]({kind}.md#{one})" for one in causes))
-            for kind, causes in CAUSES.items()
-        ],
-    )
+def findings_table() -> str:
+    """Return each rule's kind with its severity, meaning and bound; the kinds about balancewatch itself share a row."""
+    rows = [
+        (f"[`{kind}`]({RUNBOOKS}/{kind}.md)", ", ".join(facts.severities), first_sentence(kind), _bound(kind))
+        for kind, facts in KIND_FACTS.items()
+    ]
+    own = ", ".join(f"[`{kind}`]({RUNBOOKS}/{kind}.md)" for kind in SELF_FACTS)
+    rows.append((own, "", "balancewatch itself: its events, deliveries and heartbeat.", ""))
+    return markdown_table(("alert", "severity", "meaning", "detectable after"), rows)
 
 
-def _first_sentence(kind: str) -> str:
-    """Of the paragraph under the page's title."""
+def first_sentence(kind: str) -> str:
+    """Return the first sentence below the title of the kind's runbook, without its links."""
     paragraph = page_of(kind).read_text().split("\n\n")[1].replace("\n", " ")
-    return paragraph.split(". ")[0].rstrip(".") + "."
+    sentence = re.split(r"(?<=[.])\s", paragraph, maxsplit=1)[0]
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", sentence)
+
+
+def _bound(kind: str) -> str:
+    """Return the time from onset before which RocketMQ's clocks let no watcher be certain; "" where none is known."""
+    bounds = runpy.run_path(str(ROOT / "tests" / "score" / "bounds.py"))
+    if kind == "starved_queue":
+        spans = bounds["BOUNDS_MS"].values()
+        return f"{span_text(min(spans))} to {span_text(max(spans))}"
+    bound_ms = bounds["BOUNDS_OF_KIND_MS"].get(kind)
+    return "" if bound_ms is None else span_text(bound_ms)
