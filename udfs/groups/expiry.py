@@ -1,8 +1,7 @@
-"""Members that time has made leave: brokers expired their channels, or they are absent from a broker without data.
+"""Members that left by time: brokers expired their channels, or no living broker lists them.
 
-A client that lives sends a heartbeat to every broker of its topics. A broker that died, or that nobody reaches, lists
-for ever whom it listed last. Without the second rule whoever leaves meanwhile stays a member there: an owner that never
-pulls, and a group that never ends.
+A living client sends a heartbeat to every broker of its topics. A dead broker keeps its last list, so a client that
+leaves meanwhile would stay a member there: an owner that never pulls, in a group that never ends.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,38 +16,48 @@ from udfs.rocketmq.route import Route
 def expire(
     state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage, now_ms: int, rules: Rules
 ) -> list[Change]:
-    """Phase 1. Members whose channels a broker has expired by now, or that are absent from a broker nobody hears."""
+    """Phase 1. Return the members whose channels expired, or that left while a broker gives no data."""
     membership, data_from_ms = state.membership, state.data_from_ms
     changes = list(membership.expire(now_ms, rules.channel_expired_ms, broker_coverage.without_data, data_from_ms))
     late_ms = now_ms - rules.heartbeat_late_ms
-    if broker_coverage.without_data and data_from_ms <= late_ms:
-        changes += _expire_absent(membership, routes, broker_coverage, now_ms, late_ms)
+    dead = broker_coverage.without_data | broker_coverage.silent
+    if dead and data_from_ms <= late_ms:
+        changes += _expire_absent(membership, routes, broker_coverage, dead, now_ms, late_ms)
     return changes
 
 
 def _expire_absent(
-    membership: Membership, routes: Mapping[str, Route], broker_coverage: BrokerCoverage, now_ms: int, late_ms: int
+    membership: Membership,
+    routes: Mapping[str, Route],
+    broker_coverage: BrokerCoverage,
+    dead: frozenset[str],
+    now_ms: int,
+    late_ms: int,
 ) -> Iterator[Change]:
-    """Drop from brokers without data each client whose heartbeats there are late (of `late_ms` or before), and that no
-    broker lists which answers and has a topic of it. Where no such broker answers, nobody has left.
+    """Drop a client from a dead broker if its heartbeats there are late (of `late_ms` or before) and no living broker
+    of its topics lists it. If none lives, no client has left.
     """
-    for broker_name in sorted(membership.views.keys() & broker_coverage.without_data):
+    for broker_name in sorted(membership.views.keys() & dead):
         for member in sorted(membership.views[broker_name].values(), key=lambda member: member.client_addr):
-            if member.last_heartbeat_ms <= late_ms and _is_absent(member, membership, routes, broker_coverage):
+            if member.last_heartbeat_ms <= late_ms and _is_absent(member, membership, routes, broker_coverage, dead):
                 membership.drop(broker_name, member.client_addr)
                 yield Change(broker_name, member, EXPIRED, now_ms)
 
 
 def _is_absent(
-    member: Member, membership: Membership, routes: Mapping[str, Route], broker_coverage: BrokerCoverage
+    member: Member,
+    membership: Membership,
+    routes: Mapping[str, Route],
+    broker_coverage: BrokerCoverage,
+    dead: frozenset[str],
 ) -> bool:
+    """Whether living brokers serve the member's topics and none lists it. Agents report heartbeats, not answers."""
     listing = {
         broker_name
         for topic, route in routes.items()
         if member.subscribes(topic)
-        for broker_name in (route.broker_names() & broker_coverage.answered)
-        - broker_coverage.without_data
-        - set(route.without_master)
+        for broker_name in route.broker_names() - dead - set(route.without_master)
+        if not broker_coverage.answered or broker_name in broker_coverage.answered
     }
     views = (membership.views.get(broker_name, {}) for broker_name in listing)
     return bool(listing) and not any(one.client_id == member.client_id for view in views for one in view.values())

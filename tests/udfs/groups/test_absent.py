@@ -74,14 +74,22 @@ def test_who_an_answering_broker_lists_stays_at_the_one_that_is_not_heard() -> N
     assert listed(life, "broker-b") == {A}
 
 
-@pytest.mark.parametrize(
-    "broker_coverage",
-    [BrokerCoverage(without_data=frozenset(BOTH)), BrokerCoverage(without_data=frozenset({"broker-b"}))],
-)
-def test_where_no_broker_answers_nobody_has_left(broker_coverage: BrokerCoverage) -> None:
-    """There are no data at all, or agents tell, which ask nobody."""
+def test_where_no_broker_gives_data_no_client_has_left() -> None:
     life = group("order-service", A, B)
-    life.broker_coverage = broker_coverage
+    life.broker_coverage = BrokerCoverage(without_data=frozenset(BOTH))
     leave(life, "h1:1")
     life.run(600)
     assert listed(life, "broker-b") == {A, B}
+
+
+@pytest.mark.parametrize(
+    "broker_coverage",
+    [BrokerCoverage(without_data=frozenset({"broker-b"})), BrokerCoverage(silent=frozenset({"broker-b"}))],
+)
+def test_agents_report_every_heartbeat_so_a_client_that_unregistered_has_left(broker_coverage: BrokerCoverage) -> None:
+    """Agents report no answers: a broker that is not silent lists its clients."""
+    life = group("order-service", A, B)
+    life.broker_coverage = broker_coverage
+    leave(life, "h1:1")
+    life.run(280)
+    assert listed(life, "broker-b") == {A}

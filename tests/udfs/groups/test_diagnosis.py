@@ -32,7 +32,7 @@ CASES: list[tuple[Any, ...]] = [
     (11, "no members: after settling", "UNOWNED", "", 60, 50, 105, "", 0, ("group_offline", 60, 140)),
     (12, "heartbeat 70 s late", "NOT_CONSUMED", "A", 0, 100, 145, "", 90, ("frozen_client", 100, 160)),
     (13, "heartbeat late before it is silent", "NOT_CONSUMED", "A", 0, 100, 145, "", 60, ("frozen_client", 100, 145)),
-    (14, "heartbeats continue, no pull for 120 s", "NOT_CONSUMED", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
+    (14, "heartbeats continue, 120 s no pull", "NOT_CONSUMED", "A", 0, 100, 145, "", 180, ("pull_stopped", 100, 220)),
     (15, "late when pulling stopped", "NOT_CONSUMED", "A", 0, 100, 145, "", 150, ("frozen_client", 100, 220)),
     (16, "a new owner has 120 s from the plan", "NOT_CONSUMED", "A", 100, 50, 145, "", 180, ("pull_stopped", 50, 220)),
     (17, "never pulled since it was topic_state", "NOT_CONSUMED", "A", 0, None, 45, "", 90, ("pull_stopped", 0, 120)),

@@ -90,8 +90,10 @@ def _lacking(snapshot: GroupSnapshot) -> dict[str, list[str]]:
             for broker_name in masters.get(topic, ()):
                 expected.setdefault(broker_name, set()).add(client_id)
     lacking = {}
+    late_ms = snapshot.now_ms - snapshot.rules.heartbeat_late_ms
     for broker_name, client_ids in sorted(expected.items()):
-        is_reached = broker_name in views and broker_name not in snapshot.broker_coverage.silent
+        is_on_time = any(member.last_heartbeat_ms > late_ms for member in views.get(broker_name, {}).values())
+        is_reached = is_on_time and broker_name not in snapshot.broker_coverage.silent
         is_heard = is_reached or broker_name in snapshot.broker_coverage.answered
         unlisted = client_ids - listed[broker_name]
         if broker_name in snapshot.broker_coverage.without_data or not is_heard:
