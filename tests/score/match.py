@@ -140,24 +140,25 @@ def _carry(
 
     A fact of the same subject that begins before that moment carries the claim on.
     """
-    carried, until_ms = list(begun), _may_last_until_ms(claim, begun, facts)
+    carried, until_ms = list(begun), _may_last_until_ms(claim, begun, fitting, facts)
     for fact in fitting:
         if fact not in carried and begun[0].start_ms <= fact.start_ms <= until_ms:
             carried.append(fact)
-            until_ms = _may_last_until_ms(claim, carried, facts)
+            until_ms = _may_last_until_ms(claim, carried, fitting, facts)
     return carried, until_ms
 
 
-def _may_last_until_ms(claim: Claim, carried: Sequence[Fact], facts: Sequence[Fact]) -> int:
+def _may_last_until_ms(claim: Claim, carried: Sequence[Fact], fitting: Sequence[Fact], facts: Sequence[Fact]) -> int:
     """The moment by which the alert of these facts must have ended.
 
-    The alert of a fact that came often is held open, because it flaps. A queue that starves on for another cause keeps
-    the old one until the new one can be known.
+    The alert of a fact that came often, before this claim too, is held open, because it flaps. A queue that starves on
+    for another cause keeps the old one until the new one can be known.
     """
     until_ms = max(fact.resolve_by_ms for fact in carried)
-    comings_ms = sorted(coming for fact in carried for coming in fact.comings_ms or (fact.start_ms,))
+    known = [fact for fact in fitting if fact.start_ms <= carried[-1].start_ms]
+    comings_ms = sorted(coming for fact in known for coming in fact.comings_ms or (fact.start_ms,))
     flaps = zip(comings_ms, comings_ms[FLAPPING_COMINGS - 1 :], strict=False)
-    if any(last_ms - first_ms <= FLAPPING_MS for first_ms, last_ms in flaps):
+    if any(last_ms - first_ms <= FLAPPING_MS and last_ms >= carried[0].start_ms for first_ms, last_ms in flaps):
         until_ms = max(until_ms, comings_ms[-1] + FLAPPING_MS)
     for fact in facts:
         starves_on = carried[0].start_ms <= fact.start_ms <= until_ms

@@ -38,8 +38,8 @@ CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
 CONSUME_STOPPED = "consume_stopped"
 
-CONSUME_STOPPED_MS = 60_000
-"""A listener that takes as long again as consume_silence_ms is given is as good as none."""
+CONSUME_STOPPED_MS = 40_000
+"""How much longer than `consume_silence_ms` one slow message may take."""
 
 RECONNECTING_MS = 3 * PULL_MAX_IDLE_MS
 """An owner that has pulled nothing for so long is not excused by another new channel."""

@@ -85,7 +85,7 @@ def test_a_commit_that_stands_still_while_messages_wait_starves_its_queue_withou
 ) -> None:
     group = Unshared(**reported)
     group.live(300)
-    assert group.live(900, consumes=False) == [(555, "starved_queue", "FIRING", "consume_stopped")]
+    assert group.live(900, consumes=False) == [(535, "starved_queue", "FIRING", "consume_stopped")]
     starved = group.state.incidents["starved_queue orders"]
     assert (starved.severity, starved.client_id, starved.queues) == ("critical", None, ("broker-a:0", "broker-a:1"))
     assert starved.started_at_ms == at(310)
@@ -108,7 +108,7 @@ def test_what_waited_while_the_group_was_offline_does_not_count_when_it_is_back(
     group.leave("h1:1")
     assert [row[1] for row in group.live(3_600, consumes=False)] == ["group_offline"]  # though offsets are reported
     group.join("h1:2", "b@7")
-    assert [row[1:3] for row in group.live(3_830, consumes=False)] == [("group_offline", "RESOLVED")]
+    assert [row[1:3] for row in group.live(3_810, consumes=False)] == [("group_offline", "RESOLVED")]
     assert [row[1] for row in group.live(4_000, consumes=False)] == ["starved_queue"]
 
 
