@@ -21,7 +21,8 @@ A twin: a heartbeat each (30 s) and 45 s without a pull, three long polls. Froze
 bit; a client cut off from one broker likewise. Stopped: 120 s, after which the client itself would drop the queue
 (pull-expired). What changes with members and routes: 80 s, until each client has polled the route (30 s), sent a
 heartbeat (30 s) and rebalanced (20 s). Not subscribed: a heartbeat more, for the members' heartbeats give and take the
-topic by turns. Consumption stopped: 180 s without a commit, for one slow message is no fault, and 60 s to be certain.
+topic by turns. Consumption stopped: 180 s without a commit, for one slow message is no fault, 40 s to be certain, and
+20 s until the next pull reports the commit.
 """
 
 BOUNDS_OF_KIND_MS = {

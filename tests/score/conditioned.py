@@ -61,6 +61,8 @@ def _as_known(fact: Fact, watched: Watched) -> Fact:
     conditions = watched.conditions
     if conditions.view == "collector" and fact.kind == "starved_queue":
         fact = replace(fact, also=fact.also | {"consume_stopped"})  # its commits stand still
+    if fact.cause == "frozen_client" and _is_of(fact, watched, watched.suspects.listed_only):
+        fact = replace(fact, also=fact.also | {"pull_stopped"})  # no heartbeat of the owner is reported, ever
     if fact.cause in BLAMED:
         fact = replace(fact, clients=frozenset(_holders(fact, watched)))
     if not fact.required:
