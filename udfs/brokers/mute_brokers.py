@@ -24,6 +24,10 @@ SEEN_MS = 40_000
 """How long pulls must be missing while the monitor runs: a clock that is behind makes them look old from the start."""
 
 
+HELD_BACK = "\n"
+"""The pair of all clients whose caches are full: no witness, and yet the broker's newest pull may be theirs."""
+
+
 class Pulling(Protocol):
     """A client's pull for a group at a broker; `client` "" where only committed offsets were reported."""
 
@@ -65,6 +69,7 @@ def note_pulling(cluster_state: ClusterState, pulling: Pulling) -> None:
     key = puller_key(pulling.consumer_group, pulling.client)
     if pulling.is_held_back:
         cluster_state.pulls.leave(pulling.broker_name, key)
+        cluster_state.pulls.note(pulling.broker_name, HELD_BACK, pulling.event_time_ms)
         return
     cluster_state.pulls.note(pulling.broker_name, key, pulling.event_time_ms)
     if key in cluster_state.pulls.newest_ms:

@@ -115,3 +115,10 @@ def test_pulls_that_arrive_after_all_were_not_missed() -> None:
     pull(cluster_state, 101, TWO[0])
     assert not is_reported(cluster_state, 105, "A@1", "B@1")
     assert cluster_state.mute_at_ms == {}
+
+
+def test_clients_that_lost_their_queues_before_others_filled_their_caches_are_no_witnesses() -> None:
+    cluster_state = cluster_of()
+    pull(cluster_state, 0, *TWO)
+    note_pulling(cluster_state, Pulling("g1", "C@1", at(60), is_held_back=True))
+    assert not after_minutes(cluster_state, "A@1", "B@1", "C@1")
