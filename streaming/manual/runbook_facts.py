@@ -16,6 +16,9 @@ from udfs.alerts.self_kinds import KEY, LIMITS, SELF_FACTS
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = "udfs/alerts/runbooks"
 
+OF_MONITORING = ("slow_collector", "clock_skew", "rule_failed")
+"""Kinds that rules find and that concern the monitoring, not RocketMQ."""
+
 
 def page_of(kind: str) -> Path:
     return ROOT / RUNBOOKS / f"{kind}.md"
@@ -62,13 +65,14 @@ def _coded(text: str, names: tuple[str, ...]) -> str:
 
 
 def findings_table() -> str:
-    """Return each rule's kind with its severity, meaning and bound; the kinds about balancewatch itself share a row."""
+    """Return each kind with its severity, meaning and bound; the kinds about the monitoring itself share a row."""
     rows = [
         (f"[`{kind}`]({RUNBOOKS}/{kind}.md)", ", ".join(facts.severities), first_sentence(kind), _bound(kind))
         for kind, facts in KIND_FACTS.items()
+        if kind not in OF_MONITORING
     ]
-    own = ", ".join(f"[`{kind}`]({RUNBOOKS}/{kind}.md)" for kind in SELF_FACTS)
-    rows.append((own, "", "balancewatch itself: its events, deliveries and heartbeat.", ""))
+    own = ", ".join(f"[`{kind}`]({RUNBOOKS}/{kind}.md)" for kind in (*OF_MONITORING, *SELF_FACTS))
+    rows.append((own, "", "The monitoring itself: collector, clocks, rules, events, deliveries.", ""))
     return markdown_table(("alert", "severity", "meaning", "detectable after"), rows)
 
 
