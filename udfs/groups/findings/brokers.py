@@ -65,10 +65,9 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
             snapshot.since(f"{ORDER_AT_RISK} {topic}", holds=False)
             continue
         down = dict.fromkeys(_lost_brokers(snapshot, topic_state), QUEUES_LOST)
-        down |= dict.fromkeys(
-            route.broker_names() & snapshot.broker_coverage.without_data - snapshot.not_asked.brokers.keys(),
-            BROKER_DOWN,
-        )
+        coverage = snapshot.broker_coverage
+        unanswering = coverage.without_data - coverage.missed - snapshot.not_asked.brokers.keys()
+        down |= dict.fromkeys(route.broker_names() & unanswering, BROKER_DOWN)
         down |= dict.fromkeys(route.without_master, MASTER_DOWN)
         since_ms = snapshot.since(f"{ORDER_AT_RISK} {topic}", bool(down))
         if since_ms is None:
