@@ -37,7 +37,8 @@ CASES = {
     ),
     "streaming/texts.py": (
         '"""Nobody reads a docstring here."""\n'
-        f'SUMMARY = "what it was told"\nQUERY = "SELECT whole FROM nobody"\nNAME = "nobody"\nOTHER = f"{{NAME}} {LONG}"\n',
+        'SUMMARY = "what it was told"\nQUERY = "SELECT whole FROM nobody"\nNAME = "nobody"\n'
+        f'OTHER = f"{{NAME}} {LONG}"\n',
         {"streaming/texts.py:2: banned 'told'", "streaming/texts.py:5: 37 words"},
     ),
     "tests/texts.py": ('SUMMARY = "what it was told"\n', set()),

@@ -1,13 +1,20 @@
 """The pages say what the program says: settings, topics, tables and commands are written from their sources."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from conf.settings import DEFAULTS
 from schemas.events import EVENTS, MEANINGS
+from streaming.cli import COMMANDS
 from streaming.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
+from streaming.manual.command_table import commands_table
+from streaming.manual.runbook_facts import findings_table
 from streaming.manual.settings_table import read_keys
+from tests.markdown import blocks_of, commands_of
+from tests.offenders import assert_none
+from udfs.alerts.runbook import CAUSES
 
 
 def names_in(section: str, keys: dict[str, Any]) -> set[str]:
@@ -59,3 +66,22 @@ def test_a_comment_belongs_to_the_keys_below_it_or_to_the_one_beside_it(tmp_path
 
 def test_each_topic_says_what_an_event_of_it_is() -> None:
     assert MEANINGS.keys() == EVENTS.keys()
+
+
+def test_the_readme_is_short_and_its_commands_only_read_from_rocketmq() -> None:
+    readme = ROOT / "README.md"
+    assert len(readme.read_text().splitlines()) <= 170
+    commands = [command for block in blocks_of(readme, "console") for command in commands_of(block)]
+    assert any(command.startswith("balancewatch collect") for command in commands)
+    assert not [command for command in commands if "--probe" in command]  # which creates a topic and sends messages
+
+
+def test_the_table_of_findings_has_every_kind_once() -> None:
+    table = findings_table()
+    assert_none(kind for kind in CAUSES if table.count(f"[`{kind}`]") != 1)
+    assert_none(line for line in table.splitlines()[2:] if not line.split("|")[3].strip())
+
+
+def test_the_table_of_commands_has_every_command_once() -> None:
+    lines = re.findall(r"`([a-z]+)`[^:<]*: ", commands_table())
+    assert sorted(lines) == sorted(COMMANDS)
