@@ -1,4 +1,4 @@
-"""`balancewatch board`: the pages, served until Ctrl-C."""
+"""`balancewatch board`: serve the pages until Ctrl-C."""
 
 import threading
 import webbrowser
@@ -16,18 +16,16 @@ from streaming.text.output import say, warn
 
 def board(
     host: Annotated[
-        str | None, typer.Option(help="Address to serve at; others than the loopback need a token [board.host]")
+        str | None, typer.Option(help="Address to listen on; any but the loopback requires a token [board.host]")
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Its port; 0 takes a free one [board.port]", min=0, max=65535)
-    ] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+    port: Annotated[int | None, typer.Option(help="Port; 0 picks a free one [board.port]", min=0, max=65535)] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the board in a browser on this machine.")] = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Serve the board: what fires, why, and what can be seen; until Ctrl-C or SIGTERM. Prints its URL.
+    """Serve the web board: firing alerts, groups, brokers and their history. Prints its URL; Ctrl-C ends it.
 
-    It reads the Delta tables alone, beside a running `balancewatch run` or without one. To open it to others, set the
-    token's variable (board.token_env) and --host; put a proxy with TLS before it.
+    The board only reads the Delta tables, with or without `balancewatch run`. To let others reach it, set the token in
+    the variable of board.token_env, give --host, and put a TLS proxy in front.
 
     Example: balancewatch board
 
@@ -45,11 +43,11 @@ def board(
         fail(str(error), code=2)
     except OSError as error:
         where = f"board.host = {settings.board.host!r}, board.port = {settings.board.port}"
-        fail(f"{where}: cannot be listened at: {error.strerror or error}; give another --port, or 0")
+        fail(f"{where}: cannot listen: {error.strerror or error}; give another --port, or 0 for a free one")
     threading.Thread(target=_close_on, args=(stop, server), daemon=True).start()
     say(f"The board is at {server.url}  (Ctrl-C ends it)", flush=True)
     if settings.board.is_loopback is False:
-        warn("Others can reach it. It asks for the token; let a proxy with TLS stand before it.")
+        warn("Other machines can reach the board. It requires the token but has no TLS; put a TLS proxy in front.")
     if open_:
         webbrowser.open(server.url)
     server.run()

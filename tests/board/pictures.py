@@ -49,7 +49,7 @@ def pages() -> dict[str, str]:
         "history": f"/history?{group}&since=1h",
         "brokers": "/brokers?since=1h",
         "quality": "/quality?since=6h",
-        "unknown": "/nothing",
+        "refused": "/incident",
     }
 
 

@@ -55,8 +55,8 @@ def listed(warehouse: Path, **asked: str) -> list[str]:
         ({"cluster": "balancewatch_canary"}, ["canary"]),
         ({"kind": "double_consumed_queue"}, ["effect"]),
         ({"state": "FIRING"}, ["page", "effect"]),
-        ({"state": "FIRING", "explained": "no"}, ["page"]),
-        ({"explained": "yes"}, ["effect"]),
+        ({"state": "FIRING", "inhibited": "no"}, ["page"]),
+        ({"inhibited": "yes"}, ["effect"]),
         ({"group": "billing", "state": "RESOLVED"}, ["over"]),
         ({"kind": "' OR true --"}, []),
     ],
@@ -67,7 +67,7 @@ def test_the_filter_finds_and_the_canary_is_hidden_until_asked_for(
     """Open ones come first, then those that ended last; what began before the span and reaches into it counts."""
     assert sorted(listed(warehouse, **asked)) == sorted(found)
     if not found:
-        assert "No incident matches." in text_of(shown(PAGE, warehouse, **asked))
+        assert "No incidents match." in text_of(shown(PAGE, warehouse, **asked))
 
 
 def test_what_is_asked_stands_in_the_form(warehouse: Path) -> None:
@@ -77,23 +77,23 @@ def test_what_is_asked_stands_in_the_form(warehouse: Path) -> None:
     assert by_id(form, "filters-group").value == "billing"
 
 
-@pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"explained": "maybe"}])
+@pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"inhibited": "maybe"}])
 def test_what_cannot_be_asked_is_said_by_name(asked: dict[str, str], warehouse: Path) -> None:
     (name,) = asked
     with pytest.raises(AskedError, match=name):
         shown(PAGE, warehouse, **asked)
 
 
-def test_lanes_hatch_what_is_explained_and_lead_to_the_incident(warehouse: Path) -> None:
+def test_lanes_hatch_what_is_inhibited_and_lead_to_the_incident(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     figure = by_id(body, "timeline-lanes").figure
-    explained = next(trace for trace in figure.data if trace.name == "explained, does not page")
+    explained = next(trace for trace in figure.data if trace.name == "inhibited")
     assert explained.marker.pattern.shape == "/"
     assert list(explained.customdata) == ["/incident?id=effect"]
     assert "&lt;b>bold" in next(one.text for one in figure.layout.annotations if "bold" in one.text)
     row = next(one for one in walk(body) if getattr(one, "id", None) == "incidents-table-effect")
     assert row.className == "inhibited"
-    assert "⤷ explained" in text_of(row)
+    assert "⤷ inhibited" in text_of(row)
 
 
 def test_many_incidents_are_counted_by_kind_and_the_answer_stays_small(tmp_path: Path) -> None:
@@ -152,23 +152,23 @@ def test_a_bar_is_of_what_the_incident_went_through(tmp_path: Path) -> None:
         *steps("over", ("FIRING", 50, None), ("RECOVERING", 30, None), ("RESOLVED", 20, None)),
     ]
     warehouse = write(tmp_path / "w", {"alerts": rows})
-    unsure = ("seen, not certain", 60, 50)
-    assert pieces(warehouse, "mends") == [unsure, ("fires", 50, 5), ("recovers", 5, 0)]
-    assert pieces(warehouse, "dark") == [unsure, ("fires", 50, 20), ("without data", 20, 0)]
+    unsure = ("pending", 60, 50)
+    assert pieces(warehouse, "mends") == [unsure, ("firing", 50, 5), ("recovering", 5, 0)]
+    assert pieces(warehouse, "dark") == [unsure, ("firing", 50, 20), ("no data", 20, 0)]
     assert pieces(warehouse, "between") == [
         unsure,
-        ("fires", 50, 40),
-        ("explained, does not page", 40, 10),
-        ("fires", 10, 0),
+        ("firing", 50, 40),
+        ("inhibited", 40, 10),
+        ("firing", 10, 0),
     ]
-    assert pieces(warehouse, "over") == [unsure, ("fired, is over", 50, 30), ("recovers", 30, 20)]
+    assert pieces(warehouse, "over") == [unsure, ("resolved", 50, 30), ("recovering", 30, 20)]
 
 
 def test_bars_end_where_the_data_end(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE)]})
-    assert pieces(warehouse, "one", NOW_MS - 30 * MINUTE)[-1] == ("fires", 60, 30)
+    assert pieces(warehouse, "one", NOW_MS - 30 * MINUTE)[-1] == ("firing", 60, 30)
     view = View(History(warehouse), {}, NOW_MS, 120_000, NOW_MS - 30 * MINUTE)
-    fires = next(one for one in by_id(PAGE.body(view), "timeline-lanes").figure.data if one.name == "fires")
+    fires = next(one for one in by_id(PAGE.body(view), "timeline-lanes").figure.data if one.name == "firing")
     assert list(fires.x) == [30 * MINUTE]
 
 
@@ -189,8 +189,8 @@ def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> No
     assert [pages.counts[number] for number in (9, 10, 15, 20, 29, 31, 95)] == [0, 1, 2, 2, 2, 1, 1]
     assert [explained.counts[number] for number in (29, 30, 40, 41)] == [0, 1, 1, 0]
     assert not any((*pages.unknown, *explained.unknown))
-    (only,) = read_bins(history, Asked(start, NOW_MS, is_explained=True))
-    assert only.is_explained
+    (only,) = read_bins(history, Asked(start, NOW_MS, is_inhibited=True))
+    assert only.is_inhibited
 
 
 def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
@@ -222,14 +222,14 @@ def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_
     rows = [alert(f"one-{number}", ago_ms=5 * HOUR) for number in range(60)]
     warehouse = write(tmp_path / "w", {"alerts": [*rows, silence(4 * HOUR)]})
     body = shown(PAGE, warehouse, since="6h")
-    band = next(one for one in by_id(body, "timeline-counts").figure.data if one.name == "not known")
-    assert (list(band.y), list(band.text), band.marker.pattern.shape) == ([1], ["not known"], "x")
-    assert list(band.hovertext) == ["starved_queue<br>not known whether 60 still last"]
-    assert list(band.customdata) == ["/alerts?kind=starved_queue&explained=no&since=360m"]
-    assert "not known whether they last" in text_of(by_id(body, "timeline"))
-    assert "1 h 1 min, then not known" in text_of(by_id(body, "incidents-table-one-1"))
+    band = next(one for one in by_id(body, "timeline-counts").figure.data if one.name == "no data")
+    assert (list(band.y), list(band.text), band.marker.pattern.shape) == ([1], ["no data"], "x")
+    assert list(band.hovertext) == ["starved_queue<br>no data for 60 incidents, which may still be open"]
+    assert list(band.customdata) == ["/alerts?kind=starved_queue&inhibited=no&since=360m"]
+    assert "no data, may still be open" in text_of(by_id(body, "timeline"))
+    assert "1 h 1 min, then no data" in text_of(by_id(body, "incidents-table-one-1"))
     old = View(History(write(tmp_path / "old", {"alerts": rows})), {"since": "6h"}, NOW_MS, 120_000, NOW_MS - 3 * HOUR)
-    (band,) = (one for one in by_id(PAGE.body(old), "timeline-counts").figure.data if one.name == "not known")
+    (band,) = (one for one in by_id(PAGE.body(old), "timeline-counts").figure.data if one.name == "no data")
     page = PAGE.read(old)
     assert page.until_ms == NOW_MS
     assert page.from_ms == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
@@ -240,5 +240,5 @@ def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_
 def test_a_lane_of_a_cluster_that_is_not_heard_goes_on_as_not_heard(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
     bars = {one.name: list(one.x) for one in by_id(shown(PAGE, warehouse), "timeline-lanes").figure.data}
-    assert bars["fires"] == [40 * MINUTE]
-    assert bars["without data"] == [20 * MINUTE, 19 * MINUTE], "the silence itself was noted a minute later"
+    assert bars["firing"] == [40 * MINUTE]
+    assert bars["no data"] == [20 * MINUTE, 19 * MINUTE], "the silence itself was noted a minute later"

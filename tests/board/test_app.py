@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.board.pages import PAGES
 from streaming.board.pages.page import Page, View
-from streaming.board.web.app import NEWEST_HEARD, Board
+from streaming.board.web.app import MOST_ANNOUNCED, Board
 from streaming.board.web.tables import Tables
 from streaming.store.store import WarehouseError
 from tests.board.tables import NOW_MS, alert, assignment, write
@@ -23,6 +24,16 @@ def text_of(node: Any) -> str:
     if isinstance(node, dict):
         return text_of(node["props"].get("children"))
     return " ".join(map(text_of, node)) if isinstance(node, list) else "" if node is None else str(node)
+
+
+def nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every component of a rendered tree."""
+    if isinstance(node, dict):
+        yield node
+        yield from nodes(node["props"].get("children"))
+    elif isinstance(node, list):
+        for child in node:
+            yield from nodes(child)
 
 
 class Shown:
@@ -89,18 +100,34 @@ def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
 
 
 def test_all_that_fire_are_counted_in_the_title_though_only_the_newest_are_named(shown: Shown, warehouse: Path) -> None:
-    write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(NEWEST_HEARD + 50)]}, 1)
+    write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 1)
     _, _, heard = shown.board.render("/", "", None)
     assert heard is not None
-    assert (heard["count"], len(heard["newest"])) == (NEWEST_HEARD + 51, NEWEST_HEARD)
+    assert (heard["count"], len(heard["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
 
 
 def test_a_page_that_is_not_there_links_to_those_that_are(shown: Shown) -> None:
-    assert "There is nothing at /nothing." in shown.text("/nothing")
+    assert "/nothing is not a page of the board." in shown.text("/nothing")
 
 
 def test_a_parameter_that_cannot_be_used_is_a_sentence(shown: Shown) -> None:
-    assert "'colour' is no parameter of this page; it knows kind." in shown.text(search="?colour=red")
+    assert "'colour' is not a parameter of this page; allowed: kind." in shown.text(search="?colour=red")
+
+
+@pytest.mark.parametrize(
+    ("path", "link"),
+    [
+        ("/incident", ("All alerts", "/alerts")),
+        ("/group", ("All groups", "/groups")),
+        ("/history", ("All groups", "/groups")),
+    ],
+)
+def test_a_page_that_needs_a_parameter_links_to_the_list_of_them(
+    path: str, link: tuple[str, str], warehouse: Path
+) -> None:
+    body, _, _ = Board(Settings.load().board, warehouse, lambda: NOW_MS).render(path, "", None)
+    links = [node["props"] for node in nodes(json.loads(body or "{}")) if node["type"] == "A"]
+    assert [(props["children"], props["href"]) for props in links] == [link]
 
 
 def test_an_error_in_a_page_is_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
@@ -112,7 +139,7 @@ def test_an_error_in_a_page_is_one_sentence_and_nothing_of_the_stack(shown: Show
 def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown: Shown) -> None:
     """As when the tables are vacuumed meanwhile: one retry, then a sentence."""
     shown.error = WarehouseError("No files found")
-    assert "The tables do not answer this now" in shown.text()
+    assert "The tables cannot be read" in shown.text()
     assert shown.calls == 2
 
 
@@ -175,9 +202,9 @@ def test_data_that_are_old_are_called_old_on_every_page(tmp_path: Path, subtests
                 text_of(json.loads(board.render(page.path, search.get(page.path, ""), None)[0] or "{}"))
                 for board in (soon, late)
             )
-            assert "what is shown is old" not in new
-            assert "No data for 3 h: what is shown is old." in old
-            assert "Nothing fires." not in old
+            assert "Stale data" not in new
+            assert "Stale data: the newest row is 3 h old." in old
+            assert "No alert is firing." not in old
 
 
 def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
@@ -185,5 +212,5 @@ def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
     write(tmp_path, {"alerts": [alert("one", ago_ms=-3_600_000)]})
     body, _, _ = Board(Settings.load().board, tmp_path, lambda: NOW_MS).render("/", "", None)
     text = text_of(json.loads(body or "{}"))
-    assert "what is shown is old" not in text
+    assert "Stale data" not in text
     assert "Last data now" in " ".join(text.split())

@@ -43,7 +43,7 @@ def test_a_port_that_is_taken_is_a_sentence_with_the_key(tmp_path: Path) -> None
         port = taken.getsockname()[1]
         result = CliRunner().invoke(app, ["board", "--port", str(port), "--warehouse", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: board.host = '127.0.0.1', board.port = {port}: cannot be listened at: ")
+    assert result.stderr.startswith(f"error: board.host = '127.0.0.1', board.port = {port}: cannot listen: ")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -51,7 +51,7 @@ def test_to_others_it_does_not_open_without_a_token(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("BALANCEWATCH_BOARD_TOKEN", raising=False)
     result = CliRunner().invoke(app, ["board", "--host", "10.255.255.1"])
     assert result.exit_code == 2
-    assert "board.host = '10.255.255.1' opens the board to others, who need a token" in result.stderr
+    assert "board.host = '10.255.255.1' opens the board to others, which requires a token" in result.stderr
     assert "set it" in result.stderr
 
 
@@ -60,5 +60,7 @@ def test_behind_a_proxy_of_this_machine_it_does_not_open_without_a_token(monkeyp
     monkeypatch.setenv("BALANCEWATCH_BOARD__ALLOWED_HOSTS", '["board.example.org"]')
     result = CliRunner().invoke(app, ["board", "--port", "0"])
     assert result.exit_code == 2
-    assert "board.allowed_hosts = ['board.example.org'] opens the board to others, who need a token" in result.stderr
+    assert (
+        "board.allowed_hosts = ['board.example.org'] opens the board to others, which requires a token" in result.stderr
+    )
     assert len(result.stderr.splitlines()) == 1

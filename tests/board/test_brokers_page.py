@@ -99,7 +99,7 @@ def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -
     items[2] |= {"isolation": True, "client_version": "V4_9_8"}
     write(tmp_path, {"broker_health": [health(10_000, 2)], "fault_items": items})
     row = text_of(by_id(shown(PAGE, tmp_path, since="1h"), "brokers-prod/broker-a"))
-    assert "AVOIDED BY 2 of 3 11:00:20" in row
+    assert "AVOIDED BY 2 OF 3 11:00:20" in row
     assert f"{P} 5.1.4: a send took 2,400 ms; since 10:59:00 , until 11:00:12" in row
     assert "z 4.9.8: a send failed" in row
     assert "10.0.1.2" not in row
@@ -107,7 +107,7 @@ def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -
 
 def test_all_avoiding_is_another_word_and_the_figure_says_the_same_as_text(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"broker_health": [health(10 * MINUTE, 3)]}), since="1h")
-    assert "AVOIDED BY ALL, 3 of 3" in text_of(page)
+    assert "AVOIDED BY ALL, 3 OF 3" in text_of(page)
     assert "broker-a : 10:50:00 for 10 min, 3 of 3 producers" in text_of(page)
 
 
@@ -118,13 +118,13 @@ def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_p
     assert list(brokers(tmp_path)) == ["broker-c", "broker-b", "broker-a", "broker-d"]
     page = shown(PAGE, tmp_path)
     assert "/incident?id=m" in links_of(page)
-    assert "1 broker that nobody avoided in this time broker-d" in text_of(page)
+    assert "1 broker without avoidance or incidents in this period broker-d" in text_of(page)
 
 
 def test_nothing_to_describe_is_said(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"assignments": [assignment(0, "OK")]}))
-    assert "nobody avoided a broker, and no incident was about one" in text_of(page)
-    assert "1 broker; no producer avoids one now; no incident about one is open." in text_of(page)
+    assert "No broker was avoided or had an incident in this period." in text_of(page)
+    assert "1 broker; none avoided by a producer now; no open incidents." in text_of(page)
 
 
 def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -156,30 +156,40 @@ def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -
         "avoided by some": [],
         "avoided by all": [(0, 20), (1, 50)],
         "incident": [(0, 11)],
-        "not known": [(0, 20)],
+        "no data": [(0, 20)],
     }
-    band = next(one for one in by_id(page, "brokers-figure").figure.data if one.name == "not known")
-    assert (list(band.text), band.marker.pattern.shape) == (["not known"], ".")
-    assert text_of(by_id(page, "silent")).startswith("? NOT KNOWN No data from cluster prod since 10:40:00")
-    assert "? NOT KNOWN since 10:40:00 ✖ AVOIDED BY ALL" in text_of(by_id(page, "brokers-prod/broker-a"))
-    assert "NOT KNOWN" not in text_of(by_id(page, "brokers-test/broker-t"))
-    assert "not known since 10:40:00" in text_of(by_id(page, "timeline-panel"))
+    band = next(one for one in by_id(page, "brokers-figure").figure.data if one.name == "no data")
+    assert (list(band.text), band.marker.pattern.shape) == (["no data"], ".")
+    assert text_of(by_id(page, "silent")).startswith("? NO DATA from cluster prod since 10:40:00")
+    assert "? NO DATA since 10:40:00 before: avoided by all, 3 of 3" in text_of(by_id(page, "brokers-prod/broker-a"))
+    assert "NO DATA" not in text_of(by_id(page, "brokers-test/broker-t"))
+    assert "no data since 10:40:00" in text_of(by_id(page, "timeline-panel"))
 
 
 def test_a_send_that_is_heard_while_brokers_do_not_answer_reports_of_them(tmp_path: Path) -> None:
     rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
     page = shown(PAGE, write(tmp_path, rows | {"fault_items": items}), since="1h")
-    assert (bars(page)["avoided by all"], bars(page)["not known"]) == ([(0, 30)], [(0, 10)])
+    assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 30)], [(0, 10)])
 
 
 def test_where_all_data_are_old_bars_end_there(tmp_path: Path) -> None:
     history = History(write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}))
     page = PAGE.body(View(history, {"since": "1h"}, NOW_MS, 120_000, NOW_MS - 15 * MINUTE))
-    assert (bars(page)["avoided by all"], bars(page)["not known"]) == ([(0, 25)], [(0, 15)])
+    assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 25)], [(0, 15)])
 
 
 def test_what_is_heard_has_nothing_unknown(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}), since="1h")
     assert bars(page) == {"avoided by some": [], "avoided by all": [(0, 40)], "incident": []}
-    assert "NOT KNOWN" not in text_of(page)
+    assert "NO DATA" not in text_of(page)
+
+
+def test_a_broker_without_data_is_not_called_avoided_or_not_avoided_now(tmp_path: Path) -> None:
+    page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 0)], "alerts": [silent(20 * MINUTE)]}))
+    assert "NOT AVOIDED" not in text_of(page)
+    assert "1 broker; 1 without current data; no open incidents." in text_of(page)
+    steps = [health(40 * MINUTE, 1), health(30 * MINUTE, 0)]
+    page = shown(PAGE, write(tmp_path, {"broker_health": steps}, 1))
+    row = text_of(by_id(page, "brokers-prod/broker-a"))
+    assert row.startswith("broker-a prod ? NO DATA since 10:40:00 before: not avoided")

@@ -67,25 +67,25 @@ def labels_of(row: html.Tr) -> list[str]:
 @pytest.mark.parametrize(
     ("queue", "verdict", "signs", "labels"),
     [
-        ("broker-a:0", "OK", ["●"], [f"{A}: meant to consume it, and does"]),
+        ("broker-a:0", "OK", ["●"], [f"{A}: planned owner, consumes it"]),
         ("broker-a:1", "UNOWNED", [], []),
-        ("broker-a:2", "NOT_CONSUMED", ["○"], [f"{A}: meant to consume it, and does not"]),
+        ("broker-a:2", "NOT_CONSUMED", ["○"], [f"{A}: planned owner, does not consume it"]),
         (
             "broker-a:3",
             "DOUBLE_CONSUMED",
             ["●●", "◆◆"],
             [
-                f"{A}: meant to consume it, and does, as does another",
-                f"{B}: consumes it beside the one that is meant to",
+                f"{A}: planned owner, consumes it together with another client",
+                f"{B}: consumes it together with the planned owner",
             ],
         ),
         (
             "broker-a:4",
             "MISPLACED",
             ["○", "◆"],
-            [f"{A}: meant to consume it, and does not", f"{B}: consumes it, though not meant to"],
+            [f"{A}: planned owner, does not consume it", f"{B}: consumes it without being the planned owner"],
         ),
-        ("broker-a:5", "UNKNOWN", ["○"], [f"{B}: meant to consume it, and does not"]),
+        ("broker-a:5", "UNKNOWN", ["○"], [f"{B}: planned owner, does not consume it"]),
         ("broker-a:6", "NOT_JUDGED", [], []),
     ],
 )
@@ -93,7 +93,8 @@ def test_each_verdict_is_a_word_with_its_moment_and_each_cell_a_sign_with_words(
     warehouse: Path, queue: str, verdict: str, signs: list[str], labels: list[str]
 ) -> None:
     row = rows_of(shown(PAGE, warehouse, group="billing"))[queue]
-    assert f"{verdict} since 10:59:00" in text_of(row.children[1])
+    since = "since" if verdict in ("OK", "UNKNOWN", "NOT_JUDGED") else "certain since"
+    assert f"{verdict} {since} 10:59:00" in text_of(row.children[1])
     assert [cell.children for cell in row.children if "cell-" in (getattr(cell, "className", None) or "")] == signs
     assert labels_of(row) == labels
 
@@ -109,7 +110,7 @@ def test_the_legend_explains_every_sign_and_word_that_is_there(warehouse: Path) 
 def test_the_head_says_how_many_queues_are_how_and_causes_come_before_their_effects(warehouse: Path) -> None:
     said = text_of(shown(PAGE, warehouse, group="billing"))
     assert "✖ 1 UNOWNED ○ 1 NOT_CONSUMED ●● 1 DOUBLE_CONSUMED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
-    assert "of 7 queues; 2 ClientIds on 2 channels." in said
+    assert "of 7 queues; 2 ClientIds on 2 broker connections." in said
     assert said.index("duplicate_client_id") < said.index("starved_queue")
     assert "Fix: Advice of cause." in said
     assert "Advice of s." not in said
@@ -140,13 +141,13 @@ def test_a_filter_on_the_verdict_leaves_its_queues_alone(warehouse: Path) -> Non
     assert list(rows_of(shown(PAGE, warehouse, group="billing", verdict="NOT_CONSUMED"))) == ["broker-a:2"]
 
 
-def test_a_moment_of_the_past_shows_what_was_so_then(tmp_path: Path) -> None:
+def test_a_past_time_shows_the_state_at_that_time(tmp_path: Path) -> None:
     before = [assignment(0, "OK", planned_owner=A, observed_owners=[A], changed_at=NOW_MS - 8 * MINUTE)]
     write(tmp_path, {"assignments": before, "memberships": MEMBERS[:1]})
     write(tmp_path, {"assignments": EVERY_VERDICT, "memberships": MEMBERS[1:]}, 1)
     page = shown(PAGE, tmp_path, group="billing", at="5m")
     assert list(rows_of(page)) == ["broker-a:0"]
-    assert "As of 2026-11-21T10:55:00.000Z, 5 min ago." in text_of(page)
+    assert "State at 2026-11-21T10:55:00.000Z, 5 min ago." in text_of(page)
     assert "--at 2026-11-21T10:55:00.000Z" in text_of(page)
 
 
@@ -165,7 +166,7 @@ def test_many_queues_are_paged_worst_first_and_counted_by_broker(tmp_path: Path)
 def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Path) -> None:
     write(tmp_path, {"memberships": MEMBERS})
     page = shown(PAGE, tmp_path, group="billing")
-    assert "it subscribes no topic" in text_of(page)
+    assert "the group subscribes to no topic" in text_of(page)
     assert A in text_of(by_id(page, "members"))
 
 
@@ -173,12 +174,12 @@ def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Pa
     ("asked", "sentence"),
     [
         ({}, "group is missing"),
-        ({"group": "biling"}, "Group 'biling' is not known; there is billing."),
-        ({"group": "billing", "cluster": "x"}, "Group 'billing' is not known in cluster x; the tables know none there"),
+        ({"group": "biling"}, "Group 'biling' is unknown; known groups include billing."),
+        ({"group": "billing", "cluster": "x"}, "Group 'billing' is unknown in cluster x; no group is known there."),
         ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
         ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of UNOWNED, NOT_CONSUMED"),
-        ({"group": "billing", "page": "0"}, "page = '0': give a whole number from 1"),
-        ({"group": "billing", "at": "noon"}, "at = 'noon' is no moment"),
+        ({"group": "billing", "page": "0"}, "page = '0': give an integer from 1"),
+        ({"group": "billing", "at": "noon"}, "at = 'noon' is not a time"),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_a_sentence(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
@@ -191,13 +192,13 @@ def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
     write(tmp_path, {"assignments": [assignment(0, "OK"), assignment(0, "OK", cluster="test")]})
     with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
         shown(PAGE, tmp_path, group="billing")
-    assert "group of cluster test" in text_of(shown(PAGE, tmp_path, group="billing", cluster="test"))
+    assert "group in cluster test" in text_of(shown(PAGE, tmp_path, group="billing", cluster="test"))
 
 
 def test_more_members_than_the_table_holds_are_counted_with_the_command_that_has_them(tmp_path: Path) -> None:
     many = [member(f"10.0.1.{number}@7", f"10.0.1.{number}:5") for number in range(40)]
     page = shown(PAGE, write(tmp_path, {"memberships": many}), group="billing")
-    assert "30 of 40 members" in text_of(by_id(page, "members"))
+    assert "30 of 40 clients" in text_of(by_id(page, "members-panel"))
     assert "10 more: balancewatch members --current --group billing --cluster prod" in text_of(page)
 
 

@@ -1,9 +1,12 @@
 """An incident's page: its story in order, what it does not know, and lines to type."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streaming.board.pages import group as group_page
 from streaming.board.pages.incident import PAGE
 from streaming.board.url.parameters import AskedError
 from tests.board.components import by_id, links_of, text_of
@@ -73,12 +76,12 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
     """One line a moment and change: two queues that made the same step are one."""
     story = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "story-table"))
     order = [
-        "c@1 (4.9.8) expired at 10.0.0.1:5, seen by broker-a.",
-        "2 queues of orders: broker-a:0-1: OK → UNOWNED, planned for nobody, pulled by nobody.",
-        "PENDING The first sign; its hold is running.",
-        "FIRING Seen for long enough, often enough (critical). Queues: broker-a:0-1.",
+        "c@1 (4.9.8) expired at 10.0.0.1:5, according to broker-a.",
+        "2 queues of orders, broker-a:0-1: OK → UNOWNED; planned owner: none; pulled by: no client.",
+        "PENDING First seen; waiting to confirm.",
+        "FIRING Confirmed (critical). Queues: broker-a:0-1.",
         "Delivered to pager (firing, attempt 1, HTTP 202 after 41 ms).",
-        "ada is at it: restarting",
+        "Acknowledged by ada: restarting",
     ]
     places = [story.find(line) for line in order]
     assert -1 not in places, story
@@ -87,7 +90,7 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
 
 def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="abc-1")
-    assert text_of(body.children[0]) == "starved_queue ▲ FIRING critical began 9 min ago"
+    assert text_of(body.children[0]) == "starved_queue ▲ FIRING critical began 9 min ago ● acknowledged by ada"
     assert "Fix: Advice of abc-1." in text_of(body)
     assert "/incident?id=effect-1" in links_of(by_id(body, "explanations"))
     assert "10.0.0.1:5" in text_of(by_id(body, "evidence"))
@@ -98,9 +101,9 @@ def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
 
 def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_reported(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="effect-1")
-    assert "⤷ Explained by starved_queue in group billing, topic orders : mend that first" in text_of(body)
+    assert "⤷ Inhibited by starved_queue in group billing, topic orders . Fix that first" in text_of(body)
     assert "/incident?id=abc-1" in links_of(body)
-    assert "Nobody was told:" in text_of(by_id(body, "explanations"))
+    assert "None sent:" in text_of(by_id(body, "explanations"))
 
 
 def test_the_beginning_of_an_id_is_enough(warehouse: Path) -> None:
@@ -128,7 +131,7 @@ def test_many_changes_of_producers_are_reported_by_the_first_and_the_last(tmp_pa
     warehouse = write(tmp_path / "w", {"alerts": [alert("b-1", **broken)], "broker_health": health})
     story = text_of(by_id(shown(PAGE, warehouse, id="b-1"), "story-table"))
     assert story.count("broker-b") < 6
-    assert "27 more changes of how many producers avoid it." in story
+    assert "27 more changes of the number of producers that avoid it." in story
 
 
 @pytest.mark.parametrize("evidence", ["[1, 2]", "no json {", '"words"', "null", "7"])
@@ -141,3 +144,45 @@ def test_the_line_that_silences_an_incident_of_a_cluster_alone_names_the_cluster
     row = alert("dark-1", kind="cluster_no_data", consumer_group=None, topic=None)
     commands = text_of(by_id(shown(PAGE, write(tmp_path / "w", {"alerts": [row]}), id="dark-1"), "commands"))
     assert "balancewatch silence add --match kind=cluster_no_data --match cluster=prod --for 2h" in commands
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "silenced_for_ms", "offered"),
+    [
+        (False, None, ["explain", "ack", "silence add"]),
+        (True, None, ["explain", "silence add"]),
+        (False, MINUTE, ["explain", "ack", "silence end s-1"]),
+        (True, MINUTE, ["explain", "silence end s-1"]),
+        (False, -MINUTE, ["explain", "ack", "silence add"]),
+    ],
+)
+def test_ack_and_silence_are_offered_only_where_they_are_not_done(
+    acknowledged: bool, silenced_for_ms: int | None, offered: list[str], tmp_path: Path
+) -> None:
+    rows: dict[str, list[dict[str, Any]]] = {"alerts": [alert("a-1")]}
+    if acknowledged:
+        by_ada = {"acknowledged_by": "ada", "note": "restarting", "acknowledged_at": NOW_MS - MINUTE}
+        rows["acknowledgements"] = [{"incident_id": "a-1", **by_ada}]
+    if silenced_for_ms is not None:
+        silence = {"silence_id": "s-1", "created_by": "bob", "comment": "deploy", "starts_at": NOW_MS - 4 * MINUTE}
+        matchers = json.dumps({"kind": ["starved_queue"]})
+        rows["silences"] = [
+            {**silence, "matchers": matchers, "ends_at": NOW_MS + silenced_for_ms, "changed_at": NOW_MS - 4 * MINUTE}
+        ]
+    body = shown(PAGE, write(tmp_path / "w", rows), id="a-1")
+    lines = text_of(by_id(body, "commands")).split("balancewatch ")[1:]
+    assert len(lines) == len(offered)
+    assert all(line.startswith(begin) for line, begin in zip(lines, offered, strict=True)), lines
+    head = text_of(body.children[0])
+    assert ("acknowledged by ada" in head, "silenced until 11:01:00" in head) == (
+        acknowledged,
+        silenced_for_ms == MINUTE,
+    )
+
+
+def test_the_time_of_the_alert_and_of_its_verdict_have_names(warehouse: Path) -> None:
+    facts = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "facts"))
+    assert "Not consumed since 10:51:00 Fired 10:52:00" in facts
+    group = text_of(shown(group_page.PAGE, warehouse, group="billing"))
+    assert "starved_queue ▲ FIRING not consumed since 10:51:00 ● acknowledged by ada" in group
+    assert "UNOWNED certain since" in group

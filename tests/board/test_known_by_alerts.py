@@ -24,16 +24,16 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("cluster", ["bare", "told"])
 def test_a_cluster_known_from_brokers_or_alerts_alone_has_its_pages(cluster: str, warehouse: Path) -> None:
-    sentence = f"Cluster {cluster} is known, and no group of it that lives."
+    sentence = f"Cluster {cluster} has no active consumer group."
     assert sentence in text_of(shown(groups.PAGE, warehouse, cluster=cluster))
     assert "Brokers" in text_of(shown(brokers.PAGE, warehouse, cluster=cluster))
 
 
 def test_a_topic_that_alerts_alone_name_is_an_empty_page_with_a_sentence(warehouse: Path) -> None:
     text = text_of(shown(group.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
-    assert "Alerts name topic gone; no queue of it that this group consumes is known." in text
+    assert "Alerts name topic gone, but this group has no known queue of it." in text
     past = text_of(shown(assignment_history.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
-    assert "Nothing is known of such a queue in this time." in past
+    assert "No data for these queues in this period." in past
 
 
 def test_a_group_that_alerts_alone_name_is_an_empty_page_with_its_incident(warehouse: Path) -> None:

@@ -75,11 +75,9 @@ def test_the_overview_says_how_far_the_tables_are_behind_the_events(tmp_path: Pa
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=now_ms - 7 * MINUTE)]})
     at_ms = written_at(tmp_path, "assignments", 1)
     page = PAGE.body(View(History(tmp_path), {}, at_ms))
-    assert text_of(by_id(page, "lag")) == (
-        "Lag: the tables are at most 7 min behind the events, from an event to its row."
-    )
-    assert text_of(by_id(page, "age-assignments")) == "assignments 7 min ago , written 7 min later"
+    assert text_of(by_id(page, "lag")) == "Delay from event to table row: at most 7 min ."
+    assert text_of(by_id(page, "age-assignments")) == "assignments 7 min ago , delay 7 min"
     old = PAGE.body(View(History(tmp_path), {}, at_ms + 10 * MINUTE, 120_000, at_ms))
-    assert "the tables were at most 7 min behind" in text_of(by_id(old, "lag"))
+    assert "at most 7 min (before the data stopped)" in text_of(by_id(old, "lag"))
     none = PAGE.body(View(History(tmp_path), {}, at_ms - 60 * MINUTE))
-    assert text_of(by_id(none, "lag")) == "Lag: no commit of the tables tells it."
+    assert text_of(by_id(none, "lag")) == "Delay from event to table row: unknown."

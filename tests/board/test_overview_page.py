@@ -46,22 +46,22 @@ def test_causes_come_worst_and_newest_first_with_advice_and_what_they_explain(wa
     firing = by_id(shown(PAGE, warehouse), "firing")
     cards = [link.removeprefix("/incident?id=") for link in links_of(firing) if link.startswith("/incident")]
     assert cards == ["new", "dark", "old", "mild"]
-    assert "Explains 2 starved_queue: no pages of their own." in text_of(by_id(firing, "card-old"))
+    assert "Inhibits 2 starved_queue." in text_of(by_id(firing, "card-old"))
     card = text_of(by_id(firing, "card-new"))
-    assert "▲ FIRING starved_queue group billing in prod critical since 2 min ago" in card
+    assert "▲ FIRING starved_queue group billing in prod critical fired 2 min ago" in card
     assert "Fix: Advice of new." in card
-    assert "ada is at it" in card
-    assert "Explains" not in card
+    assert "acknowledged by ada" in card
+    assert "Inhibits" not in card
 
 
 def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path) -> None:
     counts = text_of(shown(PAGE, warehouse).children[0])
-    assert counts == "Overview ▲ 4 firing 2 more explained by them 1 pending 1 over in the last day"
+    assert counts == "Overview ▲ 4 firing 2 inhibited 1 pending 1 resolved in the last day"
 
 
 def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
-    assert text_of(by_id(body, "sight-table-prod")) == "prod ? 1 of 2 not broker-b 50% ? 1 of 5 1 min ago"
+    assert text_of(by_id(body, "clusters-table-prod")) == "prod ? 1 of 2 , missing broker-b 50% ? 1 of 5 1 min ago"
     assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 UNOWNED, 1 UNKNOWN 3"
     assert "calm" not in text_of(by_id(body, "groups"))
 
@@ -69,8 +69,8 @@ def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) 
 def test_when_nothing_fires_it_says_so_and_how_old_the_data_are(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"assignments": [assignment(0, "OK")]})
     body = shown(PAGE, warehouse)
-    assert text_of(by_id(body, "notice")) == "✓ Nothing fires. Last data 1 min ago ."
-    assert "Every queue that is judged is consumed as planned." in text_of(body)
+    assert text_of(by_id(body, "notice")) == "✓ No alert is firing. Last data 1 min ago ."
+    assert "Planned owners consume all judged queues." in text_of(body)
 
 
 def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
@@ -110,12 +110,12 @@ def test_the_canary_shows_that_data_come_and_is_shown_nowhere_else(tmp_path: Pat
 
 def test_empty_tables_are_told_apart_from_no_trouble(tmp_path: Path) -> None:
     text = text_of(shown(PAGE, write(tmp_path / "w", {})))
-    assert "The tables are there and empty." in text
-    assert "Nothing fires" not in text
+    assert "The tables are empty." in text
+    assert "No alert is firing" not in text
 
 
 def test_many_that_fire_are_counted_and_the_first_are_shown(tmp_path: Path) -> None:
     rows = [alert(f"one-{number:03}", ago_ms=number) for number in range(1, 101)]
     firing = by_id(shown(PAGE, write(tmp_path / "w", {"alerts": rows})), "firing")
     assert sum(link.startswith("/incident") for link in links_of(firing)) == 20
-    assert "80 more fire; all 100" in text_of(firing)
+    assert "80 more; all 100" in text_of(firing)

@@ -35,7 +35,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_overview_reads_what_fires_and_how_old_each_table_is(warehouse: Path) -> None:
     page = overview.read(view_of(warehouse))
     assert [one.incident_id for one in page.trouble.firing] == ["cause"]
-    assert (page.trouble.explained_count, page.trouble.resolved_lately) == (1, 1)
+    assert (page.trouble.inhibited_count, page.trouble.resolved_lately) == (1, 1)
     assert ([one.consumer_group for one in page.groups], page.troubled) == (["billing"], 1)
     assert page.newest_ms == NOW_MS - MINUTE
     assert {one.name: one.newest_ms for one in page.ages}["broker_health"] == NOW_MS - 4 * MINUTE
@@ -51,10 +51,10 @@ def test_alerts_read_incidents_open_ones_first_with_what_each_went_through(wareh
         "effect": ["FIRING"],
         "over": ["RESOLVED"],
     }
-    explained = alerts.read(view_of(warehouse, explained="yes"))
+    explained = alerts.read(view_of(warehouse, inhibited="yes"))
     assert ([one.incident_id for one in explained.incidents.items], explained.asked) == (
         ["effect"],
-        {"explained": "yes"},
+        {"inhibited": "yes"},
     )
 
 

@@ -200,7 +200,7 @@ def test_what_is_remembered_of_wrong_tries_is_bounded(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ({}, "board.host = '0.0.0.0' opens the board to others, who need a token: board.token_env = "),
+        ({}, "board.host = '0.0.0.0' opens the board to others, which requires a token: board.token_env = "),
         ({"BOARD_TOKEN": "short"}, "board.token_env = 'BOARD_TOKEN': the token has fewer than 16 characters"),
     ],
 )
@@ -246,12 +246,12 @@ def test_behind_a_proxy_on_the_loopback_nothing_starts_without_a_token(
     with pytest.raises(SettingsError) as error:
         AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
     assert str(error.value).startswith(opening)
-    assert "opens the board to others, who need a token: board.token_env = 'BOARD_TOKEN'" in str(error.value)
+    assert "opens the board to others, which requires a token: board.token_env = 'BOARD_TOKEN'" in str(error.value)
 
 
 def test_an_empty_token_on_the_loopback_is_no_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOARD_TOKEN", " ")
-    with pytest.raises(SettingsError, match="the variable is there and empty"):
+    with pytest.raises(SettingsError, match="the variable is empty"):
         AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN"}).board)
     monkeypatch.delenv("BOARD_TOKEN")
     own = Settings.load(board={"token_env": "BOARD_TOKEN", "allowed_hosts": ["127.0.0.1"]}).board

@@ -48,7 +48,7 @@ def test_a_session_that_has_ended_is_reported_from_a_board_that_is_gone(
         page.context.add_cookies(kept)  # type: ignore[arg-type]  # what it gives is what it takes
         expect(said).to_be_hidden()
         page.context.clear_cookies()
-        said.get_by_role("link", name="Show the token again").click()
+        said.get_by_role("link", name="Log in again").click()
         page.get_by_label("Token of this board").fill(TOKEN)
         page.get_by_role("button").click()
         tab.settled()

@@ -102,9 +102,9 @@ def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: 
     by_path = {page.path: page for page in PAGES}
     seen = board._tables.look()
     board._newest_of(seen)  # how old all of them are is asked for every page
-    for path in pages().values():
+    for name, path in pages().items():
         place, _, search = path.partition("?")
-        if place in by_path:
+        if name != "refused":
             asked.clear()
             board._body(place, f"?{search}" if search else "", seen, MODELLED_MS)
             assert asked, place

@@ -1,8 +1,9 @@
-"""What is no call of the board's page is refused in a sentence, and leaves no traceback in the log."""
+"""Invalid requests are refused in a sentence and leave no traceback in the log; `/healthz` reports the tables."""
 
 import copy
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from conf.settings import Settings
+from streaming.board.pages import PAGES
 from streaming.board.web.app import Board, make_app
 from streaming.board.web.security import AccessControl, guard_app
 from streaming.board.web.well_formed import refuse_malformed
-from tests.board.tables import NOW_MS
+from tests.board.tables import NOW_MS, alert, write
 
 LOCAL = {"Host": "127.0.0.1:8050"}
 CALL: dict[str, Any] = {
@@ -31,14 +33,18 @@ CALL: dict[str, Any] = {
 NOTHING = object()
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> FlaskClient:
+def client_of(warehouse: Path, access: AccessControl) -> FlaskClient:
     settings = Settings.load().board
-    app = make_app(Board(settings, tmp_path, lambda: NOW_MS), settings)
-    guard_app(app, AccessControl(frozenset({"127.0.0.1"})))
+    app = make_app(Board(settings, warehouse, lambda: NOW_MS), settings)
+    guard_app(app, access)
     refuse_malformed(app)
     client: FlaskClient = app.server.test_client()
     return client
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> FlaskClient:
+    return client_of(tmp_path, AccessControl(frozenset({"127.0.0.1"})))
 
 
 def changed(*path: Any, to: Any = NOTHING) -> dict[str, Any]:
@@ -123,3 +129,30 @@ def test_a_file_that_is_not_there_is_a_404(client: FlaskClient, caplog: pytest.L
     )
     found = {name: client.get(f"/_dash-component-suites/{name}", headers=LOCAL) for name in names}
     assert_refused(found, {404}, caplog)
+
+
+def test_an_unknown_path_is_a_404_and_a_page_is_not(client: FlaskClient) -> None:
+    unknown = ("/nope", "/metrics", "/api", "/alerts.json", "/alerts/x", "/favicon.ico")
+    assert {path: client.get(path, headers=LOCAL).status_code for path in unknown} == dict.fromkeys(unknown, 404)
+    answer = client.get("/nope", headers=LOCAL)
+    assert (answer.mimetype, answer.text.splitlines()) == (
+        "text/plain",
+        ["There is no such page; the pages are /, /alerts, /brokers, /group, /groups, /history, /incident, /quality."],
+    )
+    known = [page.path for page in PAGES] + ["/alerts/", "/alerts?kind=starved_queue", "/runbooks/"]
+    assert {path: client.get(path, headers=LOCAL).status_code for path in known} == dict.fromkeys(known, 200)
+
+
+def test_healthz_is_200_only_with_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check has no token and calls the board by its address, whatever its names are."""
+    monkeypatch.setattr("streaming.board.web.tables.LOOK_SECONDS", 0.0)
+    warehouse = tmp_path / "later"
+    client = client_of(warehouse, AccessControl(frozenset({"board.example.org"}), "a-token-of-some-length", 3600.0))
+    answer = client.get("/healthz", headers={"Host": "10.1.2.3:8050"})
+    assert (answer.status_code, answer.text) == (503, "no table can be opened\n")
+    write(warehouse, {"alerts": [alert("one")]})
+    answer = client.get("/healthz", headers={"Host": "10.1.2.3:8050"})
+    assert (answer.status_code, answer.text, answer.headers["Cache-Control"]) == (200, "ok\n", "no-store")
+    assert client.get("/healthz/x", headers={"Host": "board.example.org"}).status_code == 401
+    shutil.rmtree(warehouse)
+    assert client.get("/healthz", headers={"Host": "10.1.2.3:8050"}).status_code == 503

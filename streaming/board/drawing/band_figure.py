@@ -1,4 +1,4 @@
-"""The bands of the history: a lane a queue, a bar a verdict, hatched and with its word; members and incidents above."""
+"""The bands of the history: one lane per queue, one hatched bar per verdict; incidents and members above."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -29,23 +29,23 @@ TONES = {
 }
 
 MOST_BARS = 300
-"""Beyond these, bars of one verdict are one bar whoever owned the queue, and then the oldest are left out."""
+"""Above this number, bars of one verdict are joined across owners, then the oldest are not drawn."""
 
 LANE_PX = 22
 MARGIN = {"t": 8, "b": 40, "r": 14}
 LEAST_SHARE = 1 / 400
 
 Link = Callable[[int], str]
-"""The page as of a moment."""
+"""Return the link to the page at a time."""
 
 
 def begins_at(times: Times) -> int:
-    """Where the time begins, px: the slider below begins there, too."""
+    """Return the left end of the time axis in px, where the slider begins too."""
     return left_margin([*(span.queue for span in times.spans), *(one.kind for one in times.incidents)])
 
 
 def band_figure(times: Times, at_ms: int | None, link: Link) -> Component:
-    """One lane a queue under the lanes of incidents and members. The label says in a sentence what changed."""
+    """Return the figure with a lane per queue below those of incidents and members. Its label counts the changes."""
     queues = list(dict.fromkeys((span.topic, span.queue) for span in times.spans))
     incidents = list(times.incidents)
     lanes = [*(one.kind for one in incidents), "members", *(queue for _, queue in queues)]
@@ -81,13 +81,13 @@ def band_figure(times: Times, at_ms: int | None, link: Link) -> Component:
     of_all = f" of {times.lanes:,}" if len(queues) < times.lanes else ""
     label = (
         f"{counted(len(queues), 'queue')}{of_all} from {clock(times.from_ms, times.until_ms)} to "
-        f"{clock(times.until_ms, times.until_ms)} UTC: {describe_changes(times)}. The table of changes names them."
+        f"{clock(times.until_ms, times.until_ms)} UTC: {describe_changes(times)}. The table below lists them."
     )
     return figure("bands", drawn, label, MARGIN["t"] + MARGIN["b"] + LANE_PX * len(lanes))
 
 
 def _bars(times: Times) -> list[Span]:
-    """Spans to draw: with each owner where there are few, else one a verdict, the newest MOST_BARS."""
+    """Return the spans to draw: all if there are few, else one per verdict, at most the newest MOST_BARS."""
     if len(times.spans) <= MOST_BARS:
         return list(times.spans)
     merged = []
@@ -116,13 +116,13 @@ def _bands(verdict: str, spans: Sequence[Span], place: dict[tuple[str, str], int
 
 
 def _word(span: Span, time_ms: int) -> str:
-    """Who owns it where all is well, else what is wrong; nothing where it does not fit."""
+    """Return the owner for OK, else the verdict; empty if it does not fit."""
     word = (span.planned_owner or "") if span.verdict == OK else span.verdict
     return plain(fitting(word, (span.end_ms - span.start_ms) / time_ms))
 
 
 def _bar(tone: str, hatch: str) -> dict[str, Any]:
-    """How every bar is drawn; its word stands at its start."""
+    """Return the layout of a bar, with its text at its start."""
     return {
         "orientation": "h",
         "marker": hatched(tone, hatch),
@@ -134,12 +134,12 @@ def _bar(tone: str, hatch: str) -> dict[str, Any]:
 
 
 def _hover(span: Span, now_ms: int) -> str:
-    planned = span.planned_owner or "nobody"
-    seen = some(span.observed_owners, 3) if span.observed_owners else "nobody"
+    planned = span.planned_owner or "none"
+    seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
     return (
         f"<b>{plain(span.queue)} {plain(span.verdict)}</b>"
         f"<br>{clock(span.start_ms, now_ms)} to {clock(span.end_ms, now_ms)}"
-        f"<br>meant for {plain(planned)}<br>consumed by {plain(seen)}"
+        f"<br>planned owner: {plain(planned)}<br>consumed by: {plain(seen)}"
     )
 
 

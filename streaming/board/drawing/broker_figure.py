@@ -1,6 +1,6 @@
-"""The time line of brokers: a band where producers avoid one, with how many of how many, and below it its incidents.
+"""The timeline of brokers: a band while producers avoid one, with their number, and its incidents below.
 
-Where the data end, or no data come from a broker's cluster any more, both end, and a hatched band says so.
+Both end where the data end or the broker's cluster stopped sending data; a hatched band follows.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ import plotly.graph_objects as go
 from dash import html
 from dash.development.base_component import Component
 
+from streaming.board.drawing.counts import counted
 from streaming.board.drawing.figures import AMBER, BLUE, PURPLE, RED, figure, moments, time_axis
 from streaming.board.drawing.lanes import fitting, hatched, lane_axis, left_margin, plain, tint
 from streaming.board.queries.brokers import Broker, join_intervals
-from streaming.board.queries.known_until import NOT_KNOWN, Known
+from streaming.board.queries.known_until import NO_DATA, Known
 from streaming.board.url.parameters import href
 from streaming.text.times import clock, span
 
@@ -21,16 +22,16 @@ MOST_LANES = 40
 LANE_PX = 44
 MARGIN_PX = 64
 MOST_BARS = 240
-"""More intervals than these are drawn as fewer: what lies close together is one bar."""
+"""Limit of drawn intervals; beyond it, close intervals are joined."""
 
 LEAST_SHARE = 1 / 500
-"""What would be thinner than this part of the width is drawn as wide, so that it can be seen."""
+"""Least width of a bar as a share of the axis, so that short intervals can be seen."""
 
 
 def broker_figure(
     brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known, *, with_cluster: bool
 ) -> Component:
-    """The brokers that have something to show, at most MOST_LANES; its `aria-label` says how many and which."""
+    """Return the figure of the brokers with avoidance or incidents, at most MOST_LANES, named in its `aria-label`."""
     lanes = _joined(
         [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES], until_ms - from_ms
     )
@@ -48,12 +49,12 @@ def broker_figure(
         yaxis=lane_axis(names),
         uniformtext={"minsize": 9, "mode": "hide"},
     )
-    label = f"When producers avoided {len(lanes)} brokers, and their incidents: {', '.join(names[:10])}"
-    return figure("brokers-figure", drawn, label, MARGIN_PX + LANE_PX * len(lanes), said=_said(lanes, until_ms, known))
+    label = f"Avoidance and incidents over time of {counted(len(lanes), 'broker')}: {', '.join(names[:10])}"
+    return figure("brokers-figure", drawn, label, MARGIN_PX + LANE_PX * len(lanes), text=_text(lanes, until_ms, known))
 
 
 def _joined(lanes: Sequence[Broker], time_ms: int) -> list[Broker]:
-    """The same with fewer intervals: breaks are left out, longer ones each time, until few enough remain."""
+    """Join intervals over ever longer breaks until at most MOST_BARS remain."""
     break_ms = time_ms // 200
     while sum(len(lane.intervals) for lane in lanes) > MOST_BARS and break_ms < time_ms:
         lanes = [replace(lane, intervals=join_intervals(lane.intervals, break_ms)) for lane in lanes]
@@ -94,27 +95,26 @@ def _avoided(lanes: Sequence[Broker], from_ms: int, until_ms: int, *, by_all: bo
 
 
 def _not_known(lanes: Sequence[Broker], from_ms: int, until_ms: int, known: Known) -> go.Bar:
-    """From the last that is known of each lane's cluster to the end."""
+    """Return bars from the end of the data of each lane's cluster to the end of the axis."""
     silent = [
         (number, max(known.of(lane.cluster), from_ms))
         for number, lane in enumerate(lanes)
         if known.of(lane.cluster) < until_ms
     ]
     return go.Bar(
-        name=NOT_KNOWN,
+        name=NO_DATA,
         orientation="h",
         y=[number - 0.16 for number, _ in silent],
         base=moments([start for _, start in silent]),
         x=[until_ms - start for _, start in silent],
         width=0.46,
         marker=hatched(PURPLE, "."),
-        text=[fitting(NOT_KNOWN, (until_ms - start) / (until_ms - from_ms)) for _, start in silent],
+        text=[fitting(NO_DATA, (until_ms - start) / (until_ms - from_ms)) for _, start in silent],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
         hovertext=[
-            f"{plain(lanes[number].broker_name)}: {NOT_KNOWN} since {clock(start, until_ms)}, there are no data"
-            for number, start in silent
+            f"{plain(lanes[number].broker_name)}: {NO_DATA} since {clock(start, until_ms)}" for number, start in silent
         ],
         hoverinfo="text",
     )
@@ -149,8 +149,8 @@ def _describe(avoiding: int, producers: int, times: int) -> str:
     return f"up to {avoiding} of {producers} producers{often}" if times > 1 else f"{avoiding} of {producers} producers"
 
 
-def _said(lanes: Sequence[Broker], until_ms: int, known: Known) -> Component:
-    """The same in words, folded."""
+def _text(lanes: Sequence[Broker], until_ms: int, known: Known) -> Component:
+    """Return the figure as text, folded."""
     items = [
         html.Li(
             [
@@ -161,11 +161,11 @@ def _said(lanes: Sequence[Broker], until_ms: int, known: Known) -> Component:
                     f"{_describe(one.avoiding, one.producers, one.times)}"
                     for one in lane.intervals[:5]
                 )
-                or "nobody avoided it",
+                or "not avoided",
                 *(f"; {one.kind} from {clock(one.start_ms, until_ms)}" for one in lane.incidents[:5]),
-                *(f"; {NOT_KNOWN} since {clock(ms, until_ms)}" for ms in [known.of(lane.cluster)] if ms < until_ms),
+                *(f"; {NO_DATA} since {clock(ms, until_ms)}" for ms in [known.of(lane.cluster)] if ms < until_ms),
             ]
         )
         for lane in lanes
     ]
-    return html.Details([html.Summary("The same in words, the newest first"), html.Ul(items)])
+    return html.Details([html.Summary("As text, newest first"), html.Ul(items)])

@@ -1,6 +1,6 @@
-"""What changed, in words: queues that went from one verdict or owner to another, members that came or went.
+"""The table of changes of the history page: verdicts, owners and members.
 
-The text beside the bands of the history, about all queues that are asked for, whether they are drawn or not.
+It covers all queues of the filter, including those that the bands do not show.
 """
 
 from collections.abc import Sequence
@@ -20,42 +20,44 @@ COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy",
 
 
 def change_table(times: Times, path: str, asked: dict[str, str], now_ms: int) -> Component:
-    """The newest changes of queues and members, one row a moment and kind; each leads to its moment."""
-    changes = times.changes
-    comings = _joined(times.comings)
+    """Return the newest changes, one row per time and kind; the time links to the page at that time."""
+    changes, comings = times.changes, _joined(times.comings)
     entries = [(one.time_ms, 1, _change_row(one, path, asked, now_ms)) for one in changes.newest]
     entries += [(one.time_ms, 0, _coming_row(one, path, asked, now_ms)) for one in comings]
     entries.sort(key=lambda entry: entry[:2], reverse=True)
     rows = [row for _, _, row in entries[:MOST_CHANGES]]
     if not rows:
-        return el.empty("Nothing changed in this time.")
-    number = changes.number + len(comings)
-    which = counted(number, "change")
-    if len(rows) < number:
-        over = "over " if len(times.comings) == MOST_COMINGS else ""
-        which = f"The newest {len(rows)} of {over}{which}, the older ones left out"
-    return el.table(
-        "changes",
-        f"{which}, newest first",
-        [el.Column("when", "narrow"), el.Column("what", "narrow"), el.Column("of whom", "wide")],
-        rows,
-    )
+        return el.empty("No changes in this period.")
+    columns = [el.Column("Time", "narrow"), el.Column("Change", "narrow"), el.Column("Queues or clients", "wide")]
+    return el.table("changes", "Changes", columns, rows)
+
+
+def describe_number(times: Times) -> str:
+    """Return `12 changes, newest first`, or `newest 60 of 70 changes` if the table shows only a part."""
+    number = times.changes.number + len(_joined(times.comings))
+    if not number:
+        return ""
+    if number <= MOST_CHANGES:
+        return f"{counted(number, 'change')}, newest first"
+    over = "over " if len(times.comings) == MOST_COMINGS else ""
+    return f"newest {MOST_CHANGES} of {over}{counted(number, 'change')}"
 
 
 def _change_row(one: Change, path: str, asked: dict[str, str], now_ms: int) -> el.Row:
-    whom = f"{name_queues(one.queues)} of {one.topic}"
+    queues = f"{name_queues(one.queues)} of {one.topic}"
     if one.way == "became":
         what: list[el.Child] = [verdict_mark(one.after or "")]
         if one.before:
-            what.append(f" after {one.before}")
+            what.append(f" (was {one.before})")
         if one.owners:
             left = one.owners_number - len(one.owners)
-            whom += f"; meant for {join_words([*one.owners, *([f'{left} more'] if left else [])])}"
+            owners = join_words([*one.owners, *([f"{left} more"] if left else [])])
+            queues += f"; {'planned owner' if one.owners_number == 1 else 'planned owners'}: {owners}"
     else:
-        words = "moved" if one.way == "moved" else "pulled by another"
-        what = [el.mark("→", f"{words}: {one.before or 'nobody'} → {one.after or 'nobody'}", "moved")]
+        words, none = ("planned owner", "none") if one.way == "moved" else ("pulled by", "no client")
+        what = [el.mark("→", f"{words}: {one.before or none} → {one.after or none}", "moved")]
     key = f"{one.time_ms}/{one.topic}/{one.way}/{one.before}/{one.after}"
-    return el.Row(key, [_moment(one.time_ms, path, asked, now_ms), what, whom])
+    return el.Row(key, [_moment(one.time_ms, path, asked, now_ms), what, queues])
 
 
 def _coming_row(one: Coming, path: str, asked: dict[str, str], now_ms: int) -> el.Row:
@@ -71,7 +73,7 @@ def _moment(time_ms: int, path: str, asked: dict[str, str], now_ms: int) -> Comp
 
 
 def _joined(comings: Sequence[Coming], within_ms: int = 1_000) -> list[Coming]:
-    """One channel a broker comes or goes within milliseconds: one row for what is the same within a second."""
+    """Join equal membership changes within a second: each broker reports its own channel."""
     joined: list[Coming] = []
     for one in comings:
         last = joined[-1] if joined else None
@@ -83,7 +85,7 @@ def _joined(comings: Sequence[Coming], within_ms: int = 1_000) -> list[Coming]:
 
 
 def describe_changes(times: Times) -> str:
-    """One sentence for the figure's label, about all queues that are asked for."""
+    """Return the changes in a few words for the figure's label."""
     changes = times.changes
     words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes.became.items())]
     if changes.moved:

@@ -1,6 +1,7 @@
-"""What pages are built of: links, times, states as word and shape, tables, panels. Each keeps the board's manners.
+"""Building blocks of pages: links, times, states, tables, panels, forms.
 
-A state is never a colour alone; a table has a caption and scopes; a time has its ISO form, UTC, on it.
+A state has a word and a shape besides its colour. A table has scopes and a caption for screen readers. A time carries
+its ISO form, UTC.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ STATE_SHAPES = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its stable name, its cells, and the class that marks it."""
+    """A row of a table: its stable key, its cells, and a CSS class."""
 
     key: str
     cells: Sequence[Children]
@@ -37,69 +38,69 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, and `number`, `name`, `wide` or `narrow` where its cells are laid out so."""
+    """A column: its heading, and the layout of its cells: `number`, `name`, `wide` or `narrow`."""
 
     heading: str
     shape: str = ""
 
 
 def link(text: Children, path: str, /, **asked: str | int | None) -> html.A:
-    """A link within the board. The script follows it without loading the page again."""
+    """Return a link within the board, which the script follows without a page load."""
     return html.A(text, href=href(path, asked))
 
 
 def age(ms: int | None, now_ms: int) -> Component:
-    """ "12 s ago", which goes on counting in the browser, with the moment itself on it."""
+    """Return "12 s ago", which the browser keeps counting, with the time itself as title."""
     if ms is None:
         return html.Span("never", className="muted")
     return html.Time(ago(now_ms - ms), dateTime=iso(ms), title=iso(ms), className="age", **data(ms=str(ms)))
 
 
 def moment(ms: int | None, now_ms: int) -> Component:
-    """The clock time, UTC, with the day where it is not today's."""
+    """Return the clock time, UTC, with the day unless it is today."""
     if ms is None:
         return html.Span("-", className="muted")
     return html.Time(clock(ms, now_ms), dateTime=iso(ms), title=iso(ms), className="moment")
 
 
 def state(name: str) -> html.Span:
-    """The state of an incident: shape and word."""
+    """Return an incident's state as shape and word."""
     return mark(STATE_SHAPES.get(name, "·"), name, f"state-{name.lower()}")
 
 
 def mark(shape: str, word: str, look: str = "") -> html.Span:
-    """A word with a shape before it, which a screen reader passes over."""
+    """Return a word after a shape that screen readers skip."""
     return html.Span([html.Span(shape, className="shape", **aria(hidden="true")), word], className=f"mark {look}")
 
 
 def severity(name: str) -> html.Span:
-    """How bad it is, as a word."""
+    """Return the severity as a word."""
     return html.Span(name, className=f"severity severity-{name}")
 
 
 def code(text: Child) -> html.Code:
-    """A name out of RocketMQ or of our tables, or a line to type."""
+    """Return a name of RocketMQ or of a table, or a command line."""
     return html.Code(text)
 
 
 def heading(text: Children, *beside: Child) -> html.Div:
-    """The page's only h1, with what stands beside it. The browser's title is its text."""
+    """Return the page's only h1 and what follows it on the line. Its text is the browser's title."""
     return html.Div([html.H1(text, id="title", tabIndex=-1), *beside], className="heading")
 
 
 def panel(id_: str, title: str, *children: Child, note: Children = None, look: str = "") -> html.Section:
-    """A titled part of a page."""
+    """Return a titled part of a page."""
     head = html.Div([html.H2(title, id=f"{id_}-title"), html.Span(note, className="note")], className="panel-head")
     return html.Section([head, *children], id=id_, className=f"panel {look}".strip(), **aria(labelledby=f"{id_}-title"))
 
 
 def empty(*children: Child) -> html.P:
-    """What is said where there is nothing to show."""
+    """Return the text of an empty part."""
     return html.P(list(children), className="empty")
 
 
 def notice(look: str, title: str, *children: Child, id_: str = "notice") -> html.Div:
-    """A box that is read first: `error`, `stale`, `calm` or `hint`."""
+    """Return a highlighted box: `error`, `stale`, `calm` or `hint`."""
     shapes = {"error": "✖", "stale": "◷", "calm": "✓", "hint": "i"}
     shape = html.Span(shapes[look], className="shape", **aria(hidden="true"))
     return html.Div(
@@ -111,12 +112,12 @@ def notice(look: str, title: str, *children: Child, id_: str = "notice") -> html
 
 
 def table(id_: str, caption: str, columns: Iterable[Column | str], rows: Iterable[Row]) -> html.Div:
-    """A table in a box of its own that scrolls sideways; the first cell of a row names it."""
+    """Return a table in a box that scrolls sideways. `caption` is for screen readers."""
     known = [Column(one) if isinstance(one, str) else one for one in columns]
     head = html.Thead(html.Tr([html.Th(one.heading, scope="col", className=one.shape or None) for one in known]))
     body = html.Tbody([_row(id_, row, known) for row in rows])
     return html.Div(
-        html.Table([html.Caption(caption), head, body], id=id_),
+        html.Table([html.Caption(caption, className="unseen"), head, body], id=id_),
         className="scroll",
         tabIndex=0,
         role="region",
@@ -134,7 +135,7 @@ def _row(id_: str, row: Row, columns: Sequence[Column]) -> html.Tr:
 
 @dataclass(frozen=True)
 class Choice:
-    """A field of a form with a list to choose from: values with their words; the first is "any"."""
+    """A select field of a form: values with their labels; the first means "any"."""
 
     name: str
     label: str
@@ -144,7 +145,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Entry:
-    """A field of a form to type into."""
+    """A text field of a form."""
 
     name: str
     label: str
@@ -155,18 +156,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Form:
-    """A form whose answers become the URL's parameters; `kept` go along unseen."""
+    """A form whose fields become URL parameters; `kept` are hidden parameters."""
 
     id: str
     path: str
     label: str
     fields: Sequence[Choice | Entry]
     kept: dict[str, str] = field(default_factory=dict)
-    button: str = "Show"
+    button: str = "Apply"
 
 
 def form(of: Form) -> html.Form:
-    """The form, usable by keyboard; choosing from a list shows at once, typing when Enter is pressed."""
+    """Return the form. A select applies at once, a text field on Enter."""
     return html.Form(
         [*(_field(of.id, one) for one in of.fields), html.Button(of.button, type="submit")],
         id=of.id,

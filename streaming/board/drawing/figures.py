@@ -1,6 +1,6 @@
-"""Figures as the board shows them: no colours of their own for text and lines, which follow the page by CSS.
+"""Figures of the board: text and lines take the page's colours by CSS.
 
-Marks have tones that stand out from white and from near-black alike (3:1 at least), and a pattern or a word besides.
+Marks have a contrast of at least 3:1 on white and on near-black, and a pattern or a word besides the colour.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ HATCH_CLASSES = {"": "solid", "/": "slash", "\\": "backslash", ".": "dots", "x":
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a figure's key: what a tone with a hatching, Plotly's pattern, or a symbol means."""
+    """One line of a figure's key: a tone with a hatching (Plotly's pattern) or a symbol, and its name."""
 
     name: str
     tone: str
@@ -34,13 +34,13 @@ class Key:
 
 
 def hatched(tone: str, hatch: str) -> dict[str, Any]:
-    """A bar's marker."""
+    """Return a bar's marker."""
     pattern = {"shape": hatch, "fgcolor": tone, "bgcolor": CLEAR, "size": 6}
     return {"color": tone, "line": {"width": 0}, "pattern": pattern}
 
 
 def key_of(keys: Sequence[Key]) -> Component:
-    """The key as a list, which wraps on a narrow page."""
+    """Return the key as a list, which wraps on a narrow page."""
     return html.Ul([html.Li([_swatch(one), one.name]) for one in keys], className="key", **aria(label="Key"))
 
 
@@ -58,9 +58,9 @@ def figure(
     height: int,
     *,
     keys: Sequence[Key] = (),
-    said: Component | None = None,
+    text: Component | None = None,
 ) -> Component:
-    """A figure `height` px high. `label` says all of it in a sentence, `said` below it has the same as text."""
+    """Return a figure `height` px high. `label` describes it in a sentence; `text` below it has the same content."""
     drawn.update_layout(
         height=height,
         uirevision=id_,
@@ -75,11 +75,11 @@ def figure(
     graph = dcc.Graph(id=id_, figure=drawn)
     picture = html.Div(graph, role="img", className="picture", **aria(label=label))
     above = [key_of(keys)] if keys else []
-    return html.Figure([*above, picture, *([said] if said is not None else [])])
+    return html.Figure([*above, picture, *([text] if text is not None else [])])
 
 
 def time_axis(from_ms: int, until_ms: int, **more: Any) -> dict[str, Any]:
-    """An x axis of moments, UTC; `moments` turns epoch ms into its values."""
+    """Return an x axis of times, UTC; `moments` turns epoch ms into its values."""
     return {
         "type": "date",
         "range": moments([from_ms, until_ms]),
@@ -95,5 +95,5 @@ def time_axis(from_ms: int, until_ms: int, **more: Any) -> dict[str, Any]:
 
 
 def moments(times_ms: list[int]) -> list[str]:
-    """Epoch ms as Plotly's dates, which have no zone and are meant as UTC."""
+    """Return epoch ms as Plotly's dates, which have no zone; the board means UTC."""
     return [iso(ms).removesuffix("Z") for ms in times_ms]

@@ -1,4 +1,4 @@
-"""An incident's states over time as one band, with marks where members changed: the shape of its story."""
+"""The band of an incident's states over time, with marks for membership changes."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ HEIGHT_PX = 128
 
 
 def band(story: IncidentStory, now_ms: int, known_until_ms: int) -> Component:
-    """The band ends when the incident does, or where the data end, which is now unless they are old.
+    """Return the band, which ends with the incident or with the data.
 
-    The axis begins at the first sign, or where members changed shortly before, and ends with the band.
+    The axis begins at the first sign, or at a membership change shortly before, and ends with the band.
     """
     end = story.ended_ms or max(known_until_ms, story.changed_ms)
     shown_ms = [story.started_ms, *(step.at_ms for step in story.steps), *(one.at_ms for one in story.members), end]
@@ -31,28 +31,28 @@ def band(story: IncidentStory, now_ms: int, known_until_ms: int) -> Component:
         until = steps[number + 1].at_ms if number + 1 < len(steps) else end
         if step.state == "RESOLVED" or until <= step.at_ms:
             continue
-        key = _add_piece(drawn, step, until, is_explained=step.inhibited_by is not None)
+        key = _add_piece(drawn, step, until, is_inhibited=step.inhibited_by is not None)
         if key not in keys:
             keys.append(key)
     if story.members:
         _add_marks(
-            drawn, "members change", "diamond", figures.PURPLE, [one.at_ms for one in story.members], now_ms, 1.4
+            drawn, "membership change", "diamond", figures.PURPLE, [one.at_ms for one in story.members], now_ms, 1.4
         )
-        keys.append(figures.Key("members change", figures.PURPLE, symbol="◆"))
+        keys.append(figures.Key("membership change", figures.PURPLE, symbol="◆"))
     if story.ended_ms:
-        _add_marks(drawn, "over", "square", figures.GREEN, [story.ended_ms], now_ms, 0.5)
-        keys.append(figures.Key("over", figures.GREEN, symbol="■"))
+        _add_marks(drawn, "resolved", "square", figures.GREEN, [story.ended_ms], now_ms, 0.5)
+        keys.append(figures.Key("resolved", figures.GREEN, symbol="■"))
     drawn.update_layout(
         barmode="overlay",
         margin={"l": 8, "r": 8, "t": 4, "b": 40},
         xaxis=figures.time_axis(from_ms, until_ms),
         yaxis={"range": [-0.1, 1.9], "visible": False, "fixedrange": True},
     )
-    return figures.figure("band", drawn, _say(story, steps, now_ms), HEIGHT_PX, keys=keys)
+    return figures.figure("band", drawn, _describe(story, steps, now_ms), HEIGHT_PX, keys=keys)
 
 
 def _merged(steps: Sequence[Step]) -> list[Step]:
-    """Steps that changed the state or whether it is explained."""
+    """Return the steps that changed the state or the inhibition."""
     kept: list[Step] = []
     for step in steps:
         if not kept or (kept[-1].state, kept[-1].inhibited_by is None) != (step.state, step.inhibited_by is None):
@@ -60,10 +60,10 @@ def _merged(steps: Sequence[Step]) -> list[Step]:
     return kept
 
 
-def _add_piece(drawn: go.Figure, step: Step, until_ms: int, *, is_explained: bool) -> figures.Key:
-    tone = figures.GREY if is_explained else figures.STATE_TONES.get(step.state, figures.GREY)
-    hatch = "/" if is_explained else HATCHES.get(step.state, "")
-    name = f"{STATE_SHAPES.get(step.state, '·')} {step.state}" + (" (explained)" if is_explained else "")
+def _add_piece(drawn: go.Figure, step: Step, until_ms: int, *, is_inhibited: bool) -> figures.Key:
+    tone = figures.GREY if is_inhibited else figures.STATE_TONES.get(step.state, figures.GREY)
+    hatch = "/" if is_inhibited else HATCHES.get(step.state, "")
+    name = f"{STATE_SHAPES.get(step.state, '·')} {step.state}" + (" (inhibited)" if is_inhibited else "")
     drawn.add_bar(
         orientation="h",
         name=name,
@@ -92,6 +92,6 @@ def _add_marks(
     )
 
 
-def _say(story: IncidentStory, steps: Sequence[Step], now_ms: int) -> str:
+def _describe(story: IncidentStory, steps: Sequence[Step], now_ms: int) -> str:
     reported = "; ".join(f"{step.state} at {clock(step.at_ms, now_ms)}" for step in steps[:20])
-    return f"States of {story.kind} over time: {reported}. The story below says the same."
+    return f"States of {story.kind} over time: {reported}. The story below lists them."

@@ -1,7 +1,7 @@
-"""Incidents over time, drawn: a lane an incident where they are few, a row of counts a kind where they are many.
+"""The timeline of incidents: one lane each for a few, one row of counts per kind for many.
 
-Each bar is of what the incident went through. What pages is solid; what another incident explains is grey and hatched;
-what is not certain is dotted. Where the data end, or no data come from a cluster any more, what lasts ends too.
+A bar shows the states of its incident: firing is solid, inhibited grey and hatched, pending dotted. Open incidents end
+where the data end, or where their cluster stopped sending data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from streaming.board.drawing.figures import Key
 from streaming.board.drawing.lanes import fitting, plain
 from streaming.board.drawing.lanes import hatched as framed
 from streaming.board.queries.incidents import BINS, Bins, Incident, Step
-from streaming.board.queries.known_until import NOT_KNOWN, Known
+from streaming.board.queries.known_until import NO_DATA, Known
 from streaming.board.url.parameters import href
 from streaming.text.times import span
 from streaming.text.visible_text import visible_name
@@ -27,29 +27,29 @@ BASE_PX = 46
 
 
 LOOKS = (
-    Key("fires", figures.RED),
-    Key("fired, is over", figures.BLUE),
-    Key("explained, does not page", figures.GREY, "/"),
-    Key("seen, not certain", figures.AMBER, "."),
-    Key("recovers", figures.BLUE, "\\"),
-    Key("without data", figures.PURPLE, "x"),
+    Key("firing", figures.RED),
+    Key("resolved", figures.BLUE),
+    Key("inhibited", figures.GREY, "/"),
+    Key("pending", figures.AMBER, "."),
+    Key("recovering", figures.BLUE, "\\"),
+    Key(NO_DATA, figures.PURPLE, "x"),
 )
-FIRES, OVER, EXPLAINED, UNCERTAIN, RECOVERS, NO_DATA = LOOKS
-BY_STATE = {"FIRING": FIRES, "PENDING": UNCERTAIN, "RECOVERING": RECOVERS, "UNKNOWN": NO_DATA}
+FIRING, RESOLVED, INHIBITED, PENDING, RECOVERING, SILENT = LOOKS
+BY_STATE = {"FIRING": FIRING, "PENDING": PENDING, "RECOVERING": RECOVERING, "UNKNOWN": SILENT}
 
 COUNT_KEYS = (
-    Key("that page", figures.RED),
-    Key("explained, do not page", figures.GREY),
-    Key(f"{NOT_KNOWN} whether they last", figures.PURPLE, "x"),
+    Key("not inhibited", figures.RED),
+    Key("inhibited", figures.GREY),
+    Key(f"{NO_DATA}, may still be open", figures.PURPLE, "x"),
 )
 
 LEAST_SHARE = 0.006
-"""A bar is drawn at least this wide, as a share of the axis, so that a short incident can be seen and clicked."""
+"""Least width of a bar as a share of the axis, so that a short incident can be seen and clicked."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The time that is drawn; what still goes on is drawn up to where it is known."""
+    """The period that is drawn, and the end of the data for open incidents."""
 
     from_ms: int
     until_ms: int
@@ -57,7 +57,7 @@ class Reach:
 
 
 def lanes(id_: str, incidents: Sequence[Incident], steps: Mapping[str, Sequence[Step]], reach: Reach) -> Component:
-    """One lane an incident, named above its bar; a click leads to it."""
+    """Return the figure with one lane per incident, its name above its bar. A click opens the incident."""
     from_ms, until_ms = reach.from_ms, reach.until_ms
     least_ms = int((until_ms - from_ms) * LEAST_SHARE)
     drawn = go.Figure()
@@ -89,13 +89,13 @@ def lanes(id_: str, incidents: Sequence[Incident], steps: Mapping[str, Sequence[
         yaxis={"range": [len(incidents) - 0.3, -0.55], "visible": False, "fixedrange": True},
         annotations=[_name(lane, incident) for lane, incident in enumerate(incidents)],
     )
-    label = f"Timeline of {len(incidents)} incidents, the newest first; the table below says the same."
+    label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
     return figures.figure(id_, drawn, label, BASE_PX + LANE_PX * max(1, len(incidents)), keys=LOOKS)
 
 
 def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int, since_ms: int) -> Component:
-    """One row a kind, each cell with how many incidents were open then; a click leads to those of `since_ms`."""
-    names = [f"{one.kind}{' (explained)' if one.is_explained else ''}" for one in bins]
+    """Return the figure with one row per kind, each cell the number of open incidents. A click lists them."""
+    names = [f"{one.kind}{' (inhibited)' if one.is_inhibited else ''}" for one in bins]
     step = (until_ms - from_ms) / BINS
     middles = figures.moments([round(from_ms + (number + 0.5) * step) for number in range(BINS)])
     drawn = go.Figure()
@@ -104,7 +104,7 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int, 
             x=middles,
             y=list(range(len(bins))),
             z=[
-                [count or None for count in one.counts] if one.is_explained is explained else [None] * BINS
+                [count or None for count in one.counts] if one.is_inhibited is explained else [None] * BINS
                 for one in bins
             ],
             colorscale=[[0, tone + "55"], [1, tone]],
@@ -125,28 +125,28 @@ def rows_of_counts(id_: str, bins: Sequence[Bins], from_ms: int, until_ms: int, 
         xaxis=figures.time_axis(from_ms, until_ms),
         yaxis={"range": [len(bins) - 0.5, -0.85], "visible": False, "fixedrange": True},
         annotations=[
-            _text(row, f"{name}: at most {one.most:,} at a time", -0.5)
+            _text(row, f"{name}: up to {one.most:,} at a time", -0.5)
             for row, (name, one) in enumerate(zip(names, bins, strict=True))
         ],
     )
-    label = f"How many incidents of each of {len(bins)} kinds were open over time; the table below lists them."
+    label = f"Number of open incidents over time for {len(bins)} kinds; the table below lists them."
     has_unknown = any(map(any, (one.unknown for one in bins)))
     if has_unknown:
-        label += " Where a row is hatched, no data come from some of them any more."
+        label += " Hatched: no data any more from some of them."
     keys = COUNT_KEYS if has_unknown else COUNT_KEYS[:2]
     return figures.figure(id_, drawn, label, BASE_PX + (ROW_PX + 10) * max(1, len(bins)), keys=keys)
 
 
 def _not_known(bins: Sequence[Bins], from_ms: int, until_ms: int, since_ms: int) -> go.Bar:
-    """Over a row, the time in which it is not known how many of its incidents last, hatched and with the word."""
+    """Return hatched bars over the time without data for some of a row's incidents."""
     step = (until_ms - from_ms) / BINS
     runs = []
     for row, one in enumerate(bins):
         numbers = [number for number, count in enumerate(one.unknown) if count]
-        if numbers:  # what is not known is not known up to the end
+        if numbers:  # it lasts to the end
             runs.append((row, numbers[0], one))
     return go.Bar(
-        name=NOT_KNOWN,
+        name=NO_DATA,
         orientation="h",
         y=[row for row, _, _ in runs],
         base=figures.moments([round(from_ms + first * step) for _, first, _ in runs]),
@@ -155,29 +155,32 @@ def _not_known(bins: Sequence[Bins], from_ms: int, until_ms: int, since_ms: int)
         offset=-0.29,
         customdata=[_of_kind(one, since_ms) for _, _, one in runs],
         marker=framed(figures.PURPLE, "x"),
-        text=[fitting(NOT_KNOWN, (BINS - first) / BINS) for _, first, _ in runs],
+        text=[fitting(NO_DATA, (BINS - first) / BINS) for _, first, _ in runs],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
-        hovertext=[f"{plain(one.kind)}<br>{NOT_KNOWN} whether {max(one.unknown):,} still last" for _, _, one in runs],
+        hovertext=[
+            f"{plain(one.kind)}<br>{NO_DATA} for {max(one.unknown):,} incidents, which may still be open"
+            for _, _, one in runs
+        ],
         hoverinfo="text",
     )
 
 
 def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
-    """The pieces; from where no data come from the incident's cluster, it gives no data either, whatever it was."""
+    """Return the pieces, cut where the incident's cluster stopped sending data."""
     pieces = pieces_of(incident, steps, known.until_ms)
-    heard_ms = known.of_incident(incident.cluster, incident.kind, incident.started_ms)
-    if incident.ended_ms is not None or heard_ms >= known.until_ms:
+    known_ms = known.of_incident(incident.cluster, incident.kind, incident.started_ms)
+    if incident.ended_ms is not None or known_ms >= known.until_ms:
         return pieces
-    cut = [(look, start, min(end, heard_ms)) for look, start, end in pieces if start < heard_ms]
-    return [*cut, (NO_DATA, heard_ms, known.until_ms)]
+    cut = [(look, start, min(end, known_ms)) for look, start, end in pieces if start < known_ms]
+    return [*cut, (SILENT, known_ms, known.until_ms)]
 
 
 def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:
-    """What a lane is drawn of: each state from its row to the next one's, the last up to the end or to what is known.
+    """Return a lane's pieces: each state from its row to the next, the last up to the end or the end of the data.
 
-    Before the first row it was uncertain until it fired, and fired since.
+    Before the first row, the incident was pending until it fired.
     """
     first_ms = steps[0].at_ms if steps else known_until_ms
     fired_ms = first_ms if incident.fired_ms is None else min(incident.fired_ms, first_ms)
@@ -186,9 +189,9 @@ def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) ->
     ends = [*(step.at_ms for step in reported[1:]), end_ms]
     pieces: list[tuple[Key, int, int]] = []
     for step, end in zip(reported, ends, strict=True):
-        look = EXPLAINED if step.is_explained else BY_STATE.get(step.state, NO_DATA)
-        if look is FIRES and incident.ended_ms is not None:
-            look = OVER
+        look = INHIBITED if step.is_inhibited else BY_STATE.get(step.state, SILENT)
+        if look is FIRING and incident.ended_ms is not None:
+            look = RESOLVED
         if step.state == "RESOLVED" or end <= step.at_ms:
             continue
         if pieces and pieces[-1][0] is look and pieces[-1][2] == step.at_ms:
@@ -200,7 +203,7 @@ def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) ->
 
 def _name(lane: int, incident: Incident) -> dict[str, object]:
     word = f"{STATE_SHAPES.get(incident.state, '·')} {incident.kind} · {incident.subject}"
-    return _text(lane, word + (" (explained)" if incident.inhibited_by else ""), -0.17)
+    return _text(lane, word + (" (inhibited)" if incident.inhibited_by else ""), -0.17)
 
 
 def _text(row: int, words: str, shift: float) -> dict[str, object]:
@@ -224,8 +227,8 @@ def _describe(incident: Incident, lasted_ms: int) -> str:
 
 
 def _of_kind(one: Bins, time_ms: int) -> str:
-    """The incidents that a row counts."""
-    return href("/alerts", kind=one.kind, explained="yes" if one.is_explained else "no", since=_since(time_ms))
+    """Return the link to the incidents that a row counts."""
+    return href("/alerts", kind=one.kind, inhibited="yes" if one.is_inhibited else "no", since=_since(time_ms))
 
 
 def _since(ms: int) -> str:

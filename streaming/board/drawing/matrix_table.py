@@ -1,4 +1,4 @@
-"""The matrix of queues and clients as a table, with its legend: each cell a sign, and words for who cannot see it."""
+"""The matrix of queues and clients as a table with its legend. Each cell has a sign and a text for screen readers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -7,15 +7,18 @@ from dash.development.base_component import Component
 
 from streaming.board.drawing import elements as el
 from streaming.board.drawing.attributes import aria
+from streaming.board.drawing.since import verdict_since_words
 from streaming.board.drawing.verdicts import VERDICTS, verdict_mark
 from streaming.board.queries.group import Queue
 from streaming.board.queries.queue_matrix import Cell, Client, Line, Matrix
-from streaming.board.queries.verdict_order import worst_first
+from streaming.board.queries.verdict_order import WRONG, worst_first
 from udfs.groups.verdict_reason import VERDICT_REASONS
+
+CERTAIN_SINCE = "when the data first proved the verdict; its alert may begin earlier, with the first sign"
 
 
 def break_client_id(client_id: str) -> str:
-    """Lines of a ClientId: host, `@` process or instance name, `#` what 4.9.0 and later add."""
+    """Break a ClientId into lines: host, `@` process or instance name, `#` the suffix of 4.9.0 and later."""
     return client_id.replace("@", "\n@").replace("#", "\n#")
 
 
@@ -30,17 +33,21 @@ def matrix_table(
     twins: Iterable[str] = (),
     with_topic: bool = False,
 ) -> Component:
-    """The table in a box that scrolls. `hrefs` and `incidents` are by `topic queue`; `twins` are duplicate ids."""
+    """Return the table in a box that scrolls. `hrefs` and `incidents` are by `topic queue`; `twins` are ClientIds."""
     known = set(twins)
-    head = [html.Th("queue", scope="col", className="corner"), html.Th("verdict", scope="col", className="said")]
+    head = [html.Th("Queue", scope="col", className="corner"), html.Th("Verdict", scope="col", className="said")]
     head += [_client_head(client, client.client_id in known) for client in matrix.clients]
     if matrix.rest:
-        head.append(html.Th("others", scope="col"))
+        head.append(html.Th("Other clients", scope="col"))
     if incidents:
-        head.append(html.Th("incident", scope="col"))
+        head.append(html.Th("Incident", scope="col"))
     lines = [_line(id_, line, matrix, now_ms, hrefs, incidents, with_topic) for line in matrix.lines]
     return html.Div(
-        html.Table([html.Caption(caption), html.Thead(html.Tr(head)), html.Tbody(lines)], id=id_, className="matrix"),
+        html.Table(
+            [html.Caption(caption, className="unseen"), html.Thead(html.Tr(head)), html.Tbody(lines)],
+            id=id_,
+            className="matrix",
+        ),
         className="scroll matrix-box",
         tabIndex=0,
         role="region",
@@ -49,7 +56,7 @@ def matrix_table(
 
 
 def legend(lines: Sequence[Line]) -> Component:
-    """What the signs and words of these lines mean; those that are not there are left out."""
+    """Return the meanings of the signs and words in these lines."""
     cells = {cell for line in lines for cell in line.cells.values()}
     signs: list[Component] = []
     for cell in Cell:
@@ -60,7 +67,9 @@ def legend(lines: Sequence[Line]) -> Component:
         if verdict in VERDICTS:
             words += [html.Dt(verdict), html.Dd(VERDICTS[verdict].meaning)]
     for reason in sorted({line.queue.reason for line in lines if line.queue.reason}):
-        words += [html.Dt(reason), html.Dd(VERDICT_REASONS.get(reason, "a reason of a newer release"))]
+        words += [html.Dt(reason), html.Dd(VERDICT_REASONS.get(reason, "unknown to this release"))]
+    if any(line.queue.verdict in WRONG for line in lines):
+        words += [html.Dt("certain since"), html.Dd(CERTAIN_SINCE)]
     return html.Div(
         [
             html.Dl(signs, className="legend", **aria(label="Signs")),
@@ -77,7 +86,7 @@ def _client_head(client: Client, is_twin: bool) -> html.Th:
     if is_twin:
         lines.append(el.mark("‖", "TWIN", "twin"))
     if not client.is_member:
-        lines.append(html.Span("no member", className="place"))
+        lines.append(html.Span("not a member", className="place"))
     return html.Th(lines, scope="col", className="client", title=", ".join((client.key, *client.addrs)))
 
 
@@ -98,7 +107,13 @@ def _line(
     cells: list[Component] = [
         html.Th(named, scope="row"),
         html.Td(
-            [verdict_mark(queue.verdict), " since ", el.moment(queue.since_ms, now_ms), *_why(queue)], className="said"
+            [
+                verdict_mark(queue.verdict),
+                f" {verdict_since_words(queue.verdict)} ",
+                el.moment(queue.since_ms, now_ms),
+                *_why(queue),
+            ],
+            className="said",
         ),
     ]
     for client in matrix.clients:

@@ -1,4 +1,4 @@
-"""Links to the pages before and after, of a list that does not fit on one, and how much of it is shown."""
+"""Links to the previous and next page of a long list, and how much of it a page shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,18 +14,18 @@ from streaming.board.url.slices import Slice
 
 
 def describe_slice(of: Slice[Any], noun: str) -> str:
-    """`100 of 10,000 queues`, or `16 queues` where that is all."""
-    shown = f"{len(of.items):,} of " if len(of.items) < of.whole else ""
-    return f"{shown}{counted(of.whole, noun)}"
+    """Return `100 of 10,000 queues`, or `16 queues` if all are shown."""
+    shown = f"{len(of.items):,} of " if len(of.items) < of.total else ""
+    return f"{shown}{counted(of.total, noun)}"
 
 
 def page_links(of: Slice[Any], path: str, asked: Mapping[str, str], label: str) -> Component:
-    """A navigation of its own, or nothing where there is one page."""
+    """Return a navigation, empty for a single page."""
     if of.pages == 1:
         return html.Div()
     links: list[el.Child] = [html.Span(f"Page {of.page:,} of {of.pages:,}", className="muted")]
     if of.page > 1:
-        links.insert(0, html.A("← Before", href=href(path, asked, page=of.page - 1 if of.page > 2 else None)))
+        links.insert(0, html.A("← Previous", href=href(path, asked, page=of.page - 1 if of.page > 2 else None)))
     if of.page < of.pages:
         links.append(html.A("Next →", href=href(path, asked, page=of.page + 1)))
     return html.Nav(links, className="pager", **aria(label=label))

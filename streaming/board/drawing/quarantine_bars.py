@@ -1,4 +1,4 @@
-"""How many messages went into quarantine over time, stacked by topic and reason, each with a hatching of its own."""
+"""The chart of quarantined messages over time, stacked by topic and reason, each with its own hatching."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ HEIGHT_PX = 220
 
 
 def bars(rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component:
-    """One colour a topic and reason, repeated with another hatching beyond six."""
+    """Return the chart: one colour per topic and reason; after six, colours repeat with another hatching."""
     step = (until_ms - from_ms) / BINS
     middles = figures.moments([round(from_ms + (number + 0.5) * step) for number in range(BINS)])
     highest = max((sum(counts) for counts in zip(*(one.counts for one in rejected), strict=True)), default=0)
@@ -39,5 +39,5 @@ def bars(rejected: Sequence[Rejected], from_ms: int, until_ms: int) -> Component
         xaxis=figures.time_axis(from_ms, until_ms),
         yaxis={"rangemode": "tozero", "tickformat": ",d", "fixedrange": True, "dtick": max(1, -(-highest // 4))},
     )
-    label = f"Messages quarantined over time, by {len(rejected)} topics and reasons; the table beside it has the sums."
+    label = f"Messages quarantined over time, by {len(rejected)} topics and reasons; the table below has the totals."
     return figures.figure("quarantined", drawn, label, HEIGHT_PX, keys=keys)

@@ -1,4 +1,4 @@
-"""A queue's verdict as people see it: its word, its shape, its hatching, and what it means; worst first."""
+"""Verdicts of queues: word, shape, hatching and meaning, worst first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,10 @@ from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NO
 
 @dataclass(frozen=True)
 class Verdict:
-    """`hatch` is plotly's pattern, so that bands are told apart in grey; `letter` stands where a word does not fit."""
+    """One verdict. `hatch` is Plotly's pattern, which distinguishes bands without colour."""
 
     name: str
     shape: str
-    letter: str
     hatch: str
     meaning: str
 
@@ -24,31 +23,31 @@ class Verdict:
 VERDICTS: Mapping[str, Verdict] = {
     verdict.name: verdict
     for verdict in (
-        Verdict(UNOWNED, "✖", "S", "x", "nobody is meant to consume it, and nobody does"),
-        Verdict(NOT_CONSUMED, "○", "s", "/", "somebody is meant to consume it, and nobody does"),
-        Verdict(DOUBLE_CONSUMED, "●●", "D", "+", "two clients consume it side by side"),
-        Verdict(MISPLACED, "◆", "M", "\\", "another client than the one that is meant to consumes it"),
-        Verdict(UNKNOWN, "?", "?", ".", "too little was seen to say"),
-        Verdict(NOT_JUDGED, "∅", "-", "-", "not shared out by clients (broadcasting, POP, gRPC, assign()), or deleted"),
-        Verdict(OK, "●", "", "", "who is meant to consume it does"),
+        Verdict(UNOWNED, "✖", "x", "no planned owner, and no client consumes it"),
+        Verdict(NOT_CONSUMED, "○", "/", "no client consumes it, or its commits have stopped while messages wait"),
+        Verdict(DOUBLE_CONSUMED, "●●", "+", "several clients consume it at the same time"),
+        Verdict(MISPLACED, "◆", "\\", "a client other than the planned owner consumes it"),
+        Verdict(UNKNOWN, "?", ".", "too little data to judge"),
+        Verdict(NOT_JUDGED, "∅", "-", "not assigned by clients (broadcasting, POP, gRPC, assign()), or deleted"),
+        Verdict(OK, "●", "", "the planned owner consumes it"),
     )
 }
-"""In the order in which they are looked at."""
+"""Verdicts by name, worst first."""
 
 
 def verdict_mark(name: str, number: int | None = None) -> html.Span:
-    """The verdict as shape and word, with the number of queues where it is given."""
+    """Return the verdict as shape and word, with the number of queues if given."""
     known = VERDICTS.get(name)
     words = name if number is None else f"{number:,} {name}"
     return mark(known.shape if known else "·", words, f"verdict-{name.lower()}")
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:
-    """`5 UNOWNED, 11 OK`: worst first, without those that are none."""
+    """Return `5 UNOWNED, 11 OK`: worst first, without zeros."""
     return ", ".join(f"{counts[name]:,} {name}" for name in worst_first(counts) if counts[name]) or "no queues"
 
 
 def version_words(language: str | None, client_version: str | None) -> str:
-    """`Java 4.9.8` of JAVA and V4_9_8."""
+    """Return `Java 4.9.8` for JAVA and V4_9_8."""
     release = (client_version or "").removeprefix("V").replace("_", ".")
-    return " ".join(word for word in ((language or "").capitalize(), release) if word) or "not told"
+    return " ".join(word for word in ((language or "").capitalize(), release) if word) or "unknown"

@@ -1,4 +1,4 @@
-"""The pages, in the order of the navigation. A page is a module of this folder with its Page as PAGE."""
+"""All pages, in the order of the navigation. A page is a module of this folder with its Page as PAGE."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A group's queues over a time: bands of their verdicts, a slider over the moments of change, the matrix as of one."""
+"""The history page: bands of a group's verdicts, a slider over the times of change, and the matrix at one time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from streaming.board.drawing import elements as el
 from streaming.board.drawing.attributes import aria, data
 from streaming.board.drawing.band_figure import MARGIN, band_figure, begins_at
-from streaming.board.drawing.change_table import change_table
+from streaming.board.drawing.change_table import change_table, describe_number
 from streaming.board.drawing.matrix_table import legend, matrix_table
 from streaming.board.drawing.page_links import describe_slice, page_links
 from streaming.board.drawing.verdicts import describe_counts
@@ -24,22 +24,22 @@ from streaming.text.times import clock, iso
 
 PATH = "/history"
 QUEUES_A_PAGE = 50
-FITS_WHOLE = 64
+MOST_IN_ORDER = 64
 MOST_CHOICES = 100
-"""Of more queues than these, the list to choose from has those that the bands show; any may stand in the URL."""
+"""Above this number of queues, the filter offers those that the bands show; the URL may name any."""
 
 THUMB_PX = 8
-"""Half of the slider's thumb: at the slider's ends its middle is so far from the track's."""
+"""Half the width of the slider's thumb, the distance of its middle from the track's ends."""
 
 SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 days"))
 
 
 @dataclass(frozen=True)
 class HistoryPage:
-    """All that the page shows: the group as of the moment, and the time around it.
+    """Values of the page: the group at the chosen time, and the period around it.
 
-    topic, queue   what the URL chooses, "" for all, of `topics` and `names`
-    queues         the chosen ones as of the moment; `shown` is their part that has its page, `matrix` these by client
+    topic, queue   chosen by the URL, "" for all, out of `topics` and `names`
+    queues         the chosen ones at that time; `shown` is the requested page of them, `matrix` these by client
     """
 
     asked: Mapping[str, str]
@@ -62,7 +62,7 @@ class HistoryPage:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Parameters that links on this page keep; the moment is theirs to say."""
+        """Parameters that links on this page keep; each link sets its own time."""
         return {name: value for name, value in self.asked.items() if name not in ("at", "page")}
 
     @property
@@ -83,16 +83,16 @@ def read(view: View) -> HistoryPage:
     if len(names) > MOST_CHOICES:
         names = list(dict.fromkeys(span.queue for span in times.spans))
     queues = [queue for queue in times.queues if place.topic in ("", queue.topic) and place.queue in ("", queue.name)]
-    order = "worst" if len(queues) > FITS_WHOLE else "queue"
+    order = "worst" if len(queues) > MOST_IN_ORDER else "queue"
     shown = slice_of(order_queues(queues, order), asked, QUEUES_A_PAGE)
     return HistoryPage(asked, group, times, topics, names, queues, shown, build_matrix(group, shown.items), view.now_ms)
 
 
 def _read_place(view: View) -> tuple[Place, int | None]:
-    """What is looked at, and the moment that the URL asks for, if any."""
+    """Return the group, filter and period, and the time that the URL names, if any."""
     asked = view.asked
     if not asked.get("group"):
-        raise AskedError("group is missing: give the consumer group, such as /history?group=billing.")
+        raise AskedError("group is missing: give a consumer group, as in /history?group=billing.")
     since_ms = read_span_ms(asked, "since", "6h")
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     from_ms, until_ms = view.now_ms - since_ms, view.now_ms
@@ -117,10 +117,12 @@ def draw(page: HistoryPage) -> Component:
     changes = change_table(page.times, PATH, page.kept, page.now_ms)
     return html.Div(
         [
-            el.heading(f"History of {group.consumer_group}", html.Span(["group ", back, f", cluster {group.cluster}"])),
+            el.heading(
+                f"History of {group.consumer_group}", html.Span(["group ", back, f" in cluster {group.cluster}"])
+            ),
             el.panel("bands-panel", "Verdicts over time", _filters(page), *_bands(page), _slider(page)),
-            el.panel("matrix-panel", f"Queues and clients {_when(page)}", *_matrix(page)),
-            el.panel("changes-panel", "What changed", changes),
+            el.panel("matrix-panel", f"Queues and clients {_when(page)}", *_matrix(page), note=_count(page)),
+            el.panel("changes-panel", "Changes", changes, note=describe_number(page.times)),
         ],
         className="page",
     )
@@ -131,10 +133,10 @@ def _filters(page: HistoryPage) -> Component:
     fields = [
         el.Choice("topic", "Topic", _options(page.topics, page.topic), page.topic),
         el.Choice("queue", "Queue", _options(page.names, page.queue), page.queue),
-        el.Choice("since", "Time shown", _spans(asked.get("since", "6h")), asked.get("since", "6h")),
+        el.Choice("since", "Period", _spans(asked.get("since", "6h")), asked.get("since", "6h")),
     ]
     kept = {name: asked[name] for name in ("cluster", "group", "at") if name in asked}
-    return el.form(el.Form("history-filter", PATH, "Which queues and when", fields, kept))
+    return el.form(el.Form("history-filter", PATH, "Filter queues and period", fields, kept))
 
 
 def _options(names: Sequence[str], chosen: str) -> list[tuple[str, str]]:
@@ -149,24 +151,24 @@ def _spans(since: str) -> list[tuple[str, str]]:
 def _bands(page: HistoryPage) -> list[Component]:
     times = page.times
     if not times.spans:
-        return [el.empty("Nothing is known of such a queue in this time.")]
+        return [el.empty("No data for these queues in this period.")]
     figure = band_figure(times, page.group.at_ms, lambda at_ms: href(PATH, {**page.kept, "at": at_ms}))
-    said: list[Component] = []
+    notes: list[Component] = []
     if times.lanes > MOST_LANES:
-        said.append(
-            el.empty(f"{MOST_LANES} of {times.lanes:,} queues, those that were wrong first; choose one to see it.")
+        notes.append(
+            el.empty(f"{MOST_LANES} of {times.lanes:,} queues, problems first. Choose a queue to see it alone.")
         )
     if times.is_cut:
-        said.append(el.empty("They changed too often for all to be shown: choose a shorter time, or one queue."))
-    return [figure, *said]
+        notes.append(el.empty("Too many changes to show all: choose a shorter period or one queue."))
+    return [figure, *notes]
 
 
 def _slider(page: HistoryPage) -> Component:
-    """A range over the time; assets/moments.js lets arrow keys go from change to change, and drags snap to one."""
+    """Return the slider over the period. In assets/moments.js, arrow keys and drags go from change to change."""
     times, at_ms = page.times, page.at_ms
     field = html.Label(
         [
-            html.Span("Moment; arrow keys go from change to change"),
+            html.Span("Time (arrow keys step through the changes)"),
             dcc.Input(
                 id="history-at",
                 name="at",
@@ -184,7 +186,7 @@ def _slider(page: HistoryPage) -> Component:
     marks = html.Datalist([html.Option(value=str(ms)) for ms in times.moments], id="history-moments")
     steps = html.Div(
         [
-            _step("← Change before", times.before_ms, page),
+            _step("← Previous change", times.before_ms, page),
             html.Output(_describe_moment(page), id="history-output", className="moment-output"),
             _step("Next change →", times.after_ms, page),
             _step("Now", None, page) if page.group.at_ms is not None else html.Span("Now", className="step off"),
@@ -207,7 +209,7 @@ def _slider(page: HistoryPage) -> Component:
         action=href(PATH, page.kept),
         method="get",
         className="moments",
-        **aria(label="Moment"),
+        **aria(label="Time"),
         **data(moments=",".join(map(str, times.moments))),
     )
 
@@ -223,20 +225,26 @@ def _describe_moment(page: HistoryPage) -> str:
 
 
 def _when(page: HistoryPage) -> str:
-    return "now" if page.group.at_ms is None else f"as of {clock(page.at_ms, page.now_ms)}"
+    return "now" if page.group.at_ms is None else f"at {clock(page.at_ms, page.now_ms)}"
+
+
+def _count(page: HistoryPage) -> str:
+    if not page.queues:
+        return ""
+    return f"{describe_slice(page.shown, 'queue')}: {describe_counts(count_verdicts(page.queues))}"
 
 
 def _matrix(page: HistoryPage) -> list[Component]:
     group, asked, chosen, matrix = page.group, page.asked, page.shown, page.matrix
     if not page.queues:
-        return [el.empty("None of its queues was known then.")]
+        return [el.empty("No queue was known at this time.")]
     with_topic = len({queue.topic for queue in page.queues}) > 1
     table = matrix_table(
         "queues",
-        f"{describe_slice(chosen, 'queue')}: {describe_counts(count_verdicts(page.queues))}",
+        f"Queues of {group.consumer_group} by client",
         matrix,
         page.now_ms,
-        hrefs={f"{one.topic} {one.name}": href(PATH, _of_queue(page.asked, one)) for one in chosen.items},
+        hrefs={f"{queue.topic} {queue.name}": href(PATH, _of_queue(page.asked, queue)) for queue in chosen.items},
         incidents={},
         twins=group.twins(),
         with_topic=with_topic,
@@ -246,7 +254,7 @@ def _matrix(page: HistoryPage) -> list[Component]:
         table,
         page_links(chosen, PATH, asked, "Pages of queues"),
         legend(matrix.lines),
-        html.P([html.A("The group as of this moment", href=same), f" ({iso(page.at_ms)})"], className="typed"),
+        html.P([html.A("Group page at this time", href=same), f" ({iso(page.at_ms)})"], className="typed"),
     ]
 
 
@@ -265,5 +273,6 @@ PAGE = Page(
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "queue", "at", "since", "page"}),
-    tables=frozenset({"alerts", "assignments", "memberships"}),
+    tables=frozenset({"acknowledgements", "alerts", "assignments", "memberships"}),
+    back=("All groups", "/groups"),
 )

@@ -1,4 +1,4 @@
-"""Brokers as their producers see them: when k of n avoided each, who avoids it now and until when, its incidents."""
+"""The brokers page: when producers avoided a broker, which producers do so now, and its incidents."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,13 @@ from streaming.board.drawing import elements as el
 from streaming.board.drawing.broker_figure import MOST_LANES, broker_figure
 from streaming.board.drawing.counts import counted
 from streaming.board.drawing.page_links import describe_slice, page_links
+from streaming.board.drawing.since import began_words
 from streaming.board.drawing.verdicts import version_words
 from streaming.board.pages.page import Page, View
 from streaming.board.queries.brokers import Asked, Avoider, Broker, read_brokers
 from streaming.board.queries.coverage import read_cluster_names
 from streaming.board.queries.extent import extent_of
-from streaming.board.queries.known_until import NOT_KNOWN, Known, read_known
+from streaming.board.queries.known_until import NO_DATA, Known, read_known
 from streaming.board.url.parameters import read_choice, read_span_ms
 from streaming.board.url.slices import Slice, slice_of
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -29,10 +30,10 @@ SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 day
 
 @dataclass(frozen=True)
 class BrokersPage:
-    """All that the page shows: brokers, those that need a look first, and in `listed` those with something to tell.
+    """Values of the page: all brokers, worst first, and `listed`, the page of those with avoidance or incidents.
 
-    `from_ms` to `until_ms` is the part of the time asked for in which there is something to draw. `clusters` are
-    those to choose from; `is_cut` says that the oldest intervals were left out for their number.
+    `from_ms` to `until_ms` is the part of the period that is drawn. `clusters` are the options of the filter. `is_cut`:
+    the oldest intervals are missing because there are too many.
     """
 
     asked: Mapping[str, str]
@@ -58,7 +59,7 @@ def read(view: View) -> BrokersPage:
     known = read_known(view.history, view.known_until_ms, by_sends=True)
     brokers, is_cut = read_brokers(view.history, wanted, known)
     from_ms, until_ms = _extent(brokers, wanted, known)
-    if from_ms > wanted.from_ms:  # anew, for of a shorter time shorter breaks can be seen
+    if from_ms > wanted.from_ms:  # again, since a shorter period shows shorter breaks
         brokers, is_cut = read_brokers(view.history, replace(wanted, from_ms=from_ms), known)
     clusters = read_cluster_names(view.history)
     if wanted.cluster and not brokers:
@@ -68,7 +69,7 @@ def read(view: View) -> BrokersPage:
 
 
 def _extent(brokers: Sequence[Broker], wanted: Asked, known: Known) -> tuple[int, int]:
-    """The part of the time that the lanes take, up to its end where something lasts or is not known any more."""
+    """Return the part of the period with something to draw; it includes the end for open incidents and missing data."""
     lanes = [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES]
     times_ms = [ms for lane in lanes for one in lane.intervals for ms in (one.start_ms, one.end_ms)]
     times_ms += [
@@ -85,18 +86,19 @@ def draw(page: BrokersPage) -> Component:
     since = page.asked.get("since", "24h")
     fields = [
         el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in page.clusters)], page.cluster),
-        el.Choice("since", "Back to", _spans(since), since),
+        el.Choice("since", "Period", _spans(since), since),
     ]
     return html.Div(
         [
             el.heading("Brokers"),
-            html.P(_describe(page.brokers), className="lead"),
+            html.P(_describe(page), className="lead"),
             *_silent(page),
             el.panel(
                 "timeline-panel",
-                "When producers avoided a broker",
-                el.form(el.Form("brokers-filter", "/brokers", "Which brokers", fields)),
+                "Avoided brokers over time",
+                el.form(el.Form("brokers-filter", "/brokers", "Filter brokers", fields)),
                 *_timeline(page),
+                note="a producer with sendLatencyFaultEnable avoids a broker for a while after slow or failed sends",
             ),
             *_now(page),
             *_quiet([broker for broker in page.brokers if broker.is_quiet]),
@@ -109,50 +111,55 @@ def _spans(since: str) -> Sequence[tuple[str, str]]:
     return SPANS if since in dict(SPANS) else [*SPANS, (since, since)]
 
 
-def _describe(brokers: Sequence[Broker]) -> str:
-    if not brokers:
-        return "No broker is known yet: no send of a producer and no route has come."
-    avoided = [broker for broker in brokers if broker.avoiding]
-    firing = [broker for broker in brokers if broker.open_incidents]
-    reported = f"incidents are open about {len(firing):,}" if firing else "no incident about one is open"
-    if not avoided:
-        return f"{counted(len(brokers), 'broker')}; no producer avoids one now; {reported}."
-    return f"{counted(len(brokers), 'broker')}; producers avoid {len(avoided):,} of them now; {reported}."
+def _describe(page: BrokersPage) -> str:
+    """Return counts of the brokers; those without current data are neither avoided nor not avoided."""
+    if not page.brokers:
+        return "No broker is known yet: no route or send has been reported."
+    current = [broker for broker in page.brokers if page.known.of(broker.cluster) >= page.now_ms]
+    avoided = sum(1 for broker in current if broker.avoiding)
+    incidents = sum(1 for broker in page.brokers if broker.open_incidents)
+    words = [counted(len(page.brokers), "broker")]
+    if current:
+        words.append(f"{avoided:,} avoided by producers now" if avoided else "none avoided by a producer now")
+    if len(current) < len(page.brokers):
+        words.append(f"{len(page.brokers) - len(current):,} without current data")
+    words.append(f"{incidents:,} with open incidents" if incidents else "no open incidents")
+    return "; ".join(words) + "."
 
 
 def _silent(page: BrokersPage) -> list[Component]:
-    """Clusters whose brokers are shown as they last were."""
+    """Return the notice of clusters whose brokers are shown in their last known state."""
     known, cluster = page.known, page.cluster
     hidden = CANARY_CLUSTER if not cluster else ""
     silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name) and name != hidden]
-    if not silent or page.is_stale:  # the frame says that everything is old
+    if not silent or page.is_stale:  # the notice of stale data covers it
         return []
-    shown: list[el.Child] = ["No data from "]
+    shown: list[el.Child] = ["from "]
     for number, (name, ms) in enumerate(silent[:MOST_SILENT]):
         shown += [", " * bool(number), "cluster ", html.Strong(name), " since ", el.moment(ms, page.now_ms)]
-    more = f" and of {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
-    shown.append(f"{more}: who avoids its brokers is shown as of then, and is {NOT_KNOWN} now.")
-    return [html.P([el.mark("?", NOT_KNOWN.upper(), "state-unknown"), " ", *shown], id="silent")]
+    more = f" and {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
+    shown.append(f"{more}. The brokers there are shown in their last known state.")
+    return [html.P([el.mark("?", NO_DATA.upper(), "state-unknown"), " ", *shown], id="silent")]
 
 
 def _timeline(page: BrokersPage) -> list[Component]:
     lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
     if not lanes:
-        return [el.empty("In this time nobody avoided a broker, and no incident was about one.")]
+        return [el.empty("No broker was avoided or had an incident in this period.")]
     with_cluster = len(page.clusters) > 1 and not page.cluster
     parts: list[Component] = [
         broker_figure(page.brokers, page.from_ms, page.until_ms, page.known, with_cluster=with_cluster)
     ]
     if len(lanes) > MOST_LANES:
-        parts.append(el.empty(f"The {MOST_LANES} that matter most; {len(lanes) - MOST_LANES} more are in the list."))
+        parts.append(el.empty(f"Showing the worst {MOST_LANES}; the table below lists {len(lanes) - MOST_LANES} more."))
     if page.is_cut:
-        parts.append(el.empty("The oldest intervals are left out: look at a shorter time, or at one cluster."))
+        parts.append(el.empty("The oldest intervals are not shown: choose a shorter period or one cluster."))
     return parts
 
 
 def _now(page: BrokersPage) -> list[Component]:
     shown, known, now_ms = page.listed, page.known, page.now_ms
-    if not shown.whole:
+    if not shown.total:
         return []
     rows = [
         el.Row(
@@ -169,27 +176,39 @@ def _now(page: BrokersPage) -> list[Component]:
         )
         for one in shown.items
     ]
-    narrow = [el.Column(heading, "narrow") for heading in ("broker", "cluster", "now", "until")]
-    columns: list[el.Column | str] = [*narrow, el.Column("who avoids it", "wide"), "incidents"]
-    table = el.table(
-        "brokers", f"{describe_slice(shown, 'broker')} with something to tell, first what needs a look", columns, rows
-    )
+    narrow = [el.Column(heading, "narrow") for heading in ("Now", "Until")]
+    columns: list[el.Column | str] = [el.Column("Broker", "name"), el.Column("Cluster", "name"), *narrow]
+    columns += [el.Column("Avoided by", "wide"), "Incidents"]
     return [
-        el.panel("brokers-panel", "Who avoids it", table, page_links(shown, "/brokers", page.asked, "Pages of brokers"))
+        el.panel(
+            "brokers-panel",
+            "Affected brokers",
+            el.table("brokers", "Affected brokers", columns, rows),
+            page_links(shown, "/brokers", page.asked, "Pages of brokers"),
+            note=f"{describe_slice(shown, 'broker')}, worst first",
+        )
     ]
 
 
 def _state(broker: Broker, known_ms: int | None, now_ms: int) -> Component:
-    """As the tables have it; what is not known now is said to be of when it was."""
-    if known_ms is not None:
-        unsure = el.mark("?", NOT_KNOWN.upper(), "state-unknown")
-        return html.Div([unsure, " since ", el.moment(known_ms, now_ms), html.Br(), _state(broker, None, now_ms)])
-    if not broker.avoiding:
-        return el.mark("●", "NOT AVOIDED", "broker-used") if broker.producers else el.mark("?", "NO SEND SEEN")
+    """Return the state now; without current data, since when, and the last known state as such."""
+    shape, words, look = _state_words(broker)
+    if known_ms is None:
+        return el.mark(shape, words.upper(), look)
+    unknown = el.mark("?", NO_DATA.upper(), "state-unknown")
+    last = html.Span(f"before: {words}", className="muted")
+    return html.Div([unknown, " since ", el.moment(known_ms, now_ms), html.Br(), last])
+
+
+def _state_words(broker: Broker) -> tuple[str, str, str]:
+    if not broker.producers:
+        return "?", "no sends seen", ""
     share = f"{broker.avoiding} of {broker.producers}"
+    if not broker.avoiding:
+        return "●", "not avoided", "broker-used"
     if broker.avoiding >= broker.producers:
-        return el.mark("✖", f"AVOIDED BY ALL, {share}", "broker-all")
-    return el.mark("◐", f"AVOIDED BY {share}", "broker-some")
+        return "✖", f"avoided by all, {share}", "broker-all"
+    return "◐", f"avoided by {share}", "broker-some"
 
 
 def _until(broker: Broker, now_ms: int) -> el.Children:
@@ -223,7 +242,7 @@ def _avoider(one: Avoider, now_ms: int) -> list[el.Child]:
 
 
 def _incidents(broker: Broker, now_ms: int) -> el.Children:
-    """What is open; else how many there were."""
+    """Return links to the open incidents, else the number of past ones."""
     if not broker.open_incidents:
         past = len(broker.incidents)
         if not past:
@@ -231,7 +250,13 @@ def _incidents(broker: Broker, now_ms: int) -> el.Children:
         return el.link(f"{counted(past, 'past incident')}", "/alerts", cluster=broker.cluster)
     return html.Ul(
         [
-            html.Li([el.link(one.kind, "/incident", id=one.incident_id), " since ", el.moment(one.start_ms, now_ms)])
+            html.Li(
+                [
+                    el.link(one.kind, "/incident", id=one.incident_id),
+                    f" {began_words(one.kind)} ",
+                    el.moment(one.start_ms, now_ms),
+                ]
+            )
             for one in broker.open_incidents
         ],
         className="avoiders",
@@ -242,7 +267,7 @@ def _quiet(brokers: Sequence[Broker]) -> list[Component]:
     if not brokers:
         return []
     names = ", ".join(broker.broker_name for broker in brokers[:500])
-    summary = html.Summary(f"{counted(len(brokers), 'broker')} that nobody avoided in this time")
+    summary = html.Summary(f"{counted(len(brokers), 'broker')} without avoidance or incidents in this period")
     return [html.Details([summary, html.P(names)], className="quiet")]
 
 

@@ -1,4 +1,4 @@
-"""One consumer group: how it stands in words, its open incidents, the matrix of queues and clients, its members."""
+"""The group page: counts of verdicts, open incidents, the matrix of queues by clients, and the members."""
 
 import shlex
 from collections import Counter
@@ -11,9 +11,10 @@ from dash.development.base_component import Component
 from streaming.board.drawing import elements as el
 from streaming.board.drawing.counts import counted
 from streaming.board.drawing.matrix_table import legend, matrix_table
-from streaming.board.drawing.member_table import member_table
+from streaming.board.drawing.member_table import describe_members, member_table
 from streaming.board.drawing.page_links import describe_slice, page_links
-from streaming.board.drawing.verdicts import describe_counts, verdict_mark
+from streaming.board.drawing.since import began_words
+from streaming.board.drawing.verdicts import verdict_mark
 from streaming.board.pages.page import Page, View
 from streaming.board.queries.group import MOST_INCIDENTS, Group, OpenIncident, Queue, is_alerted_topic, read_group
 from streaming.board.queries.queue_matrix import Matrix, build_matrix, count_verdicts, order_queues
@@ -24,20 +25,20 @@ from streaming.board.url.slices import Slice, slice_of
 from streaming.text.times import ago, iso
 
 QUEUES_A_PAGE = 100
-FITS_WHOLE = 64
-"""So many queues stand in their own order, in which the strategy hands them out; of more, the worst come first."""
+MOST_IN_ORDER = 64
+"""Up to this number, queues are in the order in which the strategy assigns them; above it, worst first."""
 
 MOST_BROKERS = 20
 
 
 @dataclass(frozen=True)
 class GroupPage:
-    """All that the page shows of a group. `asked` is what the URL asks; the filters are `topic` ("" for all),
-    `verdict`, `broker` and `order`.
+    """Values of the page. `asked` are the URL's parameters; the filters are `topic` ("" for all), `verdict`, `broker`
+    and `order`.
 
-    bare_topic  a topic of the URL that alerts alone name
-    of_topic    queues of the topic, by verdict, and in `brokers` their brokers
-    shown       the part of the chosen queues that has its page, and `matrix` these by client
+    bare_topic  a topic of the URL that only alerts name
+    of_topic    counts of the topic's queues by verdict; `brokers` are their brokers
+    shown       the requested page of the chosen queues, `matrix` these by client
     """
 
     asked: Mapping[str, str]
@@ -57,7 +58,7 @@ class GroupPage:
 def read(view: View) -> GroupPage:
     asked = view.asked
     if not asked.get("group"):
-        raise AskedError("group is missing: give the consumer group, such as /group?group=billing; /groups lists them.")
+        raise AskedError("group is missing: give a consumer group, as in /group?group=billing.")
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     group = read_group(view.history, asked.get("cluster"), asked["group"], at_ms)
     topics, topic = group.topics(), asked.get("topic", "")
@@ -68,7 +69,7 @@ def read(view: View) -> GroupPage:
     brokers = sorted({queue.broker_name for queue in of_topic})
     verdict = read_choice(asked, "verdict", WORST_FIRST)
     broker = read_choice(asked, "broker", brokers) if brokers else ""
-    order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > FITS_WHOLE else "queue")
+    order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > MOST_IN_ORDER else "queue")
     chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
     shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
     return GroupPage(
@@ -96,7 +97,12 @@ def draw(page: GroupPage) -> Component:
             *_incidents(group, page.now_ms),
             _matrix_panel(page),
             *_brokers(group),
-            el.panel("members-panel", "Members", *member_table(group, group.twins(), page.now_ms)),
+            el.panel(
+                "members-panel",
+                "Members",
+                *member_table(group, group.twins(), page.now_ms),
+                note=describe_members(group),
+            ),
         ],
         className="page",
     )
@@ -108,13 +114,13 @@ def _heading(group: Group) -> list[Component]:
     past = href("/history", {"cluster": group.cluster, "group": group.consumer_group, "at": group.at_ms})
     words = (
         f"of {counted(len(group.queues), 'queue')}; "
-        f"{counted(members, 'ClientId')} on {counted(len(group.channels), 'channel')}."
+        f"{counted(members, 'ClientId')} on {counted(len(group.channels), 'broker connection')}."
     )
     marks = [verdict_mark(name, counts[name]) for name in worst_first(counts)]
     return [
         el.heading(
             group.consumer_group,
-            html.Span(f"group of cluster {group.cluster}", className="muted"),
+            html.Span(f"group in cluster {group.cluster}", className="muted"),
             html.A("History", href=past),
         ),
         html.P([*marks, words if marks else f"0 {words}"], className="lead marks"),
@@ -125,33 +131,37 @@ def _as_of(page: GroupPage) -> list[Component]:
     group = page.group
     if group.at_ms is None:
         return []
-    now = el.link("Show it as it is now.", "/group", **{**page.asked, "at": None})
-    when = f"As of {iso(group.at_ms)}, {ago(page.now_ms - group.at_ms)}."
+    now = el.link("Show the current state", "/group", **{**page.asked, "at": None})
+    when = f"State at {iso(group.at_ms)}, {ago(page.now_ms - group.at_ms)}."
     return [el.notice("hint", when, html.P(now), id_="as-of")]
 
 
 def _incidents(group: Group, now_ms: int) -> list[Component]:
     if not group.incidents:
         return []
-    cards = [_incident(one, now_ms) for one in group.incidents]
-    note = f"causes first; the first {MOST_INCIDENTS}" if len(cards) == MOST_INCIDENTS else "causes first"
+    cards = [_incident(incident, now_ms) for incident in group.incidents]
+    note = f"causes first, at most {MOST_INCIDENTS}" if len(cards) == MOST_INCIDENTS else "causes first"
     return [el.panel("incidents-panel", "Open incidents", html.Ol(cards, className="cards"), note=note)]
 
 
-def _incident(one: OpenIncident, now_ms: int) -> Component:
+def _incident(incident: OpenIncident, now_ms: int) -> Component:
     head: list[el.Child] = [
-        html.H3(el.link(one.kind, "/incident", id=one.incident_id)),
-        el.state(one.state),
-        html.Span(["since ", el.moment(one.started_ms, now_ms)]),
+        html.H3(el.link(incident.kind, "/incident", id=incident.incident_id)),
+        el.state(incident.state),
+        html.Span([f"{began_words(incident.kind)} ", el.moment(incident.started_ms, now_ms)]),
     ]
-    if one.inhibited_by:
-        cause = el.link("an effect of another incident", "/incident", id=one.inhibited_by)
-        parts = [html.Div([*head, html.Span(cause)], className="card-head"), html.P(one.summary, className="muted")]
+    if incident.acknowledged_by:
+        head.append(el.mark("●", f"acknowledged by {incident.acknowledged_by}"))
+    edge = ""
+    if incident.inhibited_by:
+        cause = el.link("inhibited by its cause", "/incident", id=incident.inhibited_by)
+        parts = [html.Div([*head, html.Span(cause)], className="card-head")]
+        parts.append(html.P(incident.summary, className="muted"))
     else:
-        parts = [html.Div([*head, el.severity(one.severity)], className="card-head"), html.P(one.summary)]
-        parts.append(html.P([html.Strong("Fix: "), one.advice], className="advice"))
-    edge = "" if one.inhibited_by else f" severity-edge-{one.severity}"
-    return html.Li(parts, className=f"card{edge}", id=f"incident-{one.incident_id}")
+        parts = [html.Div([*head, el.severity(incident.severity)], className="card-head"), html.P(incident.summary)]
+        parts.append(html.P([html.Strong("Fix: "), incident.advice], className="advice"))
+        edge = f" severity-edge-{incident.severity}"
+    return html.Li(parts, className=f"card{edge}", id=f"incident-{incident.incident_id}")
 
 
 def _matrix_panel(page: GroupPage) -> Component:
@@ -167,11 +177,11 @@ def _matrix_panel(page: GroupPage) -> Component:
     return el.panel(
         "queues-panel",
         "Queues and clients",
-        el.form(el.Form("queues-filter", "/group", "Which queues", fields, kept)),
+        el.form(el.Form("queues-filter", "/group", "Filter queues", fields, kept)),
         *_matrix(page),
         page_links(page.shown, "/group", asked, "Pages of queues"),
         _typed(page.group, page.topic, page.shown.items),
-        note=describe_counts(page.of_topic),
+        note=f"{describe_slice(page.shown, 'queue')}; clients in the order in which the strategy assigns queues",
     )
 
 
@@ -184,14 +194,16 @@ def _matrix(page: GroupPage) -> list[Component]:
     if not shown.items:
         topic = page.asked.get("topic", "")
         if topic not in ("", *group.topics()):
-            return [el.empty(f"Alerts name topic {topic}; no queue of it that this group consumes is known.")]
-        return [el.empty("No queue is so." if group.queues else "No queue of it is known: it subscribes no topic.")]
+            return [el.empty(f"Alerts name topic {topic}, but this group has no known queue of it.")]
+        return [
+            el.empty("No queue matches." if group.queues else "No queue is known: the group subscribes to no topic.")
+        ]
     asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
     hrefs = {_key(one): href("/history", {**asked, "topic": one.topic, "queue": one.name}) for one in shown.items}
     parts: list[Component] = [
         matrix_table(
             "queues",
-            f"{describe_slice(shown, 'queue')} of {group.consumer_group} by client; ClientIds in the order of cid_all",
+            f"Queues of {group.consumer_group} by client",
             matrix,
             page.now_ms,
             hrefs=hrefs,
@@ -201,7 +213,9 @@ def _matrix(page: GroupPage) -> list[Component]:
         )
     ]
     if matrix.elsewhere:
-        parts.append(el.empty(f"{counted(matrix.elsewhere, 'other client')} have nothing to do with these queues."))
+        parts.append(
+            el.empty(f"Not shown: {counted(matrix.elsewhere, 'client')} that neither own nor pull these queues.")
+        )
     return [*parts, legend(matrix.lines)]
 
 
@@ -210,19 +224,19 @@ def _key(queue: Queue) -> str:
 
 
 def _by_queue(incidents: Sequence[OpenIncident], queues: Sequence[Queue]) -> dict[str, Component]:
-    """The first incident that lists each queue; causes come before their effects."""
+    """Return the link to the first incident that lists each queue; causes come before effects."""
     known = {_key(queue) for queue in queues if queue.verdict in WRONG}
     found: dict[str, Component] = {}
-    for one in incidents:
-        for name in one.queues:
-            key = f"{one.topic} {name}"
+    for incident in incidents:
+        for name in incident.queues:
+            key = f"{incident.topic} {name}"
             if key in known:
-                found.setdefault(key, el.link(one.kind, "/incident", id=one.incident_id))
+                found.setdefault(key, el.link(incident.kind, "/incident", id=incident.incident_id))
     return found
 
 
 def _typed(group: Group, topic: str, shown: Sequence[Queue]) -> Component:
-    """What to type for the same."""
+    """Return the command that shows the same."""
     words = ["balancewatch"]
     if shown:
         worst = order_queues(shown, "worst")[0]
@@ -232,12 +246,12 @@ def _typed(group: Group, topic: str, shown: Sequence[Queue]) -> Component:
     words += ["--group", group.consumer_group, "--cluster", group.cluster]
     if group.at_ms is not None:
         words += ["--at", iso(group.at_ms)]
-    return html.P(["In a terminal: ", el.code(shlex.join(words))], className="typed")
+    return html.P(["Command: ", el.code(shlex.join(words))], className="typed")
 
 
 def _brokers(group: Group) -> list[Component]:
-    """Verdicts a broker, where there are too many queues to see it in the matrix."""
-    if len(group.queues) <= FITS_WHOLE:
+    """Return the verdicts per broker, for groups with too many queues to see that in the matrix."""
+    if len(group.queues) <= MOST_IN_ORDER:
         return []
     by_broker: dict[str, Counter[str]] = {}
     for queue in group.queues:
@@ -249,9 +263,13 @@ def _brokers(group: Group) -> list[Component]:
         el.Row(name, [el.link(name, "/group", **asked, broker=name), *(f"{counts[one]:,}" for one in verdicts)])
         for name, counts in worst[:MOST_BROKERS]
     ]
-    caption = f"Queues a broker; {len(rows)} of {len(worst)} brokers, worst first"
-    columns: list[el.Column | str] = ["broker", *(el.Column(name, "number") for name in verdicts)]
-    return [el.panel("brokers-panel", "By broker", el.table("by-broker", caption, columns, rows))]
+    note = f"{len(rows)} of {counted(len(worst), 'broker')}, worst first"
+    columns: list[el.Column | str] = ["Broker", *(el.Column(name, "number") for name in verdicts)]
+    return [
+        el.panel(
+            "brokers-panel", "Queues by broker", el.table("by-broker", "Queues by broker", columns, rows), note=note
+        )
+    ]
 
 
 PAGE = Page(
@@ -261,5 +279,6 @@ PAGE = Page(
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
-    tables=frozenset({"alerts", "assignments", "memberships"}),
+    tables=frozenset({"acknowledgements", "alerts", "assignments", "memberships"}),
+    back=("All groups", "/groups"),
 )

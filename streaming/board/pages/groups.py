@@ -1,4 +1,4 @@
-"""All consumer groups, worst first: what is wrong in each, since when, and the way to its matrix."""
+"""The groups page: all consumer groups, worst first, with their verdicts and firing alerts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ from streaming.board.url.slices import Slice, slice_of
 GROUPS_A_PAGE = 50
 
 COLUMNS = (
-    el.Column("group", "narrow"),
-    el.Column("cluster", "narrow"),
-    el.Column("worst", "narrow"),
-    el.Column("unowned", "number"),
-    el.Column("not consumed", "number"),
-    el.Column("double", "number"),
-    el.Column("misplaced", "number"),
-    el.Column("unknown", "number"),
-    el.Column("since", "narrow"),
-    el.Column("queues", "number"),
-    el.Column("members", "number"),
-    "fires",
+    el.Column("Group", "name"),
+    el.Column("Cluster", "name"),
+    el.Column("Worst verdict", "narrow"),
+    el.Column("Unowned", "number"),
+    el.Column("Not consumed", "number"),
+    el.Column("Double", "number"),
+    el.Column("Misplaced", "number"),
+    el.Column("Unknown", "number"),
+    el.Column("Certain since", "narrow"),
+    el.Column("Queues", "number"),
+    el.Column("Members", "number"),
+    "Firing",
 )
 
 
 @dataclass(frozen=True)
 class GroupsPage:
-    """All that the page shows: `chosen` of the URL's name and cluster, `shown` the part of them that has its page.
+    """Values of the page: `chosen` groups by the URL's name and cluster, and `shown`, the requested page of them.
 
-    `clusters` are those to choose from; `is_empty` says that there is no group at all of the cluster.
+    `clusters` are the options of the filter. `is_empty`: the cluster has no group.
     """
 
     asked: Mapping[str, str]
@@ -60,13 +60,13 @@ def read(view: View) -> GroupsPage:
     if asked.get("cluster") and not every:
         read_choice(asked, "cluster", clusters)
     name = asked.get("q", "").lower()
-    chosen = [one for one in every if name in one.consumer_group.lower()]
+    chosen = [group for group in every if name in group.consumer_group.lower()]
     return GroupsPage(asked, clusters, chosen, slice_of(chosen, asked, GROUPS_A_PAGE), not every, view.now_ms)
 
 
 def draw(page: GroupsPage) -> Component:
     fields: list[el.Choice | el.Entry] = [
-        el.Entry("q", "Name has", page.asked.get("q", ""), "billing", 20),
+        el.Entry("q", "Name contains", page.asked.get("q", ""), "billing", 20),
         el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in page.clusters)], page.cluster),
     ]
     return html.Div(
@@ -76,9 +76,10 @@ def draw(page: GroupsPage) -> Component:
             el.panel(
                 "groups-panel",
                 "Consumer groups",
-                el.form(el.Form("groups-filter", "/groups", "Which groups", fields)),
+                el.form(el.Form("groups-filter", "/groups", "Filter groups", fields)),
                 _table(page.shown, page.now_ms) if page.chosen else _nothing(page),
                 page_links(page.shown, "/groups", page.asked, "Pages of groups"),
+                note=f"{describe_slice(page.shown, 'group')}, worst first" if page.chosen else None,
             ),
         ],
         className="page",
@@ -86,54 +87,55 @@ def draw(page: GroupsPage) -> Component:
 
 
 def _describe(groups: Sequence[GroupRow]) -> str:
-    wrong = [one for one in groups if one.wrong]
-    unknown = sum(1 for one in groups if one.unknown)
-    firing = sum(1 for one in groups if one.firing)
-    words = [f"{counted(len(groups), 'group')}"]
+    wrong = [group for group in groups if group.wrong]
+    unknown = sum(1 for group in groups if group.unknown)
+    firing = sum(1 for group in groups if group.firing)
+    words = [counted(len(groups), "group")]
+    if not groups:
+        return "0 groups."
     if wrong:
-        queues = counted(sum(one.wrong for one in wrong), "queue")
+        queues = counted(sum(group.wrong for group in wrong), "queue")
         words.append(f"{len(wrong):,} with {queues} unowned, not consumed, double-consumed or misplaced")
     else:
         words.append("no queue is unowned, not consumed, double-consumed or misplaced")
     if unknown:
-        words.append(f"{unknown:,} of which too little was seen")
+        words.append(f"{unknown:,} with unknown queues")
     if firing:
-        words.append(f"alerts fire about {firing:,}")
+        words.append(f"{firing:,} with firing alerts")
     return "; ".join(words) + "."
 
 
 def _nothing(page: GroupsPage) -> Component:
     if not page.is_empty:
-        return el.empty(f"No group's name has {page.asked.get('q', '').lower()!r}.")
+        return el.empty(f"No group name contains {page.asked.get('q', '').lower()!r}.")
     if page.cluster:
-        return el.empty(f"Cluster {page.cluster} is known, and no group of it that lives.")
-    return el.empty("No group is known yet: no heartbeat of a consumer and no pull has come.")
+        return el.empty(f"Cluster {page.cluster} has no active consumer group.")
+    return el.empty("No consumer group is known yet: no heartbeat or pull has been reported.")
 
 
 def _table(shown: Slice[GroupRow], now_ms: int) -> Component:
-    rows = [el.Row(f"{one.cluster}/{one.consumer_group}", _cells(one, now_ms), _look(one)) for one in shown.items]
-    return el.table("groups", f"{describe_slice(shown, 'group')}, worst first", COLUMNS, rows)
+    rows = [
+        el.Row(f"{group.cluster}/{group.consumer_group}", _cells(group, now_ms), f"row-{group.worst.lower()}")
+        for group in shown.items
+    ]
+    return el.table("groups", "Consumer groups", COLUMNS, rows)
 
 
-def _look(one: GroupRow) -> str:
-    return f"row-{one.worst.lower()}"
-
-
-def _cells(one: GroupRow, now_ms: int) -> list[el.Children]:
-    counts = (one.unowned, one.not_consumed, one.double_consumed, one.misplaced, one.unknown)
-    fires: el.Children = ""
-    if one.incident_id:
-        more = f" and {one.firing - 1} more" if one.firing > 1 else ""
-        fires = [el.link(one.kind, "/incident", id=one.incident_id), more]
+def _cells(group: GroupRow, now_ms: int) -> list[el.Children]:
+    counts = (group.unowned, group.not_consumed, group.double_consumed, group.misplaced, group.unknown)
+    firing: el.Children = ""
+    if group.incident_id:
+        more = f" and {group.firing - 1} more" if group.firing > 1 else ""
+        firing = [el.link(group.kind, "/incident", id=group.incident_id), more]
     return [
-        el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group),
-        one.cluster,
-        verdict_mark(one.worst),
+        el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
+        group.cluster,
+        verdict_mark(group.worst),
         *(f"{number:,}" if number else "" for number in counts),
-        el.age(one.wrong_since_ms, now_ms) if one.wrong_since_ms else "",
-        f"{one.queues:,}",
-        f"{one.members:,}",
-        fires,
+        el.age(group.wrong_since_ms, now_ms) if group.wrong_since_ms else "",
+        f"{group.queues:,}",
+        f"{group.members:,}",
+        firing,
     ]
 
 

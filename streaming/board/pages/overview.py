@@ -1,4 +1,4 @@
-"""The overview: what fires, causes first with the line that fixes them, and what can be seen at all."""
+"""The overview page: firing alerts with their fixes, groups with problems, monitored clusters, and data freshness."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from streaming.board.drawing.attributes import aria
 from streaming.board.drawing.verdicts import describe_counts
 from streaming.board.pages.page import Page, View
 from streaming.board.queries.coverage import (
-    ClusterSight,
+    ClusterCoverage,
     GroupTrouble,
     TableAge,
     newest_ms,
@@ -26,18 +26,18 @@ from streaming.text.times import DAY, MINUTE, span
 
 @dataclass(frozen=True)
 class OverviewPage:
-    """All that the page shows.
+    """Values of the page.
 
-    groups, troubled   the worst groups, and how many have any queue in trouble
-    newest_ms          when the query wrote last, by its tables; None while they are empty
-    lags               by table, how much later than its events its newest commit was written
-    lag                the largest of those that were written lately by a query that judges
+    groups, troubled   the worst groups, and the number of all groups with a problem
+    newest_ms          time of the newest row; None while the tables are empty
+    lags               by table, delay from the newest event of its newest commit to that commit
+    lag                the largest recent delay of the tables with verdicts and alerts
     """
 
     trouble: Trouble
     groups: Sequence[GroupTrouble]
     troubled: int
-    clusters: Sequence[ClusterSight]
+    clusters: Sequence[ClusterCoverage]
     ages: Sequence[TableAge]
     newest_ms: int | None
     lags: Mapping[str, Written]
@@ -47,7 +47,7 @@ class OverviewPage:
 
 
 def read(view: View) -> OverviewPage:
-    until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a whole minute, as on the page of alerts, where its count leads
+    until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
     groups, troubled = read_troubled_groups(view.history)
     ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
     return OverviewPage(
@@ -70,7 +70,7 @@ def draw(page: OverviewPage) -> Component:
             el.heading("Overview", _counts(page.trouble)),
             _freshness(page),
             _firing(page),
-            html.Div([_groups(page.groups, page.troubled), _sight(page)], className="two uneven"),
+            html.Div([_groups(page.groups, page.troubled), _clusters(page)], className="two uneven"),
             _tables(page),
         ],
         className="page",
@@ -78,18 +78,16 @@ def draw(page: OverviewPage) -> Component:
 
 
 def _counts(trouble: Trouble) -> Component:
-    fires = el.mark("▲" if trouble.firing_count else "✓", f"{trouble.firing_count:,} firing")
-    parts: list[el.Child] = [el.link(fires, "/alerts", state="FIRING", explained="no")]
-    if trouble.explained_count:
-        parts.append(
-            el.link(f"{trouble.explained_count:,} more explained by them", "/alerts", state="FIRING", explained="yes")
-        )
+    firing = el.mark("▲" if trouble.firing_count else "✓", f"{trouble.firing_count:,} firing")
+    parts: list[el.Child] = [el.link(firing, "/alerts", state="FIRING", inhibited="no")]
+    if trouble.inhibited_count:
+        parts.append(el.link(f"{trouble.inhibited_count:,} inhibited", "/alerts", state="FIRING", inhibited="yes"))
     parts += [
         el.link(f"{trouble.states[name]:,} {name.lower()}", "/alerts", state=name)
         for name in ("PENDING", "RECOVERING", "UNKNOWN")
         if name in trouble.states
     ]
-    parts.append(el.link(f"{trouble.resolved_lately:,} over in the last day", "/alerts", state="RESOLVED"))
+    parts.append(el.link(f"{trouble.resolved_lately:,} resolved in the last day", "/alerts", state="RESOLVED"))
     return html.Ul([html.Li(part) for part in parts], className="counts", **aria(label="Incidents"))
 
 
@@ -97,13 +95,15 @@ def _freshness(page: OverviewPage) -> Component:
     if page.newest_ms is None:
         return el.notice(
             "hint",
-            "The tables are there and empty.",
-            html.P(["Nothing has been judged yet; ", el.code("balancewatch run"), " writes as soon as events come."]),
+            "The tables are empty.",
+            html.P([el.code("balancewatch run"), " fills them when events arrive."]),
         )
-    if page.is_stale:  # the frame says how old they are
+    if page.is_stale:  # the notice of stale data covers it
         return html.Div(id="notice")
     if not page.trouble.firing_count:
-        return el.notice("calm", "Nothing fires.", html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."]))
+        return el.notice(
+            "calm", "No alert is firing.", html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."])
+        )
     return html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."], id="notice", className="muted")
 
 
@@ -111,51 +111,55 @@ def _firing(page: OverviewPage) -> Component:
     trouble = page.trouble
     if not trouble.firing:
         return html.Div(id="firing")
-    cards = [_card(one, page.now_ms) for one in trouble.firing]
+    cards = [_card(incident, page.now_ms) for incident in trouble.firing]
     rest = trouble.firing_count - len(cards)
     more = (
-        html.P(el.link(f"{rest:,} more fire; all {trouble.firing_count:,}", "/alerts", state="FIRING", explained="no"))
+        html.P(el.link(f"{rest:,} more; all {trouble.firing_count:,}", "/alerts", state="FIRING", inhibited="no"))
         if rest
         else None
     )
     return el.panel("firing", "Firing now", html.Ol(cards, className="cards"), more, note="root causes, worst first")
 
 
-def _card(one: Firing, now_ms: int) -> Component:
+def _card(incident: Firing, now_ms: int) -> Component:
     head: list[el.Child] = [
         el.state("FIRING"),
-        el.link(html.Strong(one.kind), "/incident", id=one.incident_id),
-        html.Span(_subject(one)),
-        el.severity(one.severity),
-        html.Span(["since ", el.age(one.fired_ms, now_ms)], className="muted"),
+        el.link(html.Strong(incident.kind), "/incident", id=incident.incident_id),
+        html.Span(_subject(incident)),
+        el.severity(incident.severity),
+        html.Span(["fired ", el.age(incident.fired_ms, now_ms)], className="muted"),
     ]
-    if one.is_flapping:
-        head.append(el.mark("⇄", "comes and goes"))
-    if one.acknowledged_by:
-        head.append(el.mark("●", f"{one.acknowledged_by} is at it"))
+    if incident.is_flapping:
+        head.append(el.mark("⇄", "flapping"))
+    if incident.acknowledged_by:
+        head.append(el.mark("●", f"acknowledged by {incident.acknowledged_by}"))
     parts: list[el.Child] = [
         html.P(head, className="card-head"),
-        html.P(one.summary),
-        html.P([html.Strong("Fix: "), one.advice], className="advice"),
+        html.P(incident.summary),
+        html.P([html.Strong("Fix: "), incident.advice], className="advice"),
     ]
-    if one.effects:
-        explained = ", ".join(f"{count:,} {kind}" for kind, count in one.effects.items())
-        parts.append(html.P(f"Explains {explained}: no pages of their own.", className="muted"))
-    return html.Li(parts, id=f"card-{one.incident_id}", className=f"card severity-edge-{one.severity}")
+    if incident.effects:
+        effects = ", ".join(f"{count:,} {kind}" for kind, count in incident.effects.items())
+        parts.append(html.P(f"Inhibits {effects}.", className="muted"))
+    return html.Li(parts, id=f"card-{incident.incident_id}", className=f"card severity-edge-{incident.severity}")
 
 
-def _subject(one: Firing) -> list[el.Child]:
-    if one.consumer_group:
-        group = el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group, topic=one.topic)
-        return ["group ", group, f" in {one.cluster}"]
-    if one.broker_name:
-        return ["broker ", el.link(one.broker_name, "/brokers", cluster=one.cluster), f" in {one.cluster}"]
-    return [f"cluster {one.cluster}"]
+def _subject(incident: Firing) -> list[el.Child]:
+    cluster, group = incident.cluster, incident.consumer_group
+    if group:
+        return [
+            "group ",
+            el.link(group, "/group", cluster=cluster, group=group, topic=incident.topic),
+            f" in {cluster}",
+        ]
+    if incident.broker_name:
+        return ["broker ", el.link(incident.broker_name, "/brokers", cluster=cluster), f" in {cluster}"]
+    return [f"cluster {cluster}"]
 
 
 def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
     if not groups:
-        return el.panel("groups", "Groups in trouble", el.empty("Every queue that is judged is consumed as planned."))
+        return el.panel("groups", "Groups with problems", el.empty("Planned owners consume all judged queues."))
     rows = [
         el.Row(
             f"{one.cluster}/{one.consumer_group}",
@@ -170,78 +174,73 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
     ]
     table = el.table(
         "groups-table",
-        "Consumer groups with queues that are not consumed as planned, worst first",
-        ["Group", "Cluster", "Queues in trouble", el.Column("Of", "number")],
+        "Groups with problems",
+        [el.Column("Group", "name"), "Cluster", "Problems", el.Column("Queues", "number")],
         rows,
     )
-    note = el.link(f"all {troubled:,}", "/groups") if troubled > len(groups) else None
-    return el.panel("groups", "Groups in trouble", table, note=note)
+    note: el.Children = "worst first"
+    if troubled > len(groups):
+        note = ["worst first; ", el.link(f"all {troubled:,}", "/groups")]
+    return el.panel("groups", "Groups with problems", table, note=note)
 
 
-def _sight(page: OverviewPage) -> Component:
-    lag = html.P(_describe_lag(page), id="lag")
+def _clusters(page: OverviewPage) -> Component:
     if not page.clusters:
-        return el.panel("sight", "What can be seen", el.empty("No cluster has been seen yet."), lag)
-    rows = [el.Row(one.cluster, _sight_cells(page, one)) for one in page.clusters]
-    table = el.table(
-        "sight-table",
-        "Each cluster: which brokers give data, and which queues cannot be judged",
-        [
-            "Cluster",
-            "Brokers with data",
-            el.Column("Complete", "number"),
-            "Unknown queues",
-            el.Column("Newest row", "narrow"),
-        ],
-        rows,
-    )
-    return el.panel("sight", "What can be seen", table, lag)
+        return el.panel("clusters", "Monitored clusters", el.empty("No cluster has reported yet."))
+    rows = [el.Row(cluster.cluster, _cluster_cells(page, cluster)) for cluster in page.clusters]
+    columns = [
+        el.Column("Cluster", "name"),
+        "Brokers with data",
+        el.Column("Completeness", "number"),
+        "Unknown queues",
+        el.Column("Newest data", "narrow"),
+    ]
+    table = el.table("clusters-table", "Monitored clusters", columns, rows)
+    return el.panel("clusters", "Monitored clusters", table, note="completeness: share of expected data that arrived")
 
 
 def _describe_lag(page: OverviewPage) -> list[el.Child]:
     lag = page.lag
     if lag is None:
-        return ["Lag: no commit of the tables tells it."]
-    behind = f"{lag.lag_ms / 1000:.1f} s" if lag.lag_ms < 10_000 else span(lag.lag_ms)
-    be = "were" if page.is_stale else "are"
-    return [f"Lag: the tables {be} at most ", html.Strong(behind), " behind the events, from an event to its row."]
+        return ["Delay from event to table row: unknown."]
+    delay = f"{lag.lag_ms / 1000:.1f} s" if lag.lag_ms < 10_000 else span(lag.lag_ms)
+    when = " (before the data stopped)" if page.is_stale else ""
+    return ["Delay from event to table row: at most ", html.Strong(delay), f"{when}."]
 
 
-def _sight_cells(page: OverviewPage, one: ClusterSight) -> list[el.Children]:
-    if one.is_without_data:
-        heard: el.Child = el.mark("?", f"none of {one.brokers}", "state-unknown")
-    elif one.without_data:
-        named = ", ".join(one.without_data[:3]) + (" …" if len(one.without_data) > 3 else "")
-        heard = html.Span(
-            [el.mark("?", f"{one.brokers - len(one.without_data)} of {one.brokers}", "state-unknown"), f" not {named}"]
-        )
-    else:
-        heard = f"all {one.brokers}"
-    share = "-" if one.completeness is None else f"{one.completeness:.0%}"
-    unknown: el.Child = f"0 of {one.queues:,}"
-    if one.unknown:
-        unknown = el.mark("?", f"{one.unknown:,} of {one.queues:,}", "state-unknown")
+def _cluster_cells(page: OverviewPage, cluster: ClusterCoverage) -> list[el.Children]:
+    brokers: el.Child = f"all {cluster.brokers}"
+    if cluster.is_without_data:
+        brokers = el.mark("?", f"none of {cluster.brokers}", "state-unknown")
+    elif cluster.without_data:
+        with_data = f"{cluster.brokers - len(cluster.without_data)} of {cluster.brokers}"
+        missing = ", ".join(cluster.without_data[:3]) + (" …" if len(cluster.without_data) > 3 else "")
+        brokers = html.Span([el.mark("?", with_data, "state-unknown"), f", missing {missing}"])
+    unknown: el.Child = f"0 of {cluster.queues:,}"
+    if cluster.unknown:
+        unknown = el.mark("?", f"{cluster.unknown:,} of {cluster.queues:,}", "state-unknown")
     return [
-        el.link(one.cluster, "/groups", cluster=one.cluster),
-        heard,
-        share,
+        el.link(cluster.cluster, "/groups", cluster=cluster.cluster),
+        brokers,
+        "-" if cluster.completeness is None else f"{cluster.completeness:.0%}",
         unknown,
-        el.age(one.newest_ms, page.now_ms),
+        el.age(cluster.newest_ms, page.now_ms),
     ]
 
 
 def _tables(page: OverviewPage) -> Component:
     items, lags = [], page.lags
-    for one in page.ages:
-        reported: list[el.Child] = [el.age(one.newest_ms, page.now_ms)]
-        if one.name in lags:
-            reported.append(html.Span(f", written {span(lags[one.name].lag_ms)} later", className="muted"))
-        items.append(html.Div([html.Dt(el.code(one.name)), html.Dd(reported)], id=f"age-{one.name}"))
+    for table in page.ages:
+        age: list[el.Child] = [el.age(table.newest_ms, page.now_ms)]
+        if table.name in lags:
+            age.append(html.Span(f", delay {span(lags[table.name].lag_ms)}", className="muted"))
+        items.append(html.Div([html.Dt(el.code(table.name)), html.Dd(age)], id=f"age-{table.name}"))
     return el.panel(
         "tables",
-        "Age of the tables",
+        "Data freshness",
         html.Dl(items, className="ages"),
-        note="time of the newest row, canary included; of the newest commit, how much later its rows were written",
+        html.P(_describe_lag(page), id="lag"),
+        note="age of each table's newest row, including the canary's",
     )
 
 

@@ -1,4 +1,4 @@
-"""The quality of what comes in: expectations that do not hold, and messages that broke their contract."""
+"""The quality page: failing expectations, and messages in quarantine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ SPANS = (("1h", "last hour"), ("6h", "last 6 hours"), ("24h", "last day"), ("7d"
 
 @dataclass(frozen=True)
 class QualityPage:
-    """All that the page shows: `rejected` within the time that the URL asks for (`since`), the rest as of now."""
+    """Values of the page: `rejected` within the URL's period (`since`), all others as of now."""
 
     since: str
     from_ms: int
@@ -73,32 +73,33 @@ def draw(page: QualityPage) -> Component:
 
 def _summary(page: QualityPage) -> Component:
     fails, all_ = page.suites.failing, page.suites.expectations
-    expected: el.Child = f"{all_:,} expectations hold"
+    expected: el.Child = f"{all_:,} expectations pass"
     if fails:
         expected = el.mark("▲", f"{fails:,} of {all_:,} expectations fail", "state-firing")
     words = [expected] if all_ else []
     words.append(f"{page.rejected.total:,} quarantined in {span(page.until_ms - page.from_ms)}")
-    return html.Ul([html.Li(word) for word in words], className="counts", **aria(label="In short"))
+    return html.Ul([html.Li(word) for word in words], className="counts", **aria(label="Summary"))
 
 
 def _failing(page: QualityPage) -> Component:
     failing, suites = page.failing, page.suites
-    title = "Expectations that fail"
+    title = "Failing expectations"
     if not suites.shown:
-        return el.panel("failing", title, el.empty("Nothing has been validated yet."))
+        return el.panel("failing", title, el.empty("No validation has run yet."))
     if not failing:
-        return el.panel("failing", title, el.notice("calm", "All hold.", id_="all-hold"))
+        return el.panel("failing", title, el.notice("calm", "All expectations pass.", id_="all-hold"))
     rows = [el.Row(f"{one.suite}/{one.expectation}", _failing_cells(page, one)) for one in failing]
     columns = [
         el.Column("Expectation", "wide"),
         el.Column("Severity", "narrow"),
-        el.Column("Not as expected", "number"),
-        el.Column("Found, and where", "wide"),
+        el.Column("Violations", "number"),
+        el.Column("Examples", "wide"),
         el.Column("Checked", "narrow"),
     ]
-    table = el.table("failing-table", "As of the newest check, worst first", columns, rows)
+    table = el.table("failing-table", title, columns, rows)
     rest = suites.failing - len(failing)
-    return el.panel("failing", title, table, el.empty(f"and {rest:,} more that fail.") if rest > 0 else None)
+    more = el.empty(f"{rest:,} more fail.") if rest > 0 else None
+    return el.panel("failing", title, table, more, note="in the newest check, worst first")
 
 
 def _failing_cells(page: QualityPage, one: Failing) -> list[el.Children]:
@@ -120,10 +121,10 @@ def _failing_cells(page: QualityPage, one: Failing) -> list[el.Children]:
 def _rejected(page: QualityPage) -> Component:
     rejected, since = page.rejected, page.since
     spans = [*SPANS, *([(since, f"last {since}")] if since not in dict(SPANS) else [])]
-    form = el.form(el.Form("filters", "/quality", "Choose the time", [el.Choice("since", "Time", spans, since)]))
+    form = el.form(el.Form("filters", "/quality", "Filter by period", [el.Choice("since", "Period", spans, since)]))
     if not rejected.shown:
         return el.panel(
-            "rejected", "Quarantine over time", form, el.empty("No message broke its contract in this time.")
+            "rejected", "Quarantine over time", form, el.empty("No message was quarantined in this period.")
         )
     rows = [
         el.Row(
@@ -136,14 +137,15 @@ def _rejected(page: QualityPage) -> Component:
         more = f"and {counted(rejected.more_reasons, 'more reason')}"
         rows.append(el.Row("more", [more, "", f"{rejected.more_messages:,}", ""]))
     columns: list[el.Column | str] = ["Topic", "Reason", el.Column("Messages", "number"), el.Column("Newest", "narrow")]
-    table = el.table("rejected-table", "Messages quarantined in this time, by topic and first reason", columns, rows)
-    return el.panel("rejected", "Quarantine over time", form, bars(rejected.shown, page.from_ms, page.until_ms), table)
+    table = el.table("rejected-table", "Quarantined messages by topic and first reason", columns, rows)
+    chart = bars(rejected.shown, page.from_ms, page.until_ms)
+    return el.panel("rejected", "Quarantine over time", form, chart, table, note="by topic and first reason")
 
 
 def _newest(page: QualityPage) -> Component:
-    title = "Newest in quarantine"
+    title = "Newest quarantined messages"
     if not page.newest:
-        return el.panel("newest", title, el.empty("No message has ever broken its contract."))
+        return el.panel("newest", title, el.empty("The quarantine is empty."))
     rows = [
         el.Row(
             f"{one.topic}-{one.partition}-{one.offset}",
@@ -158,13 +160,13 @@ def _newest(page: QualityPage) -> Component:
         for one in page.newest
     ]
     columns = [
-        el.Column("Place", "narrow"),
-        el.Column("Came", "narrow"),
+        el.Column("Message", "narrow"),
+        el.Column("Received", "narrow"),
         el.Column("Reasons", "narrow"),
-        el.Column("Begins with", "wide"),
+        el.Column("Content", "wide"),
         el.Column("Repair", "narrow"),
     ]
-    table = el.table("newest-table", "Messages that broke their contract, the newest first", columns, rows)
+    table = el.table("newest-table", title, columns, rows)
     note: list[el.Child] = [el.code("balancewatch quarantine"), " lists, repairs and replays them"]
     return el.panel("newest", title, table, note=note)
 
@@ -180,7 +182,7 @@ def _suites(page: QualityPage) -> Component:
                 one.suite,
                 el.mark("▲", f"{one.failing} fail", "state-firing")
                 if one.failing
-                else el.mark("✓", "hold", "state-resolved"),
+                else el.mark("✓", "all pass", "state-resolved"),
                 f"{one.expectations:,}",
                 el.age(one.validated_ms, page.now_ms),
             ],
@@ -189,11 +191,11 @@ def _suites(page: QualityPage) -> Component:
     ]
     columns: list[el.Column | str] = [
         "Suite",
-        "Expectations",
-        el.Column("Of", "number"),
+        "Result",
+        el.Column("Expectations", "number"),
         el.Column("Checked", "narrow"),
     ]
-    table = el.table("suites-table", "Each suite as it was last checked", columns, rows)
+    table = el.table("suites-table", "Suites", columns, rows)
     note = f"{len(suites.shown):,} of {suites.number:,}" if suites.number > len(suites.shown) else None
     return el.panel("suites", "Suites", table, note=note)
 

@@ -1,4 +1,4 @@
-"""Brokers as the producers see them: for how long k of n avoided each, who avoids it now, and what fires about it."""
+"""Brokers: intervals in which k of n producers avoided each, the producers that do so now, and incidents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ from streaming.store.store import History
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 MERGED_SHARES = (400, 100, 25)
-"""Breaks shorter than this part of the time would be a pixel: what is on both sides is one interval. Where that leaves
-more than MOST_INTERVALS, longer breaks are left out, too."""
+"""Intervals are joined over breaks shorter than this part of the period, about a pixel. If more than MOST_INTERVALS
+remain, the next share joins longer breaks."""
 
 MOST_INTERVALS = 4_000
 MOST_INCIDENTS = 300
@@ -19,7 +19,7 @@ MOST_AVOIDERS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From `start_ms` to `end_ms` somebody avoided the broker, at most `avoiding` of `producers`, `times` times."""
+    """From `start_ms` to `end_ms`, up to `avoiding` of `producers` avoided the broker, `times` times."""
 
     start_ms: int
     end_ms: int
@@ -30,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Avoider:
-    """A producer whose FaultItem of the broker is unavailable: since when, until when, and the send that decided it."""
+    """A producer whose FaultItem for the broker is unavailable: since when, until when, and the send that caused it."""
 
     client_id: str
     client_version: str
@@ -42,7 +42,7 @@ class Avoider:
 
 @dataclass(frozen=True, slots=True)
 class BrokerIncident:
-    """An incident about the broker itself; `end_ms` is None while it is open."""
+    """An incident of the broker itself; `end_ms` is None while it is open."""
 
     incident_id: str
     kind: str
@@ -54,7 +54,7 @@ class BrokerIncident:
 
 @dataclass(frozen=True)
 class Broker:
-    """One broker now, and what was told of it in the time that is shown."""
+    """One broker: its state now, and its intervals and incidents in the period."""
 
     cluster: str
     broker_name: str
@@ -71,13 +71,13 @@ class Broker:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is to be told of it."""
+        """Whether the period has no avoidance and no incident of it."""
         return not (self.avoiding or self.intervals or self.incidents)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One cluster's brokers or all, and the time that is looked at."""
+    """One cluster, "" for all, and the period."""
 
     cluster: str
     from_ms: int
@@ -180,9 +180,9 @@ LIMIT {MOST_INCIDENTS}
 
 
 def read_brokers(history: History, asked: Asked, known: Known | None = None) -> tuple[list[Broker], bool]:
-    """Brokers, those that need a look first, and whether the oldest intervals were left out for their number.
+    """Return the brokers, worst first, and whether the oldest intervals are missing because there are too many.
 
-    Intervals end where nothing is known of the broker's cluster any more.
+    Intervals end with the data of the broker's cluster.
     """
     known = known or Known(asked.until_ms)
     for share in MERGED_SHARES:
@@ -223,7 +223,7 @@ def _broker(place: tuple[str, str], now: Mapping[str, Any], reported: Mapping[st
 
 
 def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interval, ...]:
-    """Intervals, newest first, with those as one between which the break is no longer than `break_ms`."""
+    """Join intervals, newest first, over breaks of at most `break_ms`."""
     joined: list[Interval] = []
     for one in intervals:
         last = joined[-1] if joined else None
@@ -236,12 +236,12 @@ def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interv
 
 
 def _urgency(broker: Broker) -> tuple[bool, float, bool, int, str, str]:
-    """Open incidents, then the share that avoids it now, then what was last."""
+    """Sort key: open incidents, then the share of producers that avoid it now, then the latest avoidance."""
     share = broker.avoiding / broker.producers if broker.producers else 0.0
     last_ms = max((one.end_ms for one in broker.intervals), default=0)
     return (not broker.open_incidents, -share, not broker.incidents, -last_ms, broker.cluster, broker.broker_name)
 
 
 def _ask(history: History, sql: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """DuckDB refuses parameters that the query does not name."""
+    """Pass only the parameters that the query names; DuckDB refuses others."""
     return history.rows(sql, {name: value for name, value in params.items() if f"${name}" in sql})

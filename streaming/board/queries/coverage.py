@@ -1,4 +1,4 @@
-"""What can be seen, as the tables tell it: each table's newest row, and each cluster's brokers and verdicts."""
+"""Coverage: each table's newest row, and each cluster's brokers with data and queues by verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,33 +15,33 @@ TROUBLED = ("UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED", "UNKNOWN"
 
 @dataclass(frozen=True)
 class TableAge:
-    """A table's newest time; None where it has no row. The canary's rows count."""
+    """Time of a table's newest row, including the canary's; None for an empty table."""
 
     name: str
     newest_ms: int | None
 
 
 @dataclass(frozen=True)
-class ClusterSight:
-    """One cluster: its brokers, those of them without data now, its groups, and its queues by verdict."""
+class ClusterCoverage:
+    """One cluster: its brokers, those without data now, its groups, and its queues by verdict."""
 
     cluster: str
     brokers: int
     without_data: tuple[str, ...]
     is_without_data: bool
-    """No broker of it gives data at all."""
+    """Whether none of its brokers sends data."""
     groups: int
     queues: int
     unknown: int
     not_judged: int
     completeness: float | None
-    """The least share that gave data: of a verdict that is UNKNOWN, of an open alert, or of what changed last."""
+    """The least completeness among UNKNOWN verdicts, open alerts and the newest change."""
     newest_ms: int | None
 
 
 @dataclass(frozen=True)
 class GroupTrouble:
-    """A group with queues that are not OK, by verdict."""
+    """A group with problems: its queues by verdict."""
 
     cluster: str
     consumer_group: str
@@ -50,7 +50,7 @@ class GroupTrouble:
 
 
 def read_ages(history: History) -> list[TableAge]:
-    """In the order of the contract."""
+    """Return the age of every table, in the order of TABLES."""
     each = " UNION ALL ".join(
         f"SELECT '{table.name}' AS name, max({table.time}) AS newest FROM {table.name}" for table in TABLES.values()
     )
@@ -59,14 +59,14 @@ def read_ages(history: History) -> list[TableAge]:
 
 
 def newest_ms(ages: Sequence[TableAge], now_ms: int) -> int | None:
-    """When the query wrote last, by the time of what they wrote; a row from the future counts as of now."""
+    """Return the newest row's time among the live tables; a row from the future counts as now."""
     live = {table.name for table in LIVE_TABLES}
     known = [age.newest_ms for age in ages if age.name in live and age.newest_ms is not None]
     return min(max(known), now_ms) if known else None
 
 
-def read_clusters(history: History) -> list[ClusterSight]:
-    """By name; the canary's is left out."""
+def read_clusters(history: History) -> list[ClusterCoverage]:
+    """Return all clusters by name, without the canary's."""
     rows = history.rows(
         """
         WITH queues AS (
@@ -107,11 +107,13 @@ def read_clusters(history: History) -> list[ClusterSight]:
         """,
         {"canary": CANARY_CLUSTER},
     )
-    return [ClusterSight(**{**row, "without_data": tuple(one for one in row["without_data"] if one)}) for row in rows]
+    return [
+        ClusterCoverage(**{**row, "without_data": tuple(one for one in row["without_data"] if one)}) for row in rows
+    ]
 
 
 def read_cluster_names(history: History) -> list[str]:
-    """Every cluster that any live table knows, whether its groups are known or not; not the canary's."""
+    """Return the clusters of all live tables, without the canary's."""
     each = " UNION ".join(f"SELECT cluster FROM {table.name}" for table in LIVE_TABLES)
     rows = history.rows(
         f"SELECT DISTINCT cluster FROM ({each}) WHERE cluster <> $canary ORDER BY 1", {"canary": CANARY_CLUSTER}
@@ -120,7 +122,7 @@ def read_cluster_names(history: History) -> list[str]:
 
 
 def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
-    """The worst groups, those with most queues that nobody consumes first; and how many have any queue in trouble."""
+    """Return the worst groups, those with most unconsumed queues first, and the number of all groups with problems."""
     rows = history.rows(
         f"""
         SELECT cluster, consumer_group, count(*) AS queues,

@@ -1,4 +1,4 @@
-"""What fires as the tables have it: the incidents that page, worst and newest first, and what each explains."""
+"""Firing incidents that are not inhibited, worst and newest first, with the incidents that each inhibits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WORST_FIRST = f"list_position([{', '.join(repr(one) for one in SEVERITIES)}], se
 
 @dataclass(frozen=True)
 class Firing:
-    """An incident that fires and that nothing explains. `effects` counts by kind what it explains and is still open."""
+    """A firing incident that is not inhibited. `effects` counts the open incidents that it inhibits, by kind."""
 
     incident_id: str
     kind: str
@@ -31,7 +31,7 @@ class Firing:
     fired_ms: int
     effects: Mapping[str, int]
     acknowledged_by: str | None
-    """Who said last that they are at it."""
+    """Who acknowledged it last."""
 
     @property
     def subject(self) -> str:
@@ -41,20 +41,20 @@ class Firing:
 
 @dataclass(frozen=True)
 class Trouble:
-    """All that is open: the first of what fires, how many fire in all, and how many are in the other states."""
+    """All open incidents: the first of those that fire, the number of all that fire, and counts by other states."""
 
     firing: tuple[Firing, ...]
     firing_count: int
-    explained_count: int
+    inhibited_count: int
     states: Mapping[str, int]
-    """Open incidents that do not fire, by state."""
+    """Open incidents in other states than FIRING, by state."""
     resolved_lately: int
 
 
 def read_trouble(history: History, lately_from_ms: int) -> Trouble:
-    """What is open now; `resolved_lately` counts what was over, whether it fired or not, after `lately_from_ms`."""
+    """Return the open incidents; `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not."""
     counts = history.rows(
-        "SELECT state, inhibited_by IS NOT NULL AS is_explained, count(*) AS n, "
+        "SELECT state, inhibited_by IS NOT NULL AS is_inhibited, count(*) AS n, "
         "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
         "FROM alerts_now WHERE cluster <> $canary GROUP BY ALL",
         {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
@@ -65,8 +65,8 @@ def read_trouble(history: History, lately_from_ms: int) -> Trouble:
             states[row["state"]] = states.get(row["state"], 0) + row["n"]
     return Trouble(
         tuple(_read_firing(history)),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_explained"]),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_explained"]),
+        sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_inhibited"]),
+        sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_inhibited"]),
         states,
         sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
     )
@@ -81,7 +81,7 @@ def _read_firing(history: History) -> list[Firing]:
     )
     ids = [row["incident_id"] for row in rows]
     effects = _read_effects(history, ids)
-    acknowledged = _read_acknowledged(history, ids)
+    acknowledged = read_acknowledged(history, ids)
     return [
         Firing(**row, effects=effects.get(row["incident_id"], {}), acknowledged_by=acknowledged.get(row["incident_id"]))
         for row in rows
@@ -101,15 +101,20 @@ def _read_effects(history: History, incident_ids: list[str]) -> dict[str, dict[s
     return found
 
 
-def _read_acknowledged(history: History, incident_ids: list[str]) -> dict[str, str]:
+def read_acknowledged(history: History, incident_ids: list[str], until_ms: int | None = None) -> dict[str, str]:
+    """Return who acknowledged each of these incidents last, up to `until_ms`."""
+    upto = "" if until_ms is None else "AND acknowledged_at <= make_timestamptz($until_ms * 1000) "
     rows = _rows_of(
         history,
         incident_ids,
         "SELECT incident_id, arg_max(acknowledged_by, acknowledged_at) AS acknowledged_by FROM acknowledgements "
-        "WHERE list_contains($ids, incident_id) GROUP BY 1",
+        f"WHERE list_contains($ids, incident_id) {upto}GROUP BY 1",
+        {} if until_ms is None else {"until_ms": until_ms},
     )
     return {row["incident_id"]: row["acknowledged_by"] for row in rows}
 
 
-def _rows_of(history: History, incident_ids: list[str], sql: str) -> list[dict[str, Any]]:
-    return history.rows(sql, {"ids": incident_ids}) if incident_ids else []
+def _rows_of(
+    history: History, incident_ids: list[str], sql: str, more: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    return history.rows(sql, {"ids": incident_ids, **(more or {})}) if incident_ids else []

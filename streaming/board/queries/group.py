@@ -1,4 +1,4 @@
-"""One consumer group as the tables have it, now or as of a moment: its queues, channels and open incidents."""
+"""One consumer group, now or at a past time: its queues, channels and open incidents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming.board.queries.firing import read_acknowledged
 from streaming.board.url.parameters import AskedError
 from streaming.store.store import History
 from streaming.text.suggestions import MOST_NAMED, closest
@@ -13,12 +14,12 @@ from streaming.text.suggestions import MOST_NAMED, closest
 MOST_INCIDENTS = 50
 
 OPEN_STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN")
-"""States of an incident that is not over."""
+"""States of an open incident."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of the group: who is meant to consume it, who was seen to, the verdict on the two, and since when.
+    """A queue of the group: its planned owner, its observed owners, the verdict, and since when the verdict holds.
 
     `reason` is why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason).
     """
@@ -39,7 +40,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A member's connection as one broker lists it."""
+    """One connection of a member, as one broker lists it."""
 
     broker_name: str
     client_id: str
@@ -54,7 +55,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class OpenIncident:
-    """An incident of the group that is not over."""
+    """An open incident of the group."""
 
     incident_id: str
     kind: str
@@ -68,11 +69,13 @@ class OpenIncident:
     advice: str
     inhibited_by: str | None
     started_ms: int
+    acknowledged_by: str | None = None
+    """Who acknowledged it last."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group of one cluster as of `at_ms`, or as it is now where that is None."""
+    """A group of one cluster as of `at_ms`; None means now."""
 
     cluster: str
     consumer_group: str
@@ -82,11 +85,11 @@ class Group:
     incidents: tuple[OpenIncident, ...]
 
     def topics(self) -> list[str]:
-        """Topics that it has queues of, sorted."""
+        """Return the topics of its queues, sorted."""
         return sorted({queue.topic for queue in self.queues})
 
     def twins(self) -> set[str]:
-        """ClientIds that several clients carry, by its open incidents."""
+        """Return the ClientIds of twins, by its open incidents."""
         return {one.client_id for one in self.incidents if one.kind == "duplicate_client_id" and one.client_id}
 
 
@@ -97,9 +100,9 @@ def read_group(
     at_ms: int | None = None,
     queues: Sequence[Queue] | None = None,
 ) -> Group:
-    """Everything about the group; its queues are read where they are not given.
+    """Return the group; `queues` are read unless given.
 
-    Raises AskedError for a group that is not known, or known in several clusters.
+    Raises AskedError for an unknown group, or one that several clusters have.
     """
     name = cluster or find_cluster(history, consumer_group)
     params = {"cluster": name, "consumer_group": consumer_group} | ({} if at_ms is None else {"at": at_ms})
@@ -134,7 +137,7 @@ def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
 
 
 def queues_of(rows: pa.Table) -> list[Queue]:
-    """The rows of a query that has a Queue's fields as columns, in their order; the reason may be left out."""
+    """Return the rows of a query with a Queue's fields as columns, in their order; the reason is optional."""
     columns = [rows.column(name).to_pylist() for name in rows.column_names]
     return [
         Queue(topic, broker_name, queue_id, planned_owner, tuple(observed), verdict, since_ms, *reason)
@@ -163,24 +166,28 @@ def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncide
         f"ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}",
         params,
     )
-    return [OpenIncident(**{**row, "queues": tuple(row["queues"])}) for row in rows]
+    acknowledged = read_acknowledged(history, [row["incident_id"] for row in rows], params.get("at"))
+    return [
+        OpenIncident(**{**row, "queues": tuple(row["queues"])}, acknowledged_by=acknowledged.get(row["incident_id"]))
+        for row in rows
+    ]
 
 
 def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:
-    """Whether an alert names the group, or its queues were judged at another time than the one that is asked for."""
+    """Return whether an alert names the group, or its queues were judged at another time than the requested one."""
     asked = {name: params[name] for name in ("cluster", "consumer_group")}
     tables = ("alerts", "assignments") if at_another_time else ("alerts",)
     return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", asked) for table in tables)
 
 
 def is_alerted_topic(history: History, group: Group, topic: str) -> bool:
-    """Whether an alert about the group names the topic: links lead from there, though no queue of it is known."""
+    """Return whether an alert of the group names the topic. Such alerts link here, although no queue of it is known."""
     asked = {"cluster": group.cluster, "consumer_group": group.consumer_group, "topic": topic}
     return bool(history.rows(f"SELECT 1 FROM alerts WHERE {_OF_GROUP} AND topic = $topic LIMIT 1", asked))
 
 
 def find_cluster(history: History, consumer_group: str) -> str:
-    """The only cluster that knows the group. Raises AskedError where none does, or several do."""
+    """Return the only cluster with this group. Raises AskedError for none and for several."""
     clusters = _names(
         history,
         "SELECT cluster FROM assignments WHERE consumer_group = $consumer_group UNION "
@@ -203,8 +210,8 @@ def _describe_unknown(history: History, cluster: str | None, consumer_group: str
     )
     near = closest(consumer_group, known, 0.4) or known[:MOST_NAMED]
     place = f" in cluster {cluster}" if cluster else ""
-    there = f"; there is {', '.join(near)}" if near else "; the tables know none there"
-    return f"Group {consumer_group!r} is not known{place}{there}."
+    hint = f"; known groups include {', '.join(near)}." if near else "; no group is known there."
+    return f"Group {consumer_group!r} is unknown{place}{hint}"
 
 
 def _names(history: History, sql: str, params: dict[str, Any]) -> Sequence[str]:

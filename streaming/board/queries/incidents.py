@@ -20,7 +20,7 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Asked:
-    """The filter: None asks nothing. `is_explained` tells effects that do not page from what does."""
+    """The filter: None asks nothing. `is_inhibited` tells effects that do not page from what does."""
 
     from_ms: int
     until_ms: int
@@ -28,7 +28,7 @@ class Asked:
     kind: str | None = None
     state: str | None = None
     consumer_group: str | None = None
-    is_explained: bool | None = None
+    is_inhibited: bool | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
         """SQL over ALL_INCIDENTS, and its parameters. The canary is hidden unless its cluster is asked for."""
@@ -44,8 +44,8 @@ class Asked:
         if self.cluster is None:
             clauses.append("cluster <> $canary")
             params["canary"] = CANARY_CLUSTER
-        if self.is_explained is not None:
-            clauses.append(f"inhibited_by IS {'NOT ' if self.is_explained else ''}NULL")
+        if self.is_inhibited is not None:
+            clauses.append(f"inhibited_by IS {'NOT ' if self.is_inhibited else ''}NULL")
         return " AND ".join(clauses), params
 
 
@@ -80,7 +80,7 @@ class Step:
 
     at_ms: int
     state: str
-    is_explained: bool
+    is_inhibited: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Bins:
     """
 
     kind: str
-    is_explained: bool
+    is_inhibited: bool
     counts: tuple[int, ...]
     unknown: tuple[int, ...]
 
@@ -136,15 +136,15 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
     rows = history.rows(
         """
         WITH steps AS (
-            SELECT incident_id, changed_at, batch_id, state, inhibited_by IS NOT NULL AS is_explained
+            SELECT incident_id, changed_at, batch_id, state, inhibited_by IS NOT NULL AS is_inhibited
             FROM alerts WHERE list_contains($ids, incident_id)
         ), changes AS (
             SELECT * FROM steps
             WINDOW told AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
             QUALIFY (lag(state) OVER told) IS DISTINCT FROM state
-                OR (lag(is_explained) OVER told) IS DISTINCT FROM is_explained
+                OR (lag(is_inhibited) OVER told) IS DISTINCT FROM is_inhibited
         )
-        SELECT incident_id, epoch_ms(changed_at) AS at_ms, state, is_explained FROM changes
+        SELECT incident_id, epoch_ms(changed_at) AS at_ms, state, is_inhibited FROM changes
         QUALIFY row_number() OVER (PARTITION BY incident_id ORDER BY changed_at DESC, batch_id DESC) <= $most
         ORDER BY incident_id, changed_at, batch_id
         """,
@@ -152,7 +152,7 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
     )
     found: dict[str, list[Step]] = {}
     for row in rows:
-        found.setdefault(row["incident_id"], []).append(Step(row["at_ms"], row["state"], row["is_explained"]))
+        found.setdefault(row["incident_id"], []).append(Step(row["at_ms"], row["state"], row["is_inhibited"]))
     return {incident_id: tuple(steps) for incident_id, steps in found.items()}
 
 
@@ -166,7 +166,7 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
     rows = history.rows(
         f"""
         WITH chosen AS (
-            SELECT incident_id, kind, inhibited_by IS NOT NULL AS is_explained, epoch_ms(started_at) AS started_ms,
+            SELECT incident_id, kind, inhibited_by IS NOT NULL AS is_inhibited, epoch_ms(started_at) AS started_ms,
                 epoch_ms(ended_at) AS ended_ms,
                 coalesce(list_extract($silent_ms::BIGINT[], list_position($silent::VARCHAR[], cluster)), $known_ms)
                     AS silent_ms
@@ -179,35 +179,35 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
             ) AS known_ms
             FROM chosen
         ), told AS (
-            SELECT incident_id, inhibited_by IS NOT NULL AS is_explained, epoch_ms(changed_at) AS at_ms,
+            SELECT incident_id, inhibited_by IS NOT NULL AS is_inhibited, epoch_ms(changed_at) AS at_ms,
                 row_number() OVER steps AS number, lead(epoch_ms(changed_at)) OVER steps AS next_ms
             FROM alerts WHERE incident_id IN (SELECT incident_id FROM incidents)
             WINDOW steps AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
         ), pieces AS (
-            SELECT incident_id, kind, told.is_explained, true AS is_known,
+            SELECT incident_id, kind, told.is_inhibited, true AS is_known,
                 CASE number WHEN 1 THEN least(started_ms, at_ms) ELSE at_ms END AS start_ms,
                 least(coalesce(next_ms, known_ms), known_ms) AS end_ms
             FROM told JOIN incidents USING (incident_id)
             WHERE number = 1 OR ended_ms IS NULL OR next_ms IS NOT NULL
             UNION ALL
-            SELECT incident_id, kind, is_explained, false, greatest(started_ms, known_ms + $bin_ms), $until_ms
+            SELECT incident_id, kind, is_inhibited, false, greatest(started_ms, known_ms + $bin_ms), $until_ms
             FROM incidents WHERE ended_ms IS NULL
         ), spans AS (
-            SELECT incident_id, kind, is_explained, is_known,
+            SELECT incident_id, kind, is_inhibited, is_known,
                 greatest(0, floor((start_ms - $from_ms) / $bin_ms))::INT AS first,
                 least($bins - 1, floor((end_ms - $from_ms) / $bin_ms))::INT AS last
             FROM pieces WHERE start_ms <= end_ms
         ), counted AS (
-            SELECT kind, is_explained, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
-                PARTITION BY incident_id, is_explained, is_known ORDER BY first, last
+            SELECT kind, is_inhibited, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
+                PARTITION BY incident_id, is_inhibited, is_known ORDER BY first, last
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ), -1)) AS first
             FROM spans
         ), steps AS (
-            SELECT kind, is_explained, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
-            UNION ALL SELECT kind, is_explained, is_known, last + 1, -1 FROM counted WHERE first <= last
+            SELECT kind, is_inhibited, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
+            UNION ALL SELECT kind, is_inhibited, is_known, last + 1, -1 FROM counted WHERE first <= last
         )
-        SELECT kind, is_explained, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
+        SELECT kind, is_inhibited, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
         """,
         {
             **params,
@@ -220,12 +220,12 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
     )
     changes: dict[tuple[str, bool], dict[bool, dict[int, int]]] = {}
     for row in rows:
-        if asked.is_explained in (None, row["is_explained"]):
-            of_kind = changes.setdefault((row["kind"], row["is_explained"]), {True: {}, False: {}})
+        if asked.is_inhibited in (None, row["is_inhibited"]):
+            of_kind = changes.setdefault((row["kind"], row["is_inhibited"]), {True: {}, False: {}})
             of_kind[row["is_known"]][row["bin"]] = row["step"]
     bins = [Bins(*of, _running(steps[True]), _running(steps[False])) for of, steps in changes.items()]
     busiest = sorted(bins, key=lambda one: -one.most)[:MOST_KINDS]
-    return sorted(busiest, key=lambda one: (one.kind, one.is_explained))
+    return sorted(busiest, key=lambda one: (one.kind, one.is_inhibited))
 
 
 def read_choices(history: History) -> Mapping[str, list[str]]:

@@ -1,8 +1,8 @@
-"""How far the tables are behind the events: from the newest event of a commit's rows to the commit, as its log has it.
+"""Delay of the tables: from the newest event in a commit's rows to the time of the commit in its log.
 
-It is at most as much as this: it holds a collector's delay, Kafka's backlog and the batch, which tables do not tell
-apart; and a row may tell of a moment that came by the clock alone, such as a FaultItem's end, and be written with the
-next event. While nothing is written it does not grow: that is the age of the data.
+This is an upper bound. It includes the collector's delay, Kafka's backlog and the batch, and a row of a time that came
+by the clock, such as a FaultItem's end, is written only with the next event. The delay does not grow while nothing is
+written; the age of the data does.
 """
 
 from collections.abc import Mapping
@@ -22,25 +22,25 @@ from streaming.warehouse.table_store import read_file
 from streaming.warehouse.tables import table_path
 
 TIMELY = ("alerts", "assignments", "memberships")
-"""Tables whose newest rows are of when they were judged."""
+"""Tables whose newest rows carry the time of their evaluation."""
 
 MOST_COMMITS = 8
-"""Of maintenance, which adds nothing, are passed over."""
+"""Limit of commits to search back, past those of maintenance, which add no rows."""
 
 SKEW_MS = MINUTE
-"""Clocks further apart than this cannot be compared: events made up for another day are not behind or ahead."""
+"""Limit of clock skew; beyond it, as for simulated events of another day, there is no delay to report."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A table's newest commit with new rows: when it was made, and how long after the newest event in it."""
+    """A table's newest commit with new rows: its time, and its delay after its newest event."""
 
     at_ms: int
     lag_ms: int
 
 
 def read_lags(history: History, now_ms: int) -> dict[str, Written]:
-    """By table. Without those that nobody has written, or of which the clocks do not fit together."""
+    """Return the delay by table, without unwritten tables and those beyond SKEW_MS."""
     found = {}
     for table in LIVE_TABLES:
         version = history.versions.get(table.name)
@@ -51,7 +51,7 @@ def read_lags(history: History, now_ms: int) -> dict[str, Written]:
 
 
 def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
-    """The largest lag of the TIMELY tables that were written within `lately_ms` of the one that was written last."""
+    """Return the largest delay of the TIMELY tables written within `lately_ms` before the newest commit of them."""
     timely = [lags[name] for name in TIMELY if name in lags]
     newest_ms = max((one.at_ms for one in timely), default=0)
     return max((one for one in timely if one.at_ms >= newest_ms - lately_ms), key=lambda one: one.lag_ms, default=None)
@@ -70,7 +70,7 @@ def _read_written(warehouse: Location, table: Table, version: int) -> Written | 
 
 
 def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
-    """By the footers of its files; None where one was compacted and vacuumed meanwhile, or says nothing."""
+    """Return the newest event time in the footers of a commit's files; None if a file is gone or has no statistics."""
     newest = []
     for file in commit.appended:
         try:

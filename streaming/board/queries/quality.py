@@ -1,4 +1,4 @@
-"""Expectations on the events and messages in quarantine, as the tables have them."""
+"""Results of the expectations on events, and messages in quarantine."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ EXCERPT_BYTES = 120
 
 @dataclass(frozen=True)
 class Failing:
-    """An expectation that did not hold when it was last checked."""
+    """An expectation that failed in its newest check."""
 
     suite: str
     expectation: str
@@ -30,7 +30,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as it was last checked: how many of its expectations failed, of how many."""
+    """A suite in its newest check: the number of its expectations and of the failing ones."""
 
     suite: str
     expectations: int
@@ -40,7 +40,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Messages of a topic that were quarantined for one sort of reason: counts in BINS equal parts of the span."""
+    """Quarantined messages of one topic and reason: counts in BINS equal parts of the period."""
 
     topic: str
     reason: str
@@ -54,7 +54,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Rejections:
-    """What was quarantined in a span: the most frequent reasons, and how many others with how many messages."""
+    """Quarantined messages of a period: the most frequent reasons, and counts of the others and their messages."""
 
     shown: tuple[Rejected, ...]
     total: int
@@ -64,7 +64,7 @@ class Rejections:
 
 @dataclass(frozen=True)
 class Suites:
-    """The first suites; of all of them the number, their expectations, and those that fail."""
+    """The first suites, and counts over all: suites, expectations, and failing ones."""
 
     shown: tuple[Suite, ...]
     number: int
@@ -74,7 +74,7 @@ class Suites:
 
 @dataclass(frozen=True)
 class Message:
-    """A quarantined message. `excerpt` is its beginning, None for a message without a value; `action` its repair's."""
+    """A quarantined message. `excerpt` is its beginning, None without a value; `action` is that of its repair."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class Message:
 
 
 def read_failing(history: History) -> list[Failing]:
-    """The critical first, then by the share of what is not as expected."""
+    """Return the failing expectations, critical ones first, then by share of violations."""
     rows = history.rows(
         "SELECT suite, expectation, coalesce(description, expectation) AS description, "
         "coalesce(severity, 'warning') AS severity, "
@@ -102,7 +102,7 @@ def read_failing(history: History) -> list[Failing]:
 
 
 def read_suites(history: History) -> Suites:
-    """Those that fail first, then by name; the sums are of all, shown or not."""
+    """Return the suites, failing ones first, then by name; the totals are of all."""
     rows = history.rows(
         "SELECT suite, count(*) AS expectations, count(*) FILTER (NOT success) AS failing, "
         "epoch_ms(max(validated_at)) AS validated_ms, count(*) OVER () AS number, "
@@ -119,7 +119,7 @@ def read_suites(history: History) -> Suites:
 
 
 def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
-    """By topic and the first reason's code, the most frequent MOST_REASONS first; the rest is counted."""
+    """Return counts by topic and code of the first reason, the most frequent MOST_REASONS; others are counted."""
     rows = history.rows(
         """
         SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
@@ -144,7 +144,7 @@ def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
 
 
 def read_newest(history: History) -> list[Message]:
-    """The newest in quarantine, whatever the span, with what people did about each."""
+    """Return the newest quarantined messages of all time, with the repair of each."""
     rows = history.rows(
         'SELECT topic, partition, "offset", coalesce(reasons, []) AS reasons, epoch_ms(ingest_time) AS ingest_ms, '
         "raw[1:$excerpt] AS excerpt, coalesce(octet_length(raw), 0) AS size, action "
@@ -158,10 +158,10 @@ def read_newest(history: History) -> list[Message]:
 
 
 def excerpt(message: Message) -> str:
-    """Its beginning as text: what is no printable character shows as its code."""
+    """Return the beginning of the message as text, with escapes for unprintable characters."""
     if message.excerpt is None:
         return "(no value)"
     text = message.excerpt.decode("utf-8", "backslashreplace")
     shown = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
     rest = message.size - len(message.excerpt)
-    return shown + (f" … {rest:,} bytes more" if rest > 0 else "")
+    return shown + (f" … {rest:,} more bytes" if rest > 0 else "")

@@ -1,6 +1,6 @@
-"""A group's queues by its clients: one row a queue, one column a client or a twin's channel, and what each cell says.
+"""A group's queues by its clients: one row per queue, one column per client or twin.
 
-Columns stand in the order of cid_all, which is the order that RocketMQ's strategies hand out queues by.
+Columns are in the order of `cidAll`, the sorted ClientIds by which RocketMQ's strategies assign queues.
 """
 
 from collections import Counter
@@ -14,20 +14,20 @@ from udfs.alerts.prose import host_of
 from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_JUDGED, OK
 
 MOST_COLUMNS = 16
-"""More clients than these are shown only where they have something to do with the rows of the page."""
+"""Above this number of clients, only those that own or pull a queue of the page have a column."""
 
 
 class Cell(Enum):
-    """What a client has to do with a queue: the sign in the cell, and the words for it."""
+    """Relation of a client to a queue: the sign in the cell and its meaning."""
 
-    OWNS = ("●", "meant to consume it, and does")
-    ABSENT = ("○", "meant to consume it, and does not")
-    TAKES = ("◆", "consumes it, though not meant to")
-    OWNS_TOO = ("●●", "meant to consume it, and does, as does another")
-    TAKES_TOO = ("◆◆", "consumes it beside the one that is meant to")
-    HANDED_OVER = ("◇", "consumed it lately, beside its owner")
-    ONE_OF = ("◐", "meant to consume it; one of the clients with this ClientId does, which one is not told")
-    PULLS = ("●", "consumes it; who should is not judged")
+    OWNS = ("●", "planned owner, consumes it")
+    ABSENT = ("○", "planned owner, does not consume it")
+    TAKES = ("◆", "consumes it without being the planned owner")
+    OWNS_TOO = ("●●", "planned owner, consumes it together with another client")
+    TAKES_TOO = ("◆◆", "consumes it together with the planned owner")
+    HANDED_OVER = ("◇", "consumed it until recently (hand-over)")
+    ONE_OF = ("◐", "planned owner; one client with this ClientId consumes it, unknown which")
+    PULLS = ("●", "consumes it; no planned owner to compare with")
 
     @property
     def sign(self) -> str:
@@ -40,7 +40,7 @@ class Cell(Enum):
 
 @dataclass(frozen=True)
 class Client:
-    """A column: a ClientId, or where several channels carry it, one of them by host or address (`place`)."""
+    """A column: a ClientId, or one of several channels with it, by host or address (`place`)."""
 
     client_id: str
     place: str = ""
@@ -54,7 +54,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: the queue, and a cell for each client that has to do with it, by the client's key."""
+    """A row: the queue and the cells of its clients, by the client's key."""
 
     queue: Queue
     cells: Mapping[str, Cell]
@@ -62,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The lines of one page. `elsewhere` clients have nothing to do with these lines; `rest` found no column."""
+    """The lines of one page. `elsewhere` counts clients without a cell; `rest` are clients without a column."""
 
     clients: tuple[Client, ...]
     lines: tuple[Line, ...]
@@ -71,10 +71,10 @@ class Matrix:
 
 
 def clients_of(channels: Iterable[Channel]) -> list[Client]:
-    """The members as columns, in the order of cid_all.
+    """Return the members as columns, sorted by ClientId.
 
-    Channels of one ClientId are told apart when a broker lists several: by host, where each broker has one of each
-    host, and by address where they share a host, for ports differ from broker to broker.
+    Channels of one ClientId are separate columns if a broker lists several: by host if each broker has one per host,
+    else by address, since ports differ from broker to broker.
     """
     by_id: dict[str, list[Channel]] = {}
     for channel in channels:
@@ -100,7 +100,7 @@ def count_verdicts(queues: Iterable[Queue]) -> Counter[str]:
 
 
 def order_queues(queues: Iterable[Queue], order: str) -> list[Queue]:
-    """By `queue`: topic, broker and number; by `worst`: verdict first."""
+    """Sort by `queue` (topic, broker and number) or by `worst` (verdict first)."""
 
     def place(queue: Queue) -> tuple[str, str, int]:
         return queue.topic, queue.broker_name, queue.queue_id
@@ -111,7 +111,7 @@ def order_queues(queues: Iterable[Queue], order: str) -> list[Queue]:
 
 
 def build_matrix(group: Group, queues: Sequence[Queue], most_columns: int = MOST_COLUMNS) -> Matrix:
-    """The matrix of these queues, in their order; whoever pulls without being a member gets a column, too."""
+    """Return the matrix of these queues, in their order. Clients that pull but are no members have columns too."""
     members = clients_of(group.channels)
     reader = _Reader(members, group.channels)
     lines = [Line(queue, reader.cells(queue)) for queue in queues]
@@ -129,7 +129,7 @@ def build_matrix(group: Group, queues: Sequence[Queue], most_columns: int = MOST
 
 
 class _Reader:
-    """Finds the columns that a queue's owners stand for."""
+    """Finder of the columns of a queue's owners."""
 
     def __init__(self, members: Sequence[Client], channels: Iterable[Channel]) -> None:
         self.strangers: dict[str, Client] = {}
@@ -150,7 +150,7 @@ class _Reader:
         return cells | dict.fromkeys(owners - pulling.keys(), Cell.ABSENT)
 
     def _clients(self, owner: str, broker_name: str) -> list[Client]:
-        """`client_id`, `client_id at address` or an address alone, as `observed_owners` has them."""
+        """Return the columns of an owner in `observed_owners`: `client_id`, `client_id at address` or an address."""
         if owner in self._by_id:
             return self._at_broker(owner, broker_name)
         client_id, _, addr = owner.rpartition(" at ")
@@ -161,7 +161,7 @@ class _Reader:
         return [self.strangers.setdefault(stranger.key, stranger)]
 
     def _at_broker(self, client_id: str, broker_name: str) -> list[Client]:
-        """Twins that are told apart by address can only be met at the broker that lists that address."""
+        """Return the twins whose address this broker lists, else all of them."""
         clients = self._by_id[client_id]
         here = [c for c in clients if any((client_id, broker_name, addr) in self._listed for addr in c.addrs)]
         return here or clients

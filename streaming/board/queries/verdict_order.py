@@ -1,4 +1,4 @@
-"""The verdicts in the order in which people look at them, worst first; the first four say that something is wrong."""
+"""The order of verdicts, worst first; the first four are problems."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,5 +12,5 @@ WRONG = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
 
 
 def worst_first(names: Iterable[str]) -> list[str]:
-    """The names in the order of WORST_FIRST; unknown words last."""
+    """Sort names by WORST_FIRST; unknown ones last."""
     return sorted(names, key=lambda name: (RANK.get(name, len(RANK)), name))

@@ -1,1 +1,1 @@
-"""What a URL asks: its parameters, a moment, a part of a list; and links that ask the same of a page."""
+"""Parsing of URLs: query parameters, a time, a page of a list; and the links that carry them."""

@@ -1,1 +1,1 @@
-"""The board on the web: the server, who may see it, the Dash application, and the frame around every page."""
+"""The web side of the board: server, access control, Dash application, and the frame around every page."""

@@ -1,4 +1,4 @@
-"""The Dash application: one callback that shows the page the URL names, again whenever the tables have changed."""
+"""The Dash application: one callback renders the URL's page, again after every change of the tables."""
 
 import hashlib
 import threading
@@ -20,6 +20,7 @@ from streaming.board.pages import PAGES
 from streaming.board.pages.page import Page, View
 from streaming.board.url.parameters import AskedError, read_asked
 from streaming.board.web.frame import INDEX, META, frame
+from streaming.board.web.health import serve_health
 from streaming.board.web.notices import left_out_notice, stale_notice, with_notices
 from streaming.board.web.plotly_script import serve_plotly
 from streaming.board.web.runbook_pages import ROOT, serve_runbooks
@@ -30,15 +31,15 @@ from streaming.text.times import MINUTE
 from streaming.text.visible_text import shown_json, visible_name
 
 KEPT_BODIES = 64
-"""Bodies kept for viewers of the same URL; each is dropped when the tables change."""
+"""Rendered bodies kept for viewers of the same URL until the tables change."""
 
-NEWEST_HEARD = 200
+MOST_ANNOUNCED = 200
 
 log = structlog.get_logger()
 
 
 class Board:
-    """The pages over one warehouse. `render` is the callback, and may run in several threads."""
+    """The pages over one warehouse. `render` may run in several threads."""
 
     def __init__(
         self,
@@ -57,14 +58,18 @@ class Board:
         self._newest: tuple[str, int | None] = ("", None)
         self._lock = threading.Lock()
         self.rendered = 0
-        """Bodies that were made anew."""
+        """Number of rendered bodies."""
 
     def now_ms(self) -> int:
-        """Epoch ms by the board's clock."""
+        """Return epoch ms by the board's clock."""
         return self._clock_ms()
 
+    def can_open(self) -> bool:
+        """Return whether a table of the warehouse can be opened."""
+        return self._tables.can_open()
+
     def render(self, path: str, search: str, shown: str | None) -> tuple[str | None, str, dict[str, Any] | None]:
-        """The body as JSON, the key of what it shows, and what fires; the key alone where `shown` is that key."""
+        """Return the body as JSON, its key and the firing incidents; only the key if `shown` is that key."""
         now_ms = self._clock_ms()
         seen = self._tables.look()
         key = _key(path, search, seen.tag, str(now_ms // MINUTE))
@@ -79,10 +84,10 @@ class Board:
                 self._bodies[key] = known
                 while len(self._bodies) > KEPT_BODIES:
                     self._bodies.popitem(last=False)
-        return known, key, self._heard_of(seen)
+        return known, key, self._announced(seen)
 
-    def _heard_of(self, seen: Seen) -> dict[str, Any] | None:
-        """What fires, asked once for each state of the tables."""
+    def _announced(self, seen: Seen) -> dict[str, Any] | None:
+        """Return the firing incidents, read once per state of the tables."""
         with self._lock:
             tag, heard = self._heard
         if tag != seen.tag:
@@ -99,15 +104,17 @@ class Board:
             asked = read_asked(search, page.parameters)
             try:
                 return self._ask(page, asked, seen, now_ms)
-            except WarehouseError:  # files may have been vacuumed between the look and the question
+            except WarehouseError:  # files may have been vacuumed since the refresh
                 return self._ask(page, asked, self._tables.look(at_once=True), now_ms)
         except AskedError as error:
             return _refused(page, str(error))
         except WarehouseError as error:
-            log.warning("the tables do not answer", page=page.name, error=str(error))
-            return _failed(page, "The tables do not answer this now; the log says why. It is tried again by itself.")
+            log.warning("page query failed", page=page.name, error=str(error))
+            return _failed(
+                page, "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
+            )
         except Exception:
-            log.exception("a page failed", page=page.name)
+            log.exception("page failed", page=page.name)
             return _failed(page, "This page failed; the log of `balancewatch board` says why. Other pages still work.")
 
     def _ask(self, page: Page[Any], asked: Mapping[str, str], seen: Seen, now_ms: int) -> Component:
@@ -126,7 +133,7 @@ class Board:
         return with_notices(page.body(view), stale_notice(view), unreadable)
 
     def _newest_of(self, seen: Seen) -> int | None:
-        """When the tables were written last, asked once for each state of them."""
+        """Return the newest row's time, read once per state of the tables."""
         with self._lock:
             tag, newest_ms = self._newest
         if tag != seen.tag and seen.history is not None:
@@ -137,7 +144,7 @@ class Board:
 
 
 def make_app(board: Board, settings: BoardSettings, pages: tuple[Page[Any], ...] = PAGES) -> Dash:
-    """The Dash application around a board. Everything it loads comes from here."""
+    """Return the Dash application of a board. It loads nothing from other hosts."""
     app = Dash(
         __name__,
         title="balancewatch",
@@ -153,6 +160,7 @@ def make_app(board: Board, settings: BoardSettings, pages: tuple[Page[Any], ...]
     )
     serve_plotly(app)
     serve_runbooks(app, pages)
+    serve_health(app, board.can_open)
     app.layout = frame(pages, settings.refresh_seconds, version("balancewatch"))
 
     @app.callback(
@@ -187,8 +195,8 @@ def _key(*parts: str) -> str:
 
 
 def _firing(seen: Seen) -> dict[str, Any] | None:
-    """How many fire and are explained by nothing, and the newest of them, id to a few words: what a screen reader is
-    told when it is new. Beside them `left_out`, where rows cannot be read: how many of which table."""
+    """Return the count of firing incidents that are not inhibited and the newest of them, id to a few words, which
+    screen readers announce. `left_out` counts unreadable rows by table."""
     if seen.history is None:
         return None
     sql = (
@@ -196,7 +204,7 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
         "count(*) OVER () AS firing FROM firing ORDER BY fired_at DESC, incident_id LIMIT ?"
     )
     try:
-        rows = seen.history.rows(sql, [NEWEST_HEARD])
+        rows = seen.history.rows(sql, [MOST_ANNOUNCED])
     except WarehouseError:
         return None
     newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
@@ -207,12 +215,13 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
 def _unknown_page(path: str, pages: Any) -> Component:
     links = [html.Li(el.link(page.title, page.path)) for page in pages if page.nav]
     return html.Div(
-        [el.heading("No such page"), el.notice("hint", f"There is nothing at {path[:200]}.", html.Ul(links))]
+        [el.heading("Page not found"), el.notice("hint", f"{path[:200]} is not a page of the board.", html.Ul(links))]
     )
 
 
 def _refused(page: Page[Any], sentence: str) -> Component:
-    back = html.P(el.link(f"{page.title} without parameters", page.path))
+    text, path = page.back or (f"{page.title} without filters", page.path)
+    back = html.P(el.link(text, path))
     return html.Div([el.heading(page.title), el.notice("error", sentence, back)])
 
 
@@ -231,9 +240,9 @@ def _no_tables(trouble: str) -> Component:
                     [
                         "Start ",
                         el.code("balancewatch run"),
-                        ", which writes them, or name their folder: ",
+                        ", which creates them, or choose another folder: ",
                         el.code("balancewatch board --warehouse FOLDER"),
-                        ". This page looks again by itself.",
+                        ". This page retries.",
                     ]
                 ),
             ),

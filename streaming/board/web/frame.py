@@ -1,4 +1,4 @@
-"""What stands around every page: the bar, the navigation, where a page goes, and what the browser keeps in mind."""
+"""The frame around every page: bar, navigation, page area, footer, and the browser's stores."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,7 @@ INDEX = """<!DOCTYPE html>
     <meta name="plotly" content="PLOTLY">
   </head>
   <body>
-    <noscript>The board needs JavaScript. Without it: balancewatch alerts --current --state FIRING</noscript>
+    <noscript>The board needs JavaScript. In a terminal: balancewatch alerts --current --state FIRING</noscript>
     {%app_entry%}
     {%config%}
     {%scripts%}
@@ -37,7 +37,7 @@ META = [
 
 
 def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> Component:
-    """The layout: made once, so nothing in it is rendered again but what stands in #page."""
+    """Return the layout. It is made once; later only #page changes."""
     links = [html.A(page.nav, href=page.path, className="nav-link") for page in pages if page.nav]
     hidden = aria(hidden="true")
     return html.Div(
@@ -49,7 +49,7 @@ def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> C
             dcc.Store(id="beat", data={"every_ms": round(refresh_seconds * 1000)}),
             dcc.Store(id="heard"),
             dcc.Store(id="told"),
-            html.A("Skip to the page", href="#page", className="skip"),
+            html.A("Skip to content", href="#page", className="skip"),
             html.Header(
                 [
                     html.A([html.Span("◐", **hidden), "balancewatch"], href="/", className="brand"),
@@ -58,7 +58,7 @@ def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> C
                         [html.Span("◑", className="shape", **hidden), html.Span("Theme", id="theme-word")],
                         id="theme",
                         type="button",
-                        title="Light, dark, or as the system has it",
+                        title="Theme: light, dark or system",
                         disable_n_clicks=True,
                     ),
                 ],
@@ -69,7 +69,7 @@ def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> C
             html.Main(html.Div(id="body"), id="page", tabIndex=-1),
             html.Footer(
                 [
-                    html.Span(["Times are UTC. Read from the Delta tables; nothing can be changed here."]),
+                    html.Span("Times are UTC. The board is read-only."),
                     html.Span(f"balancewatch {version}"),
                 ],
                 className="foot",

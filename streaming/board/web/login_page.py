@@ -1,4 +1,4 @@
-"""What is shown to who has not shown the token: a form that posts it to the page asked for, without any script."""
+"""The login page: a form without script that posts the token to the requested page."""
 
 from html import escape
 
@@ -26,7 +26,7 @@ PAGE = """<!DOCTYPE html>
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
         <button type="submit">Show the board</button>
       </form>
-      <p>Whoever runs the board has it. Programs send it as <code>Authorization: Bearer</code>.</p>
+      <p>Ask the operator of the board for the token. Programs send it as <code>Authorization: Bearer</code>.</p>
     </main>
   </body>
 </html>
@@ -34,7 +34,7 @@ PAGE = """<!DOCTYPE html>
 
 
 def login_page(code: int, sentence: str = "") -> Response:
-    """The form, with what was wrong before."""
+    """Return the form, with the previous error."""
     response = Response(PAGE.format(sentence=escape(sentence)), code, mimetype="text/html")
     if code == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="balancewatch board"'

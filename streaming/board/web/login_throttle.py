@@ -1,6 +1,6 @@
-"""Wrong tokens, counted by address, so that who guesses is told to wait and the log stays short; in bounded memory.
+"""Rate limit for wrong tokens by address, in bounded memory. It keeps the log short.
 
-The token's own length is what keeps guessing hopeless: a right one is never made to wait.
+The token's length is the protection against guessing; a correct token never waits.
 """
 
 import threading
@@ -14,7 +14,7 @@ ADDRESSES = 1_000
 
 
 class LoginThrottle:
-    """Tries of the last minute. `clock` is in seconds."""
+    """Wrong tokens of the last minute. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class LoginThrottle:
         self._of_all: list[float] = []
 
     def wait_seconds(self, address: str) -> int:
-        """Seconds for which a wrong token of this address only hears that it must wait; 0 when it may try."""
+        """Return the seconds until this address may try a wrong token again; 0 for now."""
         with self._lock:
             now = self._clock()
             waits = (
@@ -33,7 +33,7 @@ class LoginThrottle:
             return max(waits)
 
     def note(self, address: str) -> None:
-        """It was wrong."""
+        """Count a wrong token of this address."""
         with self._lock:
             now = self._clock()
             self._of_all = [*_newest(self._of_all, now), now][-MOST_OF_ALL:]

@@ -1,6 +1,6 @@
-"""What is said under the heading of any page: that its data are old, or that rows of its tables cannot be read.
+"""Notices under the heading of any page: stale data, and unreadable rows of its tables.
 
-Rows that break their table's contract are in no view, so that each page says so of the tables that it tells of.
+The views leave out rows that violate their table's schema; each page says so for the tables that it reads.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,19 +15,19 @@ from streaming.text.times import span
 
 
 def stale_notice(view: View) -> Component | None:
-    """Where nothing new came for `stale_ms`."""
+    """Return the notice of data older than `stale_ms`."""
     if not view.is_stale or view.newest_ms is None:
         return None
     return el.notice(
         "stale",
-        f"No data for {span(view.now_ms - view.newest_ms)}: what is shown is old.",
+        f"Stale data: the newest row is {span(view.now_ms - view.newest_ms)} old.",
         html.P(
             [
-                "The newest row is of ",
+                "No data since ",
                 el.moment(view.newest_ms, view.now_ms),
-                ". Is ",
+                ". Check that ",
                 el.code("balancewatch run"),
-                " up, and do events reach Kafka?",
+                " is up and that events reach Kafka.",
             ]
         ),
         id_="stale",
@@ -35,7 +35,7 @@ def stale_notice(view: View) -> Component | None:
 
 
 def left_out_notice(left_out: Mapping[str, int], tables: Collection[str]) -> Component | None:
-    """How many rows of which of these tables cannot be read; None where all can."""
+    """Return the notice of unreadable rows in these tables; None if there are none."""
     counts = {name: number for name, number in sorted(left_out.items()) if name in tables}
     if not counts:
         return None
@@ -44,20 +44,20 @@ def left_out_notice(left_out: Mapping[str, int], tables: Collection[str]) -> Com
         "stale",
         f"{rows} cannot be read and {'is' if sum(counts.values()) == 1 else 'are'} left out.",
         html.P(
-            "They break their table's contract, as rows of a damaged or forged file do. All others are shown; what "
-            "these would tell is missing here, and in the answers of the commands."
+            "They violate their table's schema, as rows of a damaged or forged file do. This page and the commands "
+            "show all other rows."
         ),
         id_="unreadable",
     )
 
 
 def with_notices(body: Component, *notices: Component | None) -> Component:
-    """The page, with what is to be said of all of it after its heading."""
-    said = [notice for notice in notices if notice is not None]
+    """Return the page with notices after its heading."""
+    shown = [notice for notice in notices if notice is not None]
     parts = getattr(body, "children", None)
-    if not said:
+    if not shown:
         return body
     if not isinstance(parts, list):
-        return html.Div([body, *said])
-    body.children = [*parts[:1], *said, *parts[1:]]
+        return html.Div([body, *shown])
+    body.children = [*parts[:1], *shown, *parts[1:]]
     return body

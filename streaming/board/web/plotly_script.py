@@ -1,4 +1,4 @@
-"""Plotly's script, served by the board itself: packed once, kept by the browser for as long as its version lasts."""
+"""Plotly's script, served by the board: compressed once, cached by the browser per version."""
 
 import gzip
 import threading
@@ -15,7 +15,7 @@ _once = threading.Lock()
 
 
 def serve_plotly(app: Dash) -> None:
-    """Add the route; the first browser that asks waits half a second for the packing."""
+    """Add the route. The first request waits half a second for the compression."""
 
     def plotly_script() -> Response:
         is_packed = "gzip" in request.headers.get("Accept-Encoding", "")

@@ -1,11 +1,11 @@
-"""The runbooks, served by the board as plain HTML: they are there without a network, without tables and without script.
+"""The runbooks as plain HTML; they need no network, no tables and no script.
 
-`/runbooks/KIND#CAUSE` is what every alert carries as `runbook_url` where no other address is set; `/runbooks/metrics`
-is the manual of the metrics, to which the rules of Prometheus lead.
+`/runbooks/KIND#CAUSE` is the default `runbook_url` of alerts. `/runbooks/metrics` is the manual of the metrics, which
+the Prometheus rules link to.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -36,7 +36,7 @@ FRAME = """<!DOCTYPE html>
     <link rel="stylesheet" href="/assets/runbook.css">
   </head>
   <body>
-    <a href="#page" class="skip">Skip to the page</a>
+    <a href="#page" class="skip">Skip to content</a>
     <header class="bar">
       <a href="/" class="brand"><span aria-hidden="true">◐</span>balancewatch</a>
       <nav id="nav" aria-label="Pages">{links}</nav>
@@ -54,7 +54,7 @@ _METRICS_PAGE = "streaming/metrics/README.md"
 
 
 def serve_runbooks(app: Dash, pages: Iterable[Page[Any]]) -> None:
-    """Add the routes: the list of the runbooks, each of them, and the metrics."""
+    """Add the routes of the list of runbooks, of each runbook, and of the metrics."""
     links = "".join(
         f'<a class="nav-link" href="{escape(page.path)}">{escape(page.nav)}</a>' for page in pages if page.nav
     )
@@ -62,8 +62,8 @@ def serve_runbooks(app: Dash, pages: Iterable[Page[Any]]) -> None:
     def runbook(name: str = INDEX) -> Response:
         text = text_of(name)
         if text is None:
-            body = f'<h1>No such runbook</h1><p>There are <a href="{ROOT}/">these</a>.</p>'
-            return Response(FRAME.format(title="No such runbook", links=links, body=body), 404, mimetype="text/html")
+            body = f'<h1>Runbook not found</h1><p>See the <a href="{ROOT}/">list of runbooks</a>.</p>'
+            return Response(FRAME.format(title="Runbook not found", links=links, body=body), 404, mimetype="text/html")
         title, body = rendered(name)
         return Response(FRAME.format(title=escape(title), links=links, body=body), mimetype="text/html")
 
@@ -72,14 +72,14 @@ def serve_runbooks(app: Dash, pages: Iterable[Page[Any]]) -> None:
 
 
 def names() -> list[str]:
-    """Of the pages of kinds, the list of them not among them."""
+    """Return the names of the runbooks, without their list."""
     found = (page.name for page in (files("udfs.alerts") / "runbooks").iterdir())
     return sorted(name.removesuffix(".md") for name in found if name.endswith(".md") and name != f"{INDEX}.md")
 
 
 @cache
 def text_of(name: str) -> str | None:
-    """The page's Markdown; None where there is none of that name."""
+    """Return the page's Markdown; None for an unknown name."""
     if name == METRICS:
         return (files("streaming.metrics") / "README.md").read_text(encoding="utf-8")
     if name != INDEX and name not in names():
@@ -89,7 +89,7 @@ def text_of(name: str) -> str | None:
 
 @cache
 def rendered(name: str) -> tuple[str, str]:
-    """Title and HTML of a page that there is. Its headings have the anchors that GitHub gives them."""
+    """Return title and HTML of an existing page. Its headings have GitHub's anchors."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(_GENERATED.sub("", text_of(name) or ""))
     title = name
@@ -98,16 +98,14 @@ def rendered(name: str) -> tuple[str, str]:
             title = _plain(inner) if token.tag == "h1" else title
             token.attrSet("id", anchor(_plain(inner)))
         elif token.type in ("fence", "code_block"):
-            token.attrSet("tabindex", "0")  # it scrolls, and who has no mouse must reach it
-        for child in token.children or ():
-            if child.type == "link_open":
-                child.attrSet("href", _within(str(child.attrGet("href") or "")))
+            token.attrSet("tabindex", "0")  # it scrolls, so the keyboard must reach it
+        token.children = None if token.children is None else list(_linked(token.children))
     html: str = parser.renderer.render(tokens, parser.options, {})
     return title, html
 
 
 def anchor(heading: str) -> str:
-    """What GitHub makes of a heading."""
+    """Return GitHub's anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -115,9 +113,22 @@ def _plain(token: Token) -> str:
     return "".join(child.content for child in token.children or () if child.type in ("text", "code_inline"))
 
 
-def _within(href: str) -> str:
-    """A link to a page beside it leads to that page as it is served; any other stays as it is."""
+def _linked(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield the tokens with links to their addresses here; links to other files of the repository become text."""
+    is_served = True
+    for token in tokens:
+        if token.type == "link_open":
+            href = _within(str(token.attrGet("href") or ""))
+            is_served = href is not None
+            token.attrSet("href", href or "")
+        if is_served or token.type not in ("link_open", "link_close"):
+            yield token
+
+
+def _within(href: str) -> str | None:
+    """Return the address of a served page, any other URL unchanged, None for a file that the board does not serve."""
     if href.endswith(_METRICS_PAGE):
         return f"{ROOT}/{METRICS}"
-    found = _OTHER_PAGE.fullmatch(href)
-    return f"{ROOT}/{found['name']}{found['part'] or ''}" if found else href
+    if found := _OTHER_PAGE.fullmatch(href):
+        return f"{ROOT}/{found['name']}{found['part'] or ''}"
+    return None if href.startswith("../") else href

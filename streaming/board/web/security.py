@@ -1,8 +1,8 @@
-"""Who may see the board, and what a browser may do with it: token, cookie, host names, headers.
+"""Access control and security headers: token, session cookie, host names.
 
-On the loopback no token is asked unless one is there; a foreign page is kept from reading the board through a name of
-its own (DNS rebinding) by the Host header. Opened wider, by its address or by a proxy, every request needs the token's
-cookie or the token itself.
+On the loopback, a token is required only if one is set, and the check of the Host header prevents DNS rebinding.
+Reachable by others, through its address or a proxy, the board requires the token or its session cookie for every
+request except `/healthz`.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from flask import Request, Response, redirect, request
 from conf.board import Board
 from conf.oncall import read_secret
 from conf.section import SettingsError
+from streaming.board.web import health
 from streaming.board.web.login_page import login_page
 from streaming.board.web.login_throttle import LoginThrottle
 
@@ -37,14 +38,14 @@ HEADERS = {
 }
 
 FIXED = ("/_dash-component-suites/", "/assets/", "/plotly-")
-"""Files that say nothing of any cluster and may be kept by the browser."""
+"""Static files without data, which browsers may cache."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class AccessControl:
-    """The rule of who comes in. Without a token it is open, to the names it answers to."""
+    """The access rule. Without a token, requests to the allowed host names are accepted."""
 
     names: frozenset[str]
     token: str | None = field(default=None, repr=False)
@@ -54,9 +55,9 @@ class AccessControl:
 
     @classmethod
     def of(cls, settings: Board) -> "AccessControl":
-        """Raises SettingsError when others can reach the board and no token is there, or one that is too short.
+        """Return the rule of these settings; a token that is set is required on the loopback too.
 
-        A token that is there is asked for on the loopback too.
+        Raises SettingsError if others can reach the board and the token is missing or too short.
         """
         local = LOOPBACK | {(f"[{settings.host}]" if ":" in settings.host else settings.host).lower()}
         names = frozenset(name.lower() for name in settings.allowed_hosts)
@@ -68,10 +69,9 @@ class AccessControl:
         except SettingsError as error:
             if opening is None:
                 raise SettingsError(
-                    f"board.token_env = {settings.token_env!r}: the variable is there and empty; "
-                    "give it the token, or take it out of the environment"
+                    f"board.token_env = {settings.token_env!r}: the variable is empty; set it to the token, or unset it"
                 ) from None
-            raise SettingsError(f"{opening} opens the board to others, who need a token: {error}") from None
+            raise SettingsError(f"{opening} opens the board to others, which requires a token: {error}") from None
         if len(token) < LEAST_TOKEN:
             raise SettingsError(
                 f"board.token_env = {settings.token_env!r}: the token has fewer than {LEAST_TOKEN} characters; "
@@ -80,7 +80,7 @@ class AccessControl:
         return cls(names | local if settings.is_loopback and names else names, token, settings.session_hours * 3600)
 
     def answers_to(self, host: str) -> bool:
-        """Whether the Host header names us. Behind a token any name is ours, unless some are given."""
+        """Return whether the Host header is allowed. With a token, any is, unless settings list some."""
         if self.token is not None and not self.names:
             return True
         name = host.lower()
@@ -88,16 +88,16 @@ class AccessControl:
         return name in self.names
 
     def is_token(self, given: str) -> bool:
-        """Compared in a time that does not tell how much of it is right."""
+        """Return whether this is the token, in constant time."""
         return self.token is not None and hmac.compare_digest(_digest(given), _digest(self.token))
 
     def session(self) -> str:
-        """A cookie's value: when it ends, and a signature that only the token's holder can make. Not the token."""
+        """Return a session cookie: its end and a signature made with the token, not the token itself."""
         ends = str(int(self.clock() + self.session_seconds))
         return f"{ends}.{self._sign(ends)}"
 
     def is_session(self, value: str) -> bool:
-        """Whether we made it with this token, and it has not ended."""
+        """Return whether the session cookie is valid and has not ended."""
         ends, _, signature = value[:200].partition(".")
         if (
             not ends.isascii()
@@ -113,7 +113,7 @@ class AccessControl:
 
 
 def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
-    """The key and the value that let others reach the board; None where only this machine can."""
+    """Return the setting that lets others reach the board; None if only this machine can."""
     if not settings.is_loopback:
         return f"board.host = {settings.host!r}"
     if settings.trusted_proxy:
@@ -124,7 +124,7 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
 
 
 def guard_app(app: Dash, access: AccessControl) -> None:
-    """Every route of the application behind the access control, every answer with its headers."""
+    """Put access control before every route but `/healthz`, and security headers on every response."""
     hashes = " ".join(app.csp_hashes())
     policy = "; ".join(
         (
@@ -142,11 +142,13 @@ def guard_app(app: Dash, access: AccessControl) -> None:
     tries = LoginThrottle(access.clock)
 
     def come_in() -> Response | None:
+        if request.path == health.PATH:
+            return None
         if not access.answers_to(request.host):
-            return _refuse(421, "This board does not answer to that name; board.allowed_hosts lists the names it has.")
+            return _refuse(421, "This host name is not allowed; board.allowed_hosts lists the allowed ones.")
         origin = request.headers.get("Origin")
         if origin and _host_of(origin) != request.host.lower():
-            return _refuse(403, "This request comes from another site's page.")
+            return _refuse(403, "Cross-site requests are refused.")
         return _ask_for_token(access, tries) if access.token is not None else None
 
     def dress(response: Response) -> Response:
@@ -161,7 +163,7 @@ def guard_app(app: Dash, access: AccessControl) -> None:
 
 
 def _host_of(origin: str) -> str | None:
-    """None where it is no origin at all."""
+    """Return the host of an Origin header; None for an invalid one."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -169,7 +171,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _ask_for_token(access: AccessControl, tries: LoginThrottle) -> Response | None:
-    """None for who may come in; else the login page, a refusal, or the way on with a cookie."""
+    """Return None for an authorised request; else the login page, a refusal, or a redirect with a cookie."""
     if access.is_session(request.cookies.get(COOKIE, "")):
         return _without_token(request) if "token" in request.args or _is_form(request) else None
     given, is_bearer = _given_token(request)
@@ -185,7 +187,7 @@ def _ask_for_token(access: AccessControl, tries: LoginThrottle) -> Response | No
         access.session(),
         max_age=int(access.session_seconds),
         httponly=True,
-        samesite="Lax",  # a link in a chat leads to its page; GETs only read, and POSTs are held against Origin
+        samesite="Lax",  # links in chats must work; GETs only read, and POSTs are checked against Origin
         secure=request.is_secure,
         path="/",
     )
@@ -193,7 +195,7 @@ def _ask_for_token(access: AccessControl, tries: LoginThrottle) -> Response | No
 
 
 def _refuse_token(tries: LoginThrottle) -> Response:
-    """The right token comes in however many were wrong: behind a proxy they may all come from one address."""
+    """Refuse a wrong token. A correct one never waits: behind a proxy, all requests may come from one address."""
     address = request.remote_addr or "?"
     wait = tries.wait_seconds(address)
     if wait > 0:
@@ -201,12 +203,12 @@ def _refuse_token(tries: LoginThrottle) -> Response:
         response.headers["Retry-After"] = str(wait)
         return response
     tries.note(address)
-    log.warning("a wrong token at the board", address=address)
-    return login_page(401, "That is not the token.")
+    log.warning("wrong token refused", address=address)
+    return login_page(401, "Wrong token.")
 
 
 def _given_token(asked: Request) -> tuple[str | None, bool]:
-    """The token that came along, and whether as a bearer's."""
+    """Return the token of the request, and whether it is a bearer token."""
     scheme, _, bearer = asked.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip(), True
@@ -216,12 +218,12 @@ def _given_token(asked: Request) -> tuple[str | None, bool]:
 
 
 def _is_form(asked: Request) -> bool:
-    """Whether it is the login page's; nothing else of the board posts a form."""
+    """Return whether this is the login form; no other page posts a form."""
     return asked.method == "POST" and asked.mimetype == "application/x-www-form-urlencoded"
 
 
 def _without_token(asked: Request) -> Response:
-    """On to the same page; what it was asked stays, the token does not. The path cannot lead to another host."""
+    """Redirect to the same URL without the token, always on this host."""
     rest = [(name, value) for name, value in asked.args.items(multi=True) if name != "token"]
     path = "/" + asked.path.lstrip("/")
     return redirect(path + (f"?{urlencode(rest)}" if rest else ""), 303)  # type: ignore[return-value]  # Flask's own Response

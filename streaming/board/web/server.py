@@ -1,4 +1,4 @@
-"""The board's server: bounded threads, connections, requests and times, around the Dash application."""
+"""The board's server: the Dash application with limits on threads, connections, request sizes and times."""
 
 import logging
 import socket
@@ -18,32 +18,32 @@ from streaming.text.times import wall_ms
 
 CONNECTIONS = 200
 OF_AN_ADDRESS = 100
-"""A browser has six; many may come from one address translator. A trusted proxy has all."""
+"""A browser opens six; NAT may share an address among many. A trusted proxy may have all."""
 
 LARGEST_BODY = 256 * 1024
 LARGEST_HEADER = 32 * 1024
 LOOP_SECONDS = 0.5
 FORWARDED = frozenset({"x-forwarded-proto", "x-forwarded-host", "x-forwarded-for"})
 LARGEST_IN_MEMORY = 2 * 1024 * 1024
-"""An answer above this waits in a file for who reads it slowly; Plotly's script, packed, is below."""
+"""Larger responses are buffered in a file for slow readers; Plotly's compressed script is smaller."""
 
 
 class BoardServer:
-    """One served board. It listens from its making on; `run` answers until `close`, from another thread or a signal."""
+    """A served board. It listens once constructed; `run` serves until another thread or a signal calls `close`."""
 
     def __init__(
         self, settings: Settings, clock_ms: Callable[[], int] = wall_ms, access: AccessControl | None = None
     ) -> None:
-        """`access` is the settings' own unless another is given.
+        """Bind the address. `access` defaults to the settings' access rule.
 
-        Raises SettingsError when it is open to others without a token, OSError when the address cannot be had.
+        Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
         """
         runbooks = settings.oncall.runbook_base_url or ROOT
         self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks)
         app = make_app(self.board, settings.board)
         guard_app(app, access or AccessControl.of(settings.board))
         refuse_malformed(app)
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a browser asks for ten files at a time
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a browser requests ten files at once
         self._sockets: dict[int, Any] = {}
         self._closing = threading.Event()
         host = settings.board.host
@@ -66,7 +66,7 @@ class BoardServer:
         )
 
     def run(self) -> None:
-        """Answer until `close`; then end what is in flight, and let go of the port."""
+        """Serve until `close`, then end requests in flight and release the port."""
         while not self._closing.is_set():
             wasyncore.loop(timeout=LOOP_SECONDS, use_poll=True, map=self._sockets, count=1)
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=LOOP_SECONDS)
@@ -76,10 +76,10 @@ class BoardServer:
         wasyncore.close_all(self._sockets)
 
     def close(self) -> None:
-        """Ask `run` to return; it does within half a second and the request in flight."""
+        """Make `run` return after the request in flight, within half a second of it."""
         self._closing.set()
 
 
 def _trust(proxy: str) -> dict[str, Any]:
-    """Waitress takes no headers to trust where it has nobody to trust."""
+    """Return Waitress' proxy options; it accepts trusted headers only with a trusted proxy."""
     return {"trusted_proxy": proxy, "trusted_proxy_count": 1, "trusted_proxy_headers": FORWARDED} if proxy else {}

@@ -1,26 +1,35 @@
-"""What is no call of the board's page is refused with 400 or 404, where Dash would fail with a traceback."""
+"""Refusal of invalid requests: 400 for malformed calls, which Dash answers with a traceback, 404 for unknown paths."""
 
+from collections.abc import Collection
 from typing import Any
 
 from dash import Dash
 from dash.exceptions import DependencyException
 from flask import Response, request
 
+from streaming.board.pages import PAGES
+
 UPDATE = "/_dash-update-component"
 SUITES = "/_dash-component-suites/"
 
 NUMBERS = frozenset({"tick.n_intervals"})
-"""The arguments that are whole numbers; the others are text. Any may be null."""
+"""The integer arguments; the others are text. Any may be null."""
+
+ANY_PATH = "/<path:path>"
+"""Dash's route for every path that has no other."""
 
 
-def refuse_malformed(app: Dash) -> None:
-    """Every route of the application."""
+def refuse_malformed(app: Dash, pages: Collection[str] = frozenset(page.path for page in PAGES)) -> None:
+    """Check every request of the application; `pages` are the paths of its pages."""
 
     def look() -> Response | None:
+        rule = request.url_rule.rule if request.url_rule else ""
+        if rule == ANY_PATH and request.path.rstrip("/") not in pages:
+            return _refuse(404, f"There is no such page; the pages are {', '.join(sorted(pages))}.")
         if request.path.startswith(SUITES) and request.path.count("/") < SUITES.count("/") + 1:
             return _refuse(404, "There is no such file.")
         if request.path == UPDATE and request.method == "POST" and not _is_call(app, _body()):
-            return _refuse(400, "This is no call of the board's page.")
+            return _refuse(400, "This is not a valid call of the board's callback.")
         return None
 
     app.server.before_request(look)
@@ -30,12 +39,12 @@ def refuse_malformed(app: Dash) -> None:
 def _body() -> Any:
     try:
         return request.get_json(silent=True)
-    except RecursionError:  # lists in lists, as many as fit
+    except RecursionError:  # deeply nested lists
         return None
 
 
 def _is_call(app: Dash, body: Any) -> bool:
-    """Whether one of the server's own callbacks takes it, with arguments of their types."""
+    """Return whether a server callback accepts the body, including the types of its arguments."""
     if not isinstance(body, dict) or not isinstance(body.get("output"), str):
         return False
     known = app.callback_map.get(body["output"])
@@ -54,7 +63,7 @@ def _is_call(app: Dash, body: Any) -> bool:
 
 
 def _names(places: Any) -> list[str] | None:
-    """`id.property` of each; None where that is not what they are."""
+    """Return `id.property` of each place; None for malformed ones."""
     if not isinstance(places, list) or not all(isinstance(one, dict) for one in places):
         return None
     pairs = [(one.get("id"), one.get("property")) for one in places]

@@ -1,11 +1,11 @@
-// What the browser does by itself: links and forms without loading anew, ages that count on, the theme, and what is told.
+// Browser side: links and forms without a page load, counting ages, the theme, and announcements.
 (function () {
   "use strict";
 
   var board = (window.balancewatch = window.balancewatch || {});
   var TITLE = "balancewatch", ON_ITS_WAY_MS = 2000;
   var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, heardBefore = null;
-  var hasEnded = false;  // the session: the board answers, and no longer to this browser
+  var hasEnded = false;  // the session; the board answers 401
 
   function span(ms) {
     var seconds = Math.max(0, Math.floor(ms / 1000));
@@ -35,17 +35,17 @@
     var late = Date.now() - lastBeat, box = document.getElementById("connection");
     if (!box) return;
     var isLost = hasEnded || late > Math.max(3 * everyMs, 10000);
-    if (hasEnded) tellEnd(box);
-    else if (isLost) box.textContent = "No answer from the board for " + span(late) + ": what is shown is old.";
+    if (hasEnded) showEnd(box);
+    else if (isLost) box.textContent = "The board has not answered for " + span(late) + ". This page is out of date.";
     if (box.hidden === isLost) box.hidden = !isLost;
   }
 
-  function tellEnd(box) {
+  function showEnd(box) {
     if (box.querySelector("a")) return;
     var again = document.createElement("a");
-    again.href = "";  // this page anew: the board asks for the token, and comes back here
-    again.textContent = "Show the token again";
-    box.replaceChildren("Your session has ended: what is shown is old. ", again);
+    again.href = "";  // reload: the board asks for the token, then returns here
+    again.textContent = "Log in again";
+    box.replaceChildren("Your session has ended. This page is out of date. ", again);
   }
 
   var ask = window.fetch;
@@ -112,11 +112,11 @@
     try {
       if (next === "system") localStorage.removeItem("balancewatch-theme");
       else localStorage.setItem("balancewatch-theme", next);
-    } catch (refused) { /* private windows keep no choice */ }
+    } catch (refused) { /* private windows store nothing */ }
     nameTheme();
   });
 
-  function tell(heard) {
+  function announce(heard) {
     if (!heard) return;
     var newest = heard.newest;
     if (heardBefore) {
@@ -151,19 +151,19 @@
 
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.board = {
-    // What the server has answered: the body where it is another one, what fires, and that it is there at all.
+    // Handle a response: a changed body, the firing incidents, and the heartbeat.
     arrived: function (body, heard, beat) {
       lastBeat = Date.now();
       hasEnded = false;
       if (beat && beat.now_ms) {
         everyMs = beat.every_ms;
-        // Ages are told by the board's clock, not by this machine's; what an answer took on its way is no difference.
+        // Ages follow the board's clock; the transit time of a response is not a difference.
         var skew = beat.now_ms - lastBeat;
         if (Math.abs(skew - skewMs) > ON_ITS_WAY_MS) skewMs = skew;
       }
       if (body && body.key !== lastShown) {
         lastShown = body.key;
-        board.show(body.tree, function () { tell(heard); settle(heard); });
+        board.show(body.tree, function () { announce(heard); settle(heard); });
       }
       return window.dash_clientside.no_update;
     }

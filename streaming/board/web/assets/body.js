@@ -1,5 +1,5 @@
-// The page's body: the component tree that the server sends, rendered by React under keys that last, so that what has
-// not changed keeps its node, focus, selection and scroll. Figures are drawn by Plotly, loaded when the first is needed.
+// The page's body: the server's component tree, rendered by React under stable keys, so that unchanged parts keep their
+// node, focus, selection and scroll. Plotly draws figures; it is loaded with the first one.
 (function () {
   "use strict";
 
@@ -30,8 +30,8 @@
     return React.createElement.apply(null, [node.type.toLowerCase(), given].concat(children(props.children)));
   }
 
-  // Another value from the server is another field; as long as it is the same, what is being typed stays. A range keeps
-  // its node, and with it the focus: moments.js gives it the new value.
+  // A new value from the server makes a new field; otherwise typed text stays. A range keeps its node and focus:
+  // moments.js sets its new value.
   function input(props, key) {
     var given = { key: props.type === "range" ? key : key + "=" + props.value, defaultValue: props.value };
     ["id", "name", "type", "placeholder", "min", "max", "step", "maxLength", "list", "autoComplete", "className", "disabled"]
@@ -88,7 +88,7 @@
     return element(props.tree, 0);
   }
 
-  // An error lasts as long as the page that made it: another text is tried anew.
+  // An error lasts until the page's text changes.
   class Fence extends React.Component {
     constructor(props) { super(props); this.state = { error: null, text: props.text }; }
     static getDerivedStateFromProps(props, state) {
@@ -102,7 +102,7 @@
     }
   }
 
-  // `settled` is called each time what is shown has been put into the document.
+  // `settled` is called after each update of the document.
   board.show = function (text, settled) {
     if (!root) root = ReactDOM.createRoot(document.getElementById("body"));
     root.render(React.createElement(Fence, { key: "fence", text: text },

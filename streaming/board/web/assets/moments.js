@@ -1,9 +1,9 @@
-// The slider of the history: arrow keys go from change to change, a drag snaps to a change close by, its end is now.
+// The slider of the history: arrow keys step through the changes, a drag snaps to a close change, the right end is now.
 (function () {
   "use strict";
 
   var SNAP = 1 / 80, WAIT_MS = 250, waiting = null;
-  var isMoved = false;  // by a person, and not asked for yet
+  var isMoved = false;  // by the user, not submitted yet
 
   function slider(event) {
     var field = event.target;
@@ -14,7 +14,7 @@
     return field.form.dataset.moments.split(",").filter(Boolean).map(Number);
   }
 
-  function tell(ms) {
+  function clock(ms) {
     var time = new Date(ms), now = new Date();
     var clock = time.toISOString().slice(11, 19) + " UTC";
     var isToday = time.toISOString().slice(0, 10) === now.toISOString().slice(0, 10);
@@ -22,8 +22,8 @@
     return isToday ? clock : day + " " + clock;
   }
 
-  function say(field) {
-    var words = Number(field.value) >= Number(field.max) ? "now" : tell(Number(field.value));
+  function show(field) {
+    var words = Number(field.value) >= Number(field.max) ? "now" : clock(Number(field.value));
     field.setAttribute("aria-valuetext", words);
     var output = field.form.querySelector("output");
     if (output && output.firstChild && output.firstChild.nodeValue !== words) output.firstChild.nodeValue = words;
@@ -45,7 +45,7 @@
     if (to === null) return;
     field.value = to;
     isMoved = true;
-    say(field);
+    show(field);
     window.clearTimeout(waiting);
     waiting = window.setTimeout(function () { field.dispatchEvent(new Event("change", { bubbles: true })); }, WAIT_MS);
   });
@@ -54,10 +54,10 @@
     var field = slider(event);
     if (!field) return;
     isMoved = true;
-    say(field);
+    show(field);
   });
 
-  // Before the form is sent: a change close by is what was meant, and now is no moment of the URL's.
+  // Before the form is submitted: snap to a close change; now needs no parameter.
   document.addEventListener("change", function (event) {
     var field = slider(event);
     if (!field) return;
@@ -67,24 +67,24 @@
       return Math.abs(one - value) < Math.abs(best - value) ? one : best;
     }, Infinity);
     if (Math.abs(near - value) < width * SNAP) field.value = near;
-    say(field);
+    show(field);
     field.name = Number(field.value) >= max ? "" : "at";
   }, true);
 
-  // An answer that comes late, after another moment was asked for.
+  // A late response, after another time was requested.
   function isLate(said, max) {
     var at = new URLSearchParams(location.search).get("at");
     return at === null ? said !== max : /^\d+$/.test(at) && said !== at;
   }
 
-  // The server's value is the field's as soon as it is another one; a person who moves it is not disturbed.
+  // Take over a new value from the server, except while the user moves the slider.
   new MutationObserver(function (changes) {
     changes.forEach(function (one) {
       var field = one.target;
       if (field.type !== "range" || !field.form || field.form.dataset.moments === undefined) return;
       var said = field.getAttribute("value");
       if (said !== null && field.value !== said && !isMoved && !isLate(said, field.max)) field.value = said;
-      say(field);
+      show(field);
     });
   }).observe(document.documentElement, { subtree: true, attributes: true, attributeFilter: ["value", "max"] });
 })();

@@ -1,4 +1,4 @@
-// Runs before anything is painted: the theme that was chosen here last, or the system's.
+// Runs before the first paint: set the stored theme, else the system's.
 (function () {
   "use strict";
   var chosen = null;
