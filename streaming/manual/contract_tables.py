@@ -1,4 +1,4 @@
-"""Topics, events, Delta tables and views, as their contracts tell of them."""
+"""Topics, events, Delta tables and views, from their contracts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,45 +14,43 @@ from streaming.manual.block import markdown_table
 
 
 def topics_table() -> str:
-    """Each Kafka topic: its key, and what one message of it is."""
+    """Return each Kafka topic with its key and the meaning of a message."""
     rows = [(f"`{topic}`", ", ".join(f"`{name}`" for name in KEYS[topic]), MEANINGS[topic]) for topic in EVENTS]
-    return markdown_table(("topic", "key, joined by a bar", "an event is"), rows)
+    return markdown_table(("topic", "key, joined by a bar", "event"), rows)
 
 
 def fields_tables() -> str:
-    """Each event's fields; those of a list of objects under the list's name."""
+    """Return each event's fields; those of a list of objects follow the list."""
     return "\n\n".join(
         f"### `{topic}`\n\n{MEANINGS[topic].capitalize()}.\n\n"
-        + markdown_table(("field", "type", "unit", "null or absent means", "what it says"), _fields(event, ""))
+        + markdown_table(("field", "type", "unit", "null or absent means", "meaning"), _fields(event, ""))
         for topic, event in EVENTS.items()
     )
 
 
 def tables_table() -> str:
-    """Each Delta table: what a row is, and whose state its newest row is."""
+    """Return each Delta table with the meaning of a row, its key and its time."""
     rows = [(f"`{table.name}`", table.comment, _names(table.key), f"`{table.time}`") for table in TABLES.values()]
-    return markdown_table(("table", "a row is", "key", "its time"), rows)
+    return markdown_table(("table", "row", "key", "time"), rows)
 
 
 def columns_tables() -> str:
-    """Each table's columns."""
+    """Return each table's columns."""
     return "\n\n".join(f"### `{table.name}`\n\n{table.comment}\n\n{_columns(table)}" for table in TABLES.values())
 
 
 def views_table() -> str:
-    """What stands on the tables, in Spark and in DuckDB."""
+    """Return the views on the tables, in Spark and in DuckDB."""
     every = [
-        ("`<table>`", "every transition, as the table has it"),
+        ("`<table>`", "every transition"),
         ("`<table>_now`", "the newest row of each key"),
-        ("`<table>_at(moment)`", "the newest row of each key as of a moment of the table's time"),
+        ("`<table>_at(moment)`", "the newest row of each key at a time"),
     ]
-    return markdown_table(
-        ("view", "its rows"), [*every, *((f"`{view.name}`", view.comment) for view in VIEWS.values())]
-    )
+    return markdown_table(("view", "rows"), [*every, *((f"`{view.name}`", view.comment) for view in VIEWS.values())])
 
 
 def reasons_list() -> str:
-    """The codes that quarantine gives."""
+    """Return the reason codes of the quarantine."""
     return ", ".join(f"`{code}`" for code in CODES)
 
 
@@ -61,7 +59,7 @@ def _columns(table: Table) -> str:
         (f"`{column.name}`", f"`{column.type.value}`", "" if column.is_required else "yes", column.comment)
         for column in table.columns
     ]
-    return markdown_table(("column", "type", "may be null", "what it says"), rows)
+    return markdown_table(("column", "type", "may be null", "meaning"), rows)
 
 
 def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
@@ -75,7 +73,7 @@ def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
 
 
 def _bounds(reported: dict[str, Any]) -> Iterator[str]:
-    """What is said of a field's bounds, where they are its own."""
+    """Yield the bounds that a field's contract states."""
     if "minimum" in reported:
         yield f"from {reported['minimum']}"
     if "maximum" in reported:

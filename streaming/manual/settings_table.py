@@ -1,4 +1,4 @@
-"""The settings, as conf/balancewatch.toml tells of them: each key with its default and the comment at it."""
+"""The settings, from conf/balancewatch.toml: each key with its default and its comment."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _KEY = re.compile(r'(?P<name>[\w."*]+) = (?P<rest>.+)')
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the defaults' file: its section, its value as TOML writes it, and what the file says of it."""
+    """One key of the defaults' file: its section, its value in TOML, and its comment."""
 
     section: str
     name: str
@@ -27,17 +27,18 @@ class Key:
 
 
 def read_keys(path: Path = DEFAULTS) -> list[Key]:
-    """Every key in the file's order.
+    """Return every key in the file's order.
 
-    A comment belongs to the keys below it, up to an empty line or the next comment; one above `[[..]]` to those in it.
+    A comment belongs to the keys below it, up to an empty line or the next comment. A comment above `[[..]]` belongs to
+    the keys in that table.
     """
     return list(_keys(path.read_text().splitlines()))
 
 
 def settings_table() -> str:
-    """Key, default, meaning; a section after the other."""
+    """Return key, default and meaning of each setting."""
     rows = [(f"`{key.path}`", f"`{key.value}`", key.comment) for key in read_keys()]
-    return markdown_table(("key", "default", "what it says"), rows)
+    return markdown_table(("key", "default", "meaning"), rows)
 
 
 def _keys(lines: list[str]) -> Iterator[Key]:
@@ -58,7 +59,7 @@ def _keys(lines: list[str]) -> Iterator[Key]:
 
 
 def _without_comment(text: str) -> tuple[str, str]:
-    """A value and the comment beside it; a # within quotes is the value's."""
+    """Return a value and the comment beside it; a # within quotes is part of the value."""
     is_quoted = False
     for position, sign in enumerate(text):
         if sign == '"':
