@@ -1,6 +1,6 @@
-"""`python -m streaming.manual.metrics_page`: write streaming/metrics/README.md from the list of the metrics.
+"""`python -m streaming.manual.metrics_page`: write streaming/metrics/README.md from the list of metrics.
 
-The rules of Prometheus point to its headings. With --check it only says whether the page is what it would write.
+The Prometheus rules link to its headings. With --check it only reports whether the page is up to date.
 """
 
 import sys
@@ -14,28 +14,27 @@ from streaming.metrics.names import HEALTH, METRICS, VERDICTS
 PAGE = Path(__file__).parents[1] / "metrics" / "README.md"
 
 OPENING = """\
-# The metrics
+# Metrics
 
-What `/metrics` says, one heading a metric: the page that a Prometheus rule's `runbook` points to. It is written by
-`python -m streaming.manual.metrics_page` from `streaming/metrics/verdict_names.py` and `health_names.py`; a test holds
-it current. Beside these there are the client's own `process_*` and `python_gc_*`, of the Python process.
+The Prometheus metrics of `run` and `relay`, for operators: the `runbook` links of the Prometheus rules lead here.
+`python -m streaming.manual.metrics_page` writes this page from `streaming/metrics/*_names.py`. `/metrics` also has the
+Python client's `process_*` and `python_gc_*`.
 
-A counter begins at 0 with each start. A gauge without labels that nobody has set yet is NaN. The canary's own cluster
-is in none of the verdicts. Where `relay` is a process of its own, deliveries and the canary are in its metrics, the
-rest in `run`'s.
+A counter starts at 0 with each process. A gauge without labels is NaN until it is set. The canary's cluster is in no
+verdict metric. If `relay` runs as a separate process, it exports the delivery and canary metrics, and `run` the others.
 """
 
 
 def page() -> str:
-    """All of it."""
+    """Return the page's text."""
     return (
         "\n".join(
             [
                 OPENING,
                 overview_table(),
-                "\n## What RocketMQ's queues, groups and brokers are like\n",
+                "\n## Queues, groups, brokers and alerts\n",
                 *_sections(VERDICTS),
-                "## Whether balancewatch is well\n",
+                "## Service health\n",
                 *_sections(HEALTH),
             ]
         )
@@ -46,7 +45,7 @@ def page() -> str:
 
 
 def overview_table() -> str:
-    """Each metric with its kind, unit and labels."""
+    """Return a table of all metrics with kind, unit and labels."""
     return markdown_table(
         ("metric", "kind", "unit", "labels"),
         [(f"[`{one.name}`](#{one.name})", kind_of(one), one.unit, _labels(one)) for one in METRICS],

@@ -31,7 +31,7 @@ class Signs:
 
 
 def reasons_not_alive(signs: Signs, unhealthy_after_seconds: float) -> Iterator[str]:
-    """Why a restart is due; none while it starts."""
+    """Yield the reasons to restart the process; none during startup."""
     for part, is_alive in signs.parts.items():
         if not is_alive:
             yield f"the thread {part} is dead"
@@ -43,14 +43,14 @@ def reasons_not_alive(signs: Signs, unhealthy_after_seconds: float) -> Iterator[
 
 
 def reasons_not_ready(signs: Signs, unready_after_seconds: float) -> Iterator[str]:
-    """Why what it says may be old, or incomplete. With the lower limit it has all reasons of the other."""
+    """Yield the reasons why data may be old or incomplete, including those of `reasons_not_alive`."""
     if signs.jvm_age_seconds is None and signs.has_jvm:
         yield "Spark is starting"
     for name, query in signs.queries.items():
         if query is None:
-            yield f"the query {name} is not started yet"
+            yield f"the query {name} has not started"
         elif not query.is_running:
-            yield f"the query {name} has ended"
+            yield f"the query {name} has stopped"
         elif not query.has_worked:
-            yield f"the query {name} has not ended its first batch"
+            yield f"the query {name} has not finished its first batch"
     yield from reasons_not_alive(signs, unready_after_seconds)

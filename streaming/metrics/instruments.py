@@ -99,7 +99,7 @@ class Instruments:
         try:
             work()
         except Exception as error:
-            log.error("metrics are incomplete", error=f"{type(error).__name__}: {error}"[:300])
+            log.error("metrics update failed", error=f"{type(error).__name__}: {error}"[:300])
 
 
 def run_instruments(settings: Settings, *, is_lasting: bool) -> AbstractContextManager[Instruments | None]:

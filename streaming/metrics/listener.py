@@ -62,7 +62,7 @@ class Listener:
         try:
             work(event)
         except Exception as error:
-            log.warning("a query's progress is not in the metrics", error=str(error)[:300])
+            log.warning("query progress not exported", error=str(error)[:300])
 
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012  # as py4j wants it

@@ -1,4 +1,4 @@
-"""What a metric is: its name, kind, unit and labels, what it says, and what to do when it rises."""
+"""The definition of a metric: name, kind, unit, labels, help text, and what to do when it rises."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,13 +11,13 @@ Unit = Literal[
     "channels",
     "clients",
     "decisions",
+    "flag",
     "groups",
     "incidents",
-    "is so",
     "lines",
     "messages",
     "messages per second",
-    "notices",
+    "notifications",
     "producers",
     "queries",
     "queues",
@@ -27,7 +27,7 @@ Unit = Literal[
     "threads",
     "times",
 ]
-"""What one of it is. Seconds and bytes are in the name; "is so" is 1 or 0."""
+"""The unit of the value. Seconds and bytes are part of the name; a flag is 1 or 0."""
 
 Label = Literal[
     "broker_name",
@@ -53,7 +53,7 @@ Label = Literal[
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """One family of series, equal to itself alone. `rises` says what it means when it does, and what to do."""
+    """A family of series, compared by identity. `rises` explains a rise and what to do about it."""
 
     name: str
     unit: Unit
@@ -64,23 +64,23 @@ class Metric:
 
 @dataclass(frozen=True, eq=False)
 class Gauge(Metric):
-    """It is as it is now."""
+    """A current value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counter(Metric):
-    """It only grows, from 0 at each start. Its name ends in _total."""
+    """A value that only grows, from 0 at each start. Its name ends in _total."""
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram(Metric):
-    """How often it was how long; `buckets` are their upper ends, in seconds."""
+    """A distribution of durations; `buckets` are the upper bounds in seconds."""
 
     buckets: tuple[float, ...]
 
 
 SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""From a step of a batch to one that works off an outage, seconds."""
+"""Buckets in seconds, from a step of a batch to a batch that catches up after an outage."""
 
 LONG = (1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
-"""From a page at once to one that waited for its receiver, seconds."""
+"""Buckets in seconds, from an immediate page to one that waited for its receiver."""

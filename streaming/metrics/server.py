@@ -1,7 +1,7 @@
-"""The endpoint: /metrics for Prometheus, /healthz and /readyz for whoever keeps the process running.
+"""The HTTP endpoint: /metrics for Prometheus, /healthz and /readyz for the orchestrator.
 
-It is served from before Spark starts until after it has stopped, by threads of its own. The checks answer at a port of
-their own, too: an orchestrator that cannot reach them ends the process, whoever fills the other port.
+Its threads run from before Spark starts until after it has stopped. The health checks have a second port, so that load
+on the metrics port does not make an orchestrator kill the process.
 """
 
 import hmac
@@ -26,7 +26,7 @@ THREADS = 2
 BOUNDS = Bounds(50, 20, idle_seconds=20, request_seconds=15, answer_seconds=60)
 HEALTH_BOUNDS = Bounds(50, 20, head_seconds=5, idle_seconds=20, request_seconds=10, answer_seconds=10)
 HEALTH_KEYS = {"port": "health_port", "relay_port": "relay_health_port"}
-"""The settings that hold the checks' own port."""
+"""Setting of the metrics port to the setting of its health port."""
 
 log = structlog.get_logger()
 
@@ -50,7 +50,9 @@ class Endpoint:
     def checks_alone(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         """The same without the metrics."""
         is_check = environ["PATH_INFO"] in self._checks
-        answer = self._answer(environ) if is_check else _plain("404 Not Found", "there are /healthz and /readyz")
+        answer = (
+            self._answer(environ) if is_check else _plain("404 Not Found", "not found; available: /healthz and /readyz")
+        )
         return self._send(answer, environ, start)
 
     def _send(self, answer: tuple[str, str, bytes], environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
@@ -62,15 +64,15 @@ class Endpoint:
     def _answer(self, environ: WSGIEnvironment) -> tuple[str, str, bytes]:
         path = environ["PATH_INFO"]
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _plain("405 Method Not Allowed", "these pages are only read")
+            return _plain("405 Method Not Allowed", "only GET and HEAD are allowed")
         if path in self._checks:
             reasons = list(self._checks[path]())
             body = {"status": "failing" if reasons else "ok", "reasons": reasons}
             return "503 Service Unavailable" if reasons else "200 OK", "application/json", json.dumps(body).encode()
         if path != "/metrics":
-            return _plain("404 Not Found", "there are /metrics, /healthz and /readyz")
+            return _plain("404 Not Found", "not found; available: /metrics, /healthz and /readyz")
         if self._token is not None and not _shows(environ.get("HTTP_AUTHORIZATION", ""), self._token):
-            return _plain("401 Unauthorized", "send the token of metrics.token_env: Authorization: Bearer TOKEN")
+            return _plain("401 Unauthorized", "send the token of metrics.token_env as `Authorization: Bearer TOKEN`")
         return "200 OK", TEXT, visible_label(self._text().decode()).encode()
 
 
@@ -82,12 +84,12 @@ class Server:
         listening = _bind(settings.host, getattr(settings, key), key)
         self._metrics = _Loop("metrics", endpoint, listening, THREADS, BOUNDS)
         self._thread, self.port = self._metrics.thread, self._metrics.port
-        log.info("metrics are served", url=f"http://{settings.host}:{self.port}/metrics")
+        log.info("metrics server started", url=f"http://{settings.host}:{self.port}/metrics")
         self._health = _serve_health(settings, endpoint, HEALTH_KEYS[key], is_any=getattr(settings, key) == 0)
         self.health_port = self._health.port if self._health else None
-        """None where its port was taken: the checks are with the metrics then."""
+        """None if its port was taken; /healthz and /readyz then answer only at the metrics port."""
         if not settings.is_loopback and not settings.token_env:
-            log.warning("anybody who reaches the host reads the names of groups and brokers", host=settings.host)
+            log.warning("metrics exposed without a token", host=settings.host)
 
     def __enter__(self) -> "Server":
         return self
@@ -101,7 +103,7 @@ class Server:
 
 
 class _Loop:
-    """A socket, the thread that looks after its connections, and the threads that answer."""
+    """A listening socket with the thread of its connections and the threads that answer."""
 
     def __init__(self, name: str, application: WSGIApplication, listening: socket.socket, threads: int, of: Bounds):
         self.port = int(listening.getsockname()[1])
@@ -139,14 +141,14 @@ class _Loop:
 
 
 def _serve_health(settings: Metrics, endpoint: Endpoint, key: str, *, is_any: bool) -> _Loop | None:
-    """The checks at their own port; at any free one where the metrics are. A taken one is told, and keeps nothing."""
+    """Serve the health checks at a second port; `is_any` takes a free one. A taken port is logged and not fatal."""
     try:
         listening = _bind(settings.host, 0 if is_any else getattr(settings, key), key)
     except SettingsError as error:
-        log.warning("the health checks have no port of their own, /healthz answers beside /metrics", error=str(error))
+        log.warning("health port unavailable, using the metrics port", error=str(error))
         return None
     loop = _Loop("health", endpoint.checks_alone, listening, 1, HEALTH_BOUNDS)
-    log.info("health is served", url=f"http://{settings.host}:{loop.port}/healthz")
+    log.info("health server started", url=f"http://{settings.host}:{loop.port}/healthz")
     return loop
 
 

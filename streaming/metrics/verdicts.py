@@ -143,5 +143,5 @@ def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
     except NotWrittenError:
         return []
     except (WarehouseError, DeltaError, OSError) as error:
-        log.error("metrics begin without a table", table=table, error=str(error)[:300])
+        log.error("table not loaded into metrics", table=table, error=str(error)[:300])
         return []

@@ -21,17 +21,17 @@ def age(seconds: float) -> Signs:
         (
             Signs(None, {"balance": None}),
             [],
-            ["Spark is starting", "the query balance is not started yet"],
+            ["Spark is starting", "the query balance has not started"],
         ),
         (
             Signs(2, {"balance": QuerySigns(5, is_running=True, has_worked=False)}),
             [],
-            ["the query balance has not ended its first batch"],
+            ["the query balance has not finished its first batch"],
         ),
         (
             Signs(2, {"balance": QuerySigns(5, is_running=False, has_worked=True)}),
             [],
-            ["the query balance has ended"],
+            ["the query balance has stopped"],
         ),
         (age(LATE), [], []),
         (age(LATE + 1), [], ["the query balance has shown no progress for 61 s"]),

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def test_a_name_reports_its_kind_and_unit(subtests: pytest.Subtests) -> None:
 
 def test_a_metric_says_what_it_is_and_what_to_do_in_sentences() -> None:
     assert_none(one.name for one in METRICS if not (one.says.endswith(".") and one.rises.endswith(".")))
+
+
+def test_help_texts_use_an_before_a_vowel() -> None:
+    assert_none(one.name for one in METRICS if re.search(r"\b[Aa] [aeio]", f"{one.says} {one.rises}"))
 
 
 def test_no_name_is_taken_twice() -> None:

@@ -152,7 +152,7 @@ def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal)
     paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
     environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
     with command(tmp_path, environment, "run", "--bootstrap-servers", "127.0.0.1:1") as run:
-        run.wait_until(run.says("health is served"))
+        run.wait_until(run.says("health server started"))
         began = time.monotonic()
         run.end(send)
         assert time.monotonic() - began < 15
