@@ -33,10 +33,12 @@ class Inspected:
 
 
 class Inspection:
-    """Looks at topics, one after the other, and remembers routes and rates. Close it. Not for several threads."""
+    """Validates topics, one after the other, and remembers routes and rates. Close it. Not thread-safe."""
 
-    def __init__(self, settings: Settings, bounds: Bounds | None = None) -> None:
+    def __init__(self, settings: Settings, bounds: Bounds | None = None, past_ms: int = 0) -> None:
+        """`past_ms` is how much later than usual events may arrive, because a simulated past is played."""
         quality = settings.quality
+        self._past_ms = past_ms
         self._kafka = settings.kafka
         self._bounds = bounds or Bounds(quality.sample_messages, quality.sample_bytes)
         self._consumer: KafkaConsumer | None = None
@@ -57,7 +59,11 @@ class Inspection:
             from streaming.quality.validator import Validator  # noqa: PLC0415  # Great Expectations: 1.2 s, 230 MB
 
             self._validator = Validator()
-        outcomes = [one for suite in suites_of(topic) for one in self._validator.validate(suite, readings[suite.name])]
+        suites = suites_of(topic, self._past_ms)
+        if self._past_ms:
+            for suite in suites:
+                self._validator.declare(suite)
+        outcomes = [one for suite in suites for one in self._validator.validate(suite, readings[suite.name])]
         return Inspected(sample, tuple(outcomes))
 
     def close(self) -> None:

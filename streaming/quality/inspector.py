@@ -40,8 +40,9 @@ log = structlog.get_logger()
 class Inspector:
     """`start` and `stop` it; a BatchListener. What goes wrong in it costs a look, never the query."""
 
-    def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
-        """`on_alerts` is told the rows of `alerts` that it writes."""
+    def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None, past_ms: int = 0) -> None:
+        """`on_alerts` receives the rows of `alerts` that it writes; `past_ms` is as in Inspection."""
+        self._past_ms = past_ms
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
         self._batches: Counter[str] = Counter()
         self._due: set[str] = set()
@@ -118,7 +119,7 @@ class Inspector:
         position = read_position(checkpoint_of(name, self._settings))
         if position is None:
             return
-        self._inspection = self._inspection or Inspection(self._settings)
+        self._inspection = self._inspection or Inspection(self._settings, past_ms=self._past_ms)
         quality, alerts, looked_at = [], [], []
         for topic in TOPICS[name]:
             with self._heard:
@@ -151,7 +152,7 @@ class Inspector:
         if alerts and self._on_alerts is not None:
             self._on_alerts(alerts)
         for row in alerts:
-            log.warning("data quality", state=row["state"], topic=row["topic"], summary=row["summary"])
+            log.warning("data quality alert changed", state=row["state"], topic=row["topic"], summary=row["summary"])
 
 
 def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
@@ -165,4 +166,4 @@ def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = No
 
 
 def _warn(error: Exception, **where: str) -> None:
-    log.warning("events were not validated", **where, reason=f"{type(error).__name__}: {error}"[:500])
+    log.warning("events not validated", **where, reason=f"{type(error).__name__}: {error}"[:500])

@@ -97,7 +97,7 @@ class ClockPublisher:
     ) -> None:
         if source == FORGET:
             if self._own.has(cluster) or cluster in self._asking:
-                log.info("a cluster, or a part of it, is forgotten by decision", cluster=cluster)
+                log.info("cluster or part of it forgotten", cluster=cluster)
             self._own.forget(cluster)
             self._asking.pop(cluster, None)
             self._brokers.pop(cluster, None)
@@ -147,7 +147,7 @@ class ClockPublisher:
             self._looked_ms = now_ms, pace_ms
             back_ms = (pace_ms - before[1]) - (now_ms - before[0])
             if back_ms > NOTICED_OFF_MS:
-                log.warning("the clock of this machine was set back", seconds=round(back_ms / 1000))
+                log.warning("clock set back", seconds=round(back_ms / 1000))
                 self._off_ms += back_ms
             return now_ms + self._off_ms
 
@@ -155,7 +155,7 @@ class ClockPublisher:
         """Kafka stamped with `stamped_ms` what was sent when this machine had `sent_ms`."""
         off_ms = stamped_ms - sent_ms
         if abs(off_ms - self._off_ms) > NOTICED_OFF_MS:
-            log.warning("the clock of this machine is not Kafka's", seconds_behind=round(off_ms / 1000))
+            log.warning("clock differs from kafka", seconds_behind=round(off_ms / 1000))
             self._off_ms = off_ms if abs(off_ms) > NOTICED_OFF_MS else 0
 
     def _keep(self) -> None:
@@ -176,9 +176,9 @@ class ClockPublisher:
                     if metadata is not None:
                         self.note_stamp(metadata.timestamp, sent_ms)
             except (PublishError, KafkaError) as error:
-                log.warning("no clock event sent", reason=str(error))
+                log.warning("clock event not sent", reason=str(error))
             except Exception:  # without this thread no time passes: the next tick is tried whatever this one met
-                log.exception("no clock event sent")
+                log.exception("clock event not sent")
         self._tail.close()
         if publisher is not None:
             publisher.close()

@@ -1,4 +1,4 @@
-"""`balancewatch demo`: embedded Kafka, a modelled cluster, the stream, the board, and each alert as it comes."""
+"""`balancewatch demo`: embedded Kafka, a simulated cluster, the streaming query, the board and live alerts."""
 
 import contextlib
 import textwrap
@@ -26,14 +26,11 @@ from streaming.text.times import to_time, wall_ms
 from streaming.warehouse.occupancy import occupying, work_folders
 
 PAST_SECONDS = 900
-"""The modelled cluster starts this long ago, plays `speed` times as fast until it is now, then is live."""
+"""Length of the simulated past, which is played `speed` times as fast; afterwards the simulation is live."""
 
 
 class AlertPrinter:
-    """Prints each step of an alert that fired: when, what, and the one line that fixes it.
-
-    Colours only on a terminal; the text only where it is news.
-    """
+    """Prints each state change of an alert that fired: time, summary and fix. Colours only on a terminal."""
 
     def __init__(self) -> None:
         self._console = VisibleConsole(soft_wrap=True)
@@ -55,7 +52,7 @@ class AlertPrinter:
             f"\n{at} UTC  ", (row["state"], STATE_STYLES.get(row["state"], "")), f"  {row['kind']}  {row['severity']}"
         )
         if row["inhibited_by"]:
-            head.append(f"  (explained by {row['inhibited_by']})", style="dim")
+            head.append(f"  (caused by {row['inhibited_by']})", style="dim")
         self._console.print(head)
         if row["state"] == "RECOVERING":
             return
@@ -74,12 +71,11 @@ def run_demo(
     seconds: float | None,
     with_board: bool = True,
 ) -> None:
-    """Run until `stop` is set or `seconds` after the query started. What an earlier demo left in `folder` is deleted
-    first, and what this one makes is left behind.
+    """Run until `stop` is set or `seconds` after the query started. It overwrites an earlier demo in `folder`.
 
-    Another demo that uses the folder, or a `run`, ends this one before anything else. Java and the jars are looked for,
-    and the board listens (at a free port of the loopback, so it asks for no token unless the environment has one),
-    before anything is deleted or started: what they refuse ends the demo at once. Raises JarsError, OccupiedError.
+    Before it deletes or starts anything, it checks that no other demo and no `run` uses the folder, that Java and the
+    jars are there, and that the board can listen on a free loopback port (without a token unless the environment has
+    one). Raises JarsError, OccupiedError.
     """
     with _in_a_sentence(), folder, contextlib.ExitStack() as parts:
         began = time.monotonic()
@@ -97,7 +93,7 @@ def run_demo(
         url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
         folder.empty()
         parts.enter_context(occupying("run", "demo", work_folders(Settings.load(paths=paths))))
-        warn(f"1/3  starting the embedded Kafka (data in {data_dir})")
+        warn(f"1/3  starting an embedded Kafka (data in {data_dir})")
         kafka = EmbeddedKafka(settings.paths.jars, data_dir / "kafka")
         parts.callback(kafka.stop)
         local = Settings.load(
@@ -106,12 +102,20 @@ def run_demo(
             spark=settings.spark.model_dump(),
         )
         warn("2/3  starting Spark and the streaming query (10 to 30 s)")
-        service = parts.enter_context(Service(local, listeners=(printer,), jvm_log=data_dir / "spark.log", stop=stop))
+        service = parts.enter_context(
+            Service(
+                local,
+                listeners=(printer,),
+                jvm_log=data_dir / "spark.log",
+                stop=stop,
+                past_ms=PAST_SECONDS * 1000,
+            )
+        )
         if with_board:
-            warn(f"     the board is at {url}")
+            warn(f"     board: {url}")
         warn(
-            f"3/3  playing the scenario '{scenario}': {PAST_SECONDS // 60} minutes ago until now at {speed:g}x, "
-            f"then live; set-up took {time.monotonic() - began:.0f} s. Ctrl-C ends."
+            f"3/3  playing scenario '{scenario}': the last {PAST_SECONDS // 60} minutes at {speed:g}x speed, then live "
+            f"(startup took {time.monotonic() - began:.0f} s). Stop with Ctrl-C."
         )
         player = threading.Thread(target=_play, args=(local, scenario, speed, stop), daemon=True)
         player.start()
@@ -119,13 +123,13 @@ def run_demo(
         stop.set()
         player.join(timeout=10)
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
-    warn(f"\nended cleanly: {counts}.")
-    warn(f"Ask again: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
+    warn(f"\nstopped; alerts: {counts}.")
+    warn(f"Query the tables: BALANCEWATCH_PATHS__WAREHOUSE={data_dir / 'warehouse'} balancewatch alerts --current")
 
 
 @contextlib.contextmanager
 def _in_a_sentence() -> Iterator[None]:
-    """Leaves with one where the folder cannot be made or emptied."""
+    """Exit with one sentence if the folder cannot be created or emptied."""
     try:
         yield
     except DemoFolderError as error:
@@ -134,7 +138,7 @@ def _in_a_sentence() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _board(settings: Settings) -> Iterator[str]:
-    """The board's URL, while it is served. Leaves with a sentence where it cannot be."""
+    """Yield the board's URL while it is served. Exit with one sentence if it cannot be."""
     try:
         from streaming.board.web.server import BoardServer  # noqa: PLC0415  # Dash is imported only where pages are served
 
@@ -145,7 +149,7 @@ def _board(settings: Settings) -> Iterator[str]:
         fail(f"the board needs {error.name}, which cannot be imported ({error}); install it, or give --no-board")
     except OSError as error:
         where = f"board.host = {settings.board.host!r}"
-        fail(f"{where}: no port of it can be listened at: {error.strerror or error}; --no-board goes without")
+        fail(f"{where}: cannot listen on any port: {error.strerror or error}; fix it or give --no-board")
     thread = threading.Thread(target=server.run, name="board", daemon=True)
     thread.start()
     try:
@@ -161,7 +165,7 @@ def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event
         with Publisher(settings.kafka) as publisher:
             play(_events(scenario, start_ms), publisher, speed=speed, stop=stop, never_early=True)
     except PublishError as error:
-        warn(f"the modelled cluster stopped: {error}")
+        warn(f"the simulated cluster stopped: {error}")
         stop.set()
 
 

@@ -1,4 +1,4 @@
-"""`balancewatch demo`: all of it at work on one machine, without a setting."""
+"""`balancewatch demo`: the complete system on one machine, without settings."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,19 +14,19 @@ from streaming.terminal.command import fail, load, run_or_exit
 
 def demo(
     seconds: Annotated[
-        float | None, typer.Option(help="End after so many seconds of running; without it, Ctrl-C ends.", min=1)
+        float | None, typer.Option(help="Stop after this number of seconds. Default: Ctrl-C.", min=1)
     ] = None,
     scenario: Annotated[str, typer.Option(help="Scenario to play; see `balancewatch simulate --list`.")] = "demo",
-    speed: Annotated[float, typer.Option(help="How much faster than life the past is played.", min=0.1)] = 15.0,
+    speed: Annotated[float, typer.Option(help="Speed at which the past is replayed.", min=0.1)] = 15.0,
     data_dir: Annotated[
         Path,
         typer.Option(
-            help="Folder for Kafka, tables and checkpoints: new, empty, or an earlier demo's, whose are deleted."
+            help="Folder for Kafka, tables and checkpoints: new, empty, or of an earlier demo, which is overwritten."
         ),
     ] = Path(".demo"),
-    with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board, at a free port.")] = True,
+    with_board: Annotated[bool, typer.Option("--board/--no-board", help="Serve the board on a free port.")] = True,
 ) -> None:
-    """Show it at work: embedded Kafka, a modelled cluster, the stream, the board, each alert as it comes and goes.
+    """Run a demo: embedded Kafka, a simulated RocketMQ cluster, the streaming query, the board and live alerts.
 
     Example: balancewatch demo --seconds 90
     """

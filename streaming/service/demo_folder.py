@@ -1,4 +1,4 @@
-"""The folder of a demo: what the demo made in it is the demo's to delete, and nothing else is."""
+"""The folder of a demo. A demo deletes only what an earlier demo created in it."""
 
 import contextlib
 import shutil
@@ -10,50 +10,51 @@ from streaming.warehouse.occupancy import Part, occupying
 
 MARK = ".balancewatch-demo"
 MADE = ("kafka", "warehouse", "checkpoints", "spark.log")
-"""All that a demo makes beside its mark and its lock."""
+"""Names that a demo creates, besides its mark and its lock."""
 
 TABLES = ("warehouse", "checkpoints")
 
 OTHERS: tuple[Part, ...] = ("run", "relay")
 
+_OPENING = "`balancewatch demo` made this folder"
 _WORDS = (
-    "`balancewatch demo` made this folder and deletes, when it starts here again: " + ", ".join(MADE) + ".\n"
-    "Without this file it does not touch the folder.\n"
+    f"{_OPENING}. The next demo in it deletes {', '.join(MADE)}.\n"
+    "Without this file, a demo does not touch the folder.\n"
 )
 
 
 class DemoFolderError(ValueError):
-    """The folder is not the demo's to empty. The message says what to do instead."""
+    """The demo may not empty the folder. The message says what to do instead."""
 
 
 class DemoFolder:
-    """A folder that is a demo's own: new, empty, or marked by an earlier demo. In its context a demo has it alone."""
+    """A demo's folder: new, empty, or marked by an earlier demo. As a context manager it holds it exclusively."""
 
     def __init__(self, path: Path) -> None:
-        """Touches nothing. Raises DemoFolderError when there is anything that no demo made."""
+        """Change nothing. Raises DemoFolderError for a non-empty folder without a demo's mark."""
         self.path = path
         self._held = contextlib.ExitStack()
         try:
             names = {one.name for one in path.iterdir()} if path.exists() or path.is_symlink() else set()
         except OSError as error:
-            raise DemoFolderError(f"--data-dir {path}: {error.strerror}; name another folder") from None
+            raise DemoFolderError(f"--data-dir {path}: {error.strerror}; choose another folder") from None
         if names and not self._is_marked():
             raise DemoFolderError(
-                f"--data-dir {path} is not empty and has no {MARK}, so a demo would delete what it did not make; "
-                f"name another folder, or delete it yourself where only an older version's demo used it"
+                f"--data-dir {path} is not empty and has no {MARK}: it may hold files that no demo created; "
+                "choose another folder, or delete it yourself"
             )
 
     def _is_marked(self) -> bool:
         mark = self.path / MARK
         try:
-            return mark.is_file() and not mark.is_symlink() and mark.read_text().startswith(_WORDS.partition(":")[0])
+            return mark.is_file() and not mark.is_symlink() and mark.read_text().startswith(_OPENING)
         except (OSError, UnicodeDecodeError):
             return False
 
     def __enter__(self) -> Self:
-        """Marked, and nobody else's while this demo lasts: no other demo's, no `run`'s, no relay's.
+        """Mark the folder and hold it against other demos, `run` and relays.
 
-        Raises OccupiedError, or DemoFolderError where the folder cannot be made.
+        Raises OccupiedError, or DemoFolderError if the folder cannot be created.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,7 @@ class DemoFolder:
         return self
 
     def empty(self) -> None:
-        """Delete what an earlier demo left. Raises DemoFolderError, and OccupiedError where somebody uses it."""
+        """Delete the files of an earlier demo. Raises DemoFolderError, or OccupiedError if the folder is in use."""
         self._refuse_others()
         try:
             for name in MADE:
@@ -76,7 +77,7 @@ class DemoFolder:
             raise self._refused(error) from None
 
     def _refuse_others(self) -> None:
-        """Somebody may have been pointed at the tables that a demo left."""
+        """Raise OccupiedError if a `run` or relay uses the tables of an earlier demo."""
         folders = {f"--data-dir, {name}": self.path / name for name in TABLES}
         there = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
         for part in OTHERS:
@@ -84,14 +85,14 @@ class DemoFolder:
                 pass
 
     def _refused(self, error: OSError) -> DemoFolderError:
-        return DemoFolderError(f"--data-dir {self.path}: {error.strerror}; name another folder")
+        return DemoFolderError(f"--data-dir {self.path}: {error.strerror}; choose another folder")
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._held.close()
 
 
 def _delete(path: Path) -> None:
-    """A link is taken away, not what it leads to."""
+    """Delete a file or folder; of a link, only the link."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     elif path.exists():

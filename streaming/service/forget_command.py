@@ -1,4 +1,4 @@
-"""`balancewatch forget`: what is gone for good, by a person's decision."""
+"""`balancewatch forget`: stop expecting data of a decommissioned cluster, broker, group or collector."""
 
 from typing import Annotated
 
@@ -15,21 +15,19 @@ MOST_CHARACTERS = 255
 
 
 def forget(
-    cluster: Annotated[str, typer.Option(help="The RocketMQ cluster; with nothing else, all of it is forgotten.")],
-    owner: Annotated[str, typer.Option(help="Who decides it.")],
-    reason: Annotated[str, typer.Option(help="Why.")],
-    broker: Annotated[str | None, typer.Option(help="Only this broker of it.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only this consumer group of it.")] = None,
-    collector: Annotated[
-        str | None, typer.Option(help="Only this collector of it, by the name that its alert carries.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would end, and end nothing.")] = False,
+    cluster: Annotated[str, typer.Option(help="RocketMQ cluster; without another option, all of it is forgotten.")],
+    owner: Annotated[str, typer.Option(help="Person who decides.")],
+    reason: Annotated[str, typer.Option(help="Reason.")],
+    broker: Annotated[str | None, typer.Option(help="Only this broker.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    collector: Annotated[str | None, typer.Option(help="Only this collector, named as in its alert.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be resolved; change nothing.")] = False,
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """End what is open of a cluster, broker, consumer group or collector that is gone for good, or was renamed.
+    """Resolve all alerts of a decommissioned or renamed cluster, broker, consumer group or collector.
 
-    It begins anew should it give data again.
+    New data starts it afresh.
 
     Example: balancewatch forget --cluster old --owner ada --reason "moved to new" --dry-run
 
@@ -55,9 +53,7 @@ def forget(
         effects = read_effects(settings.paths.warehouse, decision)
         if not dry_run:
             publish(settings.kafka, decision, effects)
-    except UnknownNameError as error:
-        fail(str(error), code=2)
-    except (WarehouseError, PublishError) as error:
+    except (UnknownNameError, WarehouseError, PublishError) as error:
         fail(str(error))
     for line in say_effects(decision, effects, is_done=not dry_run):
         say(line)

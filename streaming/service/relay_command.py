@@ -1,4 +1,4 @@
-"""`balancewatch relay`: the relay in a process of its own, once, or only shown."""
+"""`balancewatch relay`: the relay as a separate process, once, or as a dry run."""
 
 import threading
 import time
@@ -31,27 +31,28 @@ WAIT_SECONDS = 0.5
 
 def relay(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be told to whom now, and why; send and write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print pending notifications with receiver and reason; send and write nothing."),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Deliver what is due and end.")] = False,
-    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    once: Annotated[bool, typer.Option("--once", help="Deliver pending notifications, then exit.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this number of seconds.", min=1)] = None,
     format_: Annotated[str, typer.Option("--format", help="With --dry-run: table, json or csv.")] = "table",
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
 ) -> None:
-    """Tell people: every alert to the receivers its route names, until each has it. `run` does this itself.
+    """Deliver alerts to the receivers of their routes, with retries. `run` includes this.
 
-    Give it a process of its own where the queries' machine must not reach the receivers: set oncall.enabled = false
-    for `run`, or the second of the two ends at once. Its watchdog attests the relay alone.
+    Use it if the machine of `run` must not reach the receivers: set oncall.enabled = false for `run`, or the second
+    of the two processes exits at once. Its watchdog covers only the relay.
 
-    Routes, receivers, mutes and the limit are taken again when their files change. It starts no JVM: it follows the
-    log of the table `alerts`, every oncall.poll_seconds.
+    It reads the table `alerts` every oncall.poll_seconds without a JVM, and reloads changed settings: routes,
+    receivers, mutes and the limit.
 
     Example: balancewatch relay --dry-run
 
     Example: BALANCEWATCH_ONCALL__ENABLED=false balancewatch run & balancewatch relay
 
-    Example: balancewatch relay --once; echo $?   # 1 when a receiver could not be reached
+    Example: balancewatch relay --once; echo $?   # 1: a receiver could not be reached
     """
     stop = threading.Event() if dry_run else stop_on_signals()
 
@@ -91,7 +92,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
 
 
 def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, seconds: float | None) -> None:
-    """Until `stop` is set or the seconds are over. Changed settings are taken."""
+    """Wait until `stop` is set or the time is over; reload changed settings meanwhile."""
     watch, known = SettingsReload(settings), settings
     deadline = None if seconds is None else time.monotonic() + seconds
     while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
@@ -121,7 +122,10 @@ def _deliver(settings: Settings, stop: threading.Event) -> None:
     late = sorted({name for name, box in one.policy.outboxes.items() if any(box.owed())})
     if late and not stop.is_set():
         due = sum(1 for _ in one.owed())
-        fail(f"{due} notices are still due to {', '.join(late)}; alert_deliveries says why, and they stay due")
+        fail(
+            f"{due} {'notification is' if due == 1 else 'notifications are'} still pending for {', '.join(late)}; the "
+            "table alert_deliveries has the reason; `relay` retries them"
+        )
 
 
 def _show(settings: Settings, format_: str) -> None:
@@ -133,17 +137,17 @@ def _show(settings: Settings, format_: str) -> None:
     if format_ == "table" and rows:
         _print_table(rows)
     else:
-        print_rows(rows, format_, "Nothing is due to anybody.")  # type: ignore[arg-type]  # checked above
+        print_rows(rows, format_, "No notification is pending.")  # type: ignore[arg-type]  # checked above
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Whom and why beside what: eight columns fit no terminal."""
+    """Print receiver and reason beside the alert: eight columns do not fit a terminal."""
 
     table = Table(show_lines=True)
-    table.add_column("to whom, and why", overflow="fold", max_width=36)
-    table.add_column("what", overflow="fold")
+    table.add_column("receiver and reason", overflow="fold", max_width=36)
+    table.add_column("alert", overflow="fold")
     for row in rows:
-        whom = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
-        what = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
-        table.add_row(Text(whom), Text(what))
+        receiver = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
+        alert = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
+        table.add_row(Text(receiver), Text(alert))
     VisibleConsole().print(table)

@@ -1,4 +1,4 @@
-"""`balancewatch run`: the service, its metrics, and what tells people, in one process."""
+"""`balancewatch run`: the streaming query, its metrics and the relay in one process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,27 +23,27 @@ log = structlog.get_logger()
 
 
 class BatchLog:
-    """A BatchListener that logs how many rows each table has of a batch."""
+    """A BatchListener that logs the number of rows that a batch wrote to each table."""
 
     def on_batch(self, batch: WrittenBatch) -> None:
         written = {table: len(rows) for table, rows in sorted(batch.rows.items()) if rows and table in TABLES}
         if written:
-            log.info("batch", query=batch.query, batch_id=batch.batch_id, **written)
+            log.info("batch written", query=batch.query, batch_id=batch.batch_id, **written)
 
 
 def run(
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Work through all that is in Kafka, then stop.")
+        bool, typer.Option("--available-now", help="Process all messages that are in Kafka now, then stop.")
     ] = False,
-    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.", min=1)] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this number of seconds.", min=1)] = None,
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
     rules: Annotated[
-        Path | None, typer.Option("--rules", help="Rules file; taken again when it changes [rules.file]")
+        Path | None, typer.Option("--rules", help="Rules file, reloaded when it changes [rules.file]")
     ] = None,
 ) -> None:
-    """Run the streaming query, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].
+    """Run the streaming query: read events from Kafka, write verdicts and alerts to Delta, notify receivers [oncall].
 
     Example: balancewatch run --bootstrap-servers kafka-1:9092,kafka-2:9092
 
@@ -83,7 +83,7 @@ def run(
 
 @contextmanager
 def only_run(settings: Settings) -> Iterator[None]:
-    """Nobody else runs on these tables or checkpoints, nor, where it tells people, tells them of these tables.
+    """Hold the tables and checkpoints exclusively, and the relay's lease if this process notifies.
 
     Raises OccupiedError.
     """

@@ -63,13 +63,13 @@ class Service:
         instruments: Instruments | None = None,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
+        past_ms: int = 0,
     ) -> None:
-        """Start everything; with `notifies` the relay too, and `with_canary` what shows that a relay hears us.
+        """Start all parts; with `notifies` also the relay, with `with_canary` also the canary.
 
-        `listeners` are told of each batch after all parts of the service.
-
-        `instruments` are told of all that happens. They, and a session that is given as `spark`, are ended by whoever
-        made them. Once `stop` is set no Kafka is waited for any longer and no Spark started: StoppedError.
+        `listeners` receive each batch after all parts of the service. The caller closes `instruments` and a given
+        `spark` session. `past_ms` is the length of a simulated past that the caller plays, which makes its events late.
+        Once `stop` is set, the service neither waits for Kafka nor starts Spark: StoppedError.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
         lacks what a query wants next, SettingsError a receiver its secret or a checkpoint is of other settings or of
@@ -98,7 +98,7 @@ class Service:
             note.refuse_other()
         run_unless_stopped(lambda: _look_at_kafka(settings), stop)
         if stop.is_set():  # a JVM that is started now would not hear of it
-            raise StoppedError("asked to end before Spark was started")
+            raise StoppedError("stopped before Spark was started")
         self._is_guest = spark is not None
         self.spark: SparkSession = spark if spark is not None else start_spark(settings, jvm_log)
         self._keeper = None if available_now else ClockPublisher(settings)
@@ -111,12 +111,13 @@ class Service:
         self._losses = DataLoss(settings, self._writer, self._on_alerts)
         for query in QUERIES:
             for loss in self._losses.look(query.NAME, wall_ms()):
-                log.warning("data loss", query=query.NAME, lost=str(loss))
+                log.warning("messages lost", query=query.NAME, lost=str(loss))
         self._available_now = available_now
         self._watch = None if available_now else SettingsReload(settings)
         if instruments is not None:
             instruments.begin(self.spark, runs_queries=True, notifies=notifies)
-        self._inspector = Inspector(settings, self._writer, self._on_alerts) if settings.quality.every_batches else None
+        validates = settings.quality.every_batches > 0
+        self._inspector = Inspector(settings, self._writer, self._on_alerts, past_ms) if validates else None
         if self._inspector is None:
             end_open(settings, self._writer, self._on_alerts)
         self._listeners: tuple[BatchListener, ...] = (
@@ -188,13 +189,15 @@ class Service:
             if not is_busy_machine(error) or self._busy_starts[query.NAME] == BUSY_STARTS:
                 raise ServiceError(reason(query.NAME, error, self._settings))
             self._busy_starts[query.NAME] += 1
-            log.warning("the machine is too busy: Python came late, the query starts again", query=query.NAME)
+            log.warning(
+                "query restarted", query=query.NAME, reason="the machine is overloaded: Python workers timed out"
+            )
             self._running[place] = self._start(query, self._settings)
 
     def _take_changed_rules(self) -> None:
-        """Start the queries again by other rules when the files have some; between two batches, their state kept.
+        """Restart the queries between two batches if the rules changed; their state is kept.
 
-        The relay goes on from the tables when whom to tell has changed.
+        If notification settings changed, the relay resumes from the tables with the new ones.
         """
         settings = self._watch.look_now_and_then() if self._watch is not None else None
         if settings is None:
@@ -203,7 +206,7 @@ class Service:
         if settings.rules != before.rules:
             self._stop_queries()
             self._running = self._start_queries(settings)
-            log.info("the changed rules are in force")
+            log.info("rules reloaded")
         if self._relay is not None and (settings.oncall, settings.mutes) != (before.oncall, before.mutes):
             self._relay.renew(settings)
         if self._instruments is not None:

@@ -1,6 +1,7 @@
-"""Whether the files of the settings have changed, and with them rules or whom to tell; what is wrong is said once.
+"""Watch the settings files and reload rules and notification settings. An error is logged once.
 
-A file that is being written is left alone until it was the same at two looks. `look` never raises.
+A file counts as changed once two reads in a row are equal, so a file that is being written is left alone. `look` never
+raises.
 """
 
 import hashlib
@@ -17,18 +18,18 @@ from conf.settings import Settings, SettingsError
 LOOK_SECONDS = 2.0
 
 MOST_BYTES = 4 << 20
-"""Of a file that is compared; what lies behind is not looked at."""
+"""Bytes of a file that are compared."""
 
 _SCOPE = set(Scope.model_fields)
 
-_WHOM = ("max_firing_per_kind", "receivers", "routes")
-"""The keys of `[oncall]` that are taken while it runs."""
+_NOTIFICATION = ("max_firing_per_kind", "receivers", "routes")
+"""The keys of `[oncall]` that are reloaded at run time."""
 
 log = structlog.get_logger()
 
 
 class RuleChange(NamedTuple):
-    """One key of the rules: `rules.settle_ms`, `rules.kinds.starved_queue.severity`, `rules.overrides[2].settle_ms`."""
+    """A changed key: `rules.settle_ms`, `rules.kinds.starved_queue.severity`, `rules.overrides[2].settle_ms`."""
 
     key: str
     before: Any
@@ -45,7 +46,7 @@ class SettingsReload:
         self._looked = time.monotonic()
 
     def look(self) -> Settings | None:
-        """Settings that differ from the last ones in their rules or in whom to tell; None while there are none."""
+        """Return the settings if their rules or notification settings changed, else None."""
         digests = _digests(self._settings.files())
         is_settled, self._next = digests == self._next, digests
         if not is_settled or digests == self._seen:
@@ -54,21 +55,23 @@ class SettingsReload:
         try:
             settings = self._settings.load_again()
         except SettingsError as error:
-            log.error("rules not taken, the old ones stay", reason=str(error))
+            log.error("settings invalid, keeping the previous ones", reason=str(error))
             return None
         before, taken = self._settings, _take(self._settings, settings)
         waiting = [name for name in type(settings).model_fields if getattr(settings, name) != getattr(taken, name)]
         if waiting:
-            log.warning("settings changed that need a restart", sections=sorted(waiting))
+            log.warning("settings changed, restart required", sections=sorted(waiting))
         changes = list_changes(before, taken)
         for change in changes:
             log.info("rule changed", key=change.key, before=change.before, after=change.after)
-        whom = [f"oncall.{name}" for name in _WHOM if getattr(before.oncall, name) != getattr(taken.oncall, name)]
-        whom += ["mutes"] if before.mutes != taken.mutes else []
-        if whom:
-            log.info("whom to tell changed", keys=whom)  # no values: they may hold secrets
+        keys = [
+            f"oncall.{name}" for name in _NOTIFICATION if getattr(before.oncall, name) != getattr(taken.oncall, name)
+        ]
+        keys += ["mutes"] if before.mutes != taken.mutes else []
+        if keys:
+            log.info("notification settings changed", keys=keys)  # no values: they may hold secrets
         self._settings = taken
-        return taken if changes or whom else None
+        return taken if changes or keys else None
 
     def look_now_and_then(self) -> Settings | None:
         """As `look`, once in LOOK_SECONDS; None in between."""
@@ -89,8 +92,8 @@ def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
 
 
 def _take(before: Settings, after: Settings) -> Settings:
-    """All of `rules`, the file's name too, which is watched from now on; and whom to notify when."""
-    oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _WHOM})
+    """Take over `rules` with its file name, and the notification settings."""
+    oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _NOTIFICATION})
     return before.model_copy(update={"rules": after.rules, "oncall": oncall, "mutes": after.mutes})
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from conf.settings import Settings
 from schemas.events import ROUTES
-from schemas.suites import SUITES
+from schemas.suites import BEHIND_MS, SUITES
+from streaming.quality import inspection
 from streaming.quality.event_reference import Routes, UsualRates
 from streaming.quality.reading import read
 from streaming.quality.sample import Message, Sample
@@ -78,6 +80,21 @@ def look(validation: ModuleType) -> Callable[[], object]:
 
 def _copy(message: Message) -> Message:
     return message._replace(value=None if message.value is None else bytes(bytearray(message.value)))
+
+
+@pytest.mark.parametrize(("past_ms", "is_expected"), [(0, False), (2 * BEHIND_MS, True)])
+def test_events_of_a_simulated_past_are_late_by_its_length_at_most(
+    monkeypatch: pytest.MonkeyPatch, past_ms: int, is_expected: bool
+) -> None:
+    late = tuple(
+        message._replace(ingest_time_ms=message.ingest_time_ms + 2 * BEHIND_MS)
+        for message in log_of("healthy")[ROUTES][:5]
+    )
+    monkeypatch.setattr(inspection, "open_consumer", lambda _: None)
+    monkeypatch.setattr(inspection, "read_sample", lambda *_, **__: Sample(ROUTES, late))
+    outcomes = inspection.Inspection(Settings.load(), past_ms=past_ms).look(ROUTES).outcomes
+    lateness = next(one for one in outcomes if one.expectation.column == "behind_ms")
+    assert (lateness.is_success, lateness.evaluated) == (is_expected, 5)
 
 
 @pytest.mark.parametrize(("first", "last"), [(5, 25), pytest.param(50, 200, marks=pytest.mark.proof)])

@@ -68,7 +68,7 @@ def test_python_workers_that_come_too_late_for_spark_lose_nothing(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(late))
     settings = settings_for(loaded_kafka, tmp_path)
     run_all_available(settings, spark)
-    assert "the machine is too busy" in "".join(capsys.readouterr())
+    assert "the machine is overloaded" in "".join(capsys.readouterr())
     assert story_in(settings) == reported
 
 

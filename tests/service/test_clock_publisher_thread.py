@@ -29,5 +29,5 @@ def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monke
         assert again.wait(20)
         assert keeper.is_alive()
         keeper.stop()
-    assert [(line["log_level"], line["event"]) for line in logs] == [("error", "no clock event sent")]
+    assert [(line["log_level"], line["event"]) for line in logs] == [("error", "clock event not sent")]
     assert not keeper.is_alive()

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -15,6 +16,7 @@ from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafkaError
 from streaming.service import demo
 from streaming.service.demo_folder import MADE, MARK, DemoFolder
+from streaming.service.service import ServiceError
 from streaming.spark.jars import JarsError
 from streaming.warehouse.occupancy import OccupiedError, Part, occupying
 
@@ -70,7 +72,7 @@ def test_a_port_that_cannot_be_had_is_reported_before_anything_is_started(
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
     monkeypatch.setattr(socket, "create_server", taken)
-    assert is_refused(run(kept), kept, 1, "board.host = '127.0.0.1': no port of it can be listened at: Address already")
+    assert is_refused(run(kept), kept, 1, "board.host = '127.0.0.1': cannot listen on any port: Address already")
 
 
 def test_what_the_board_needs_and_is_not_installed_is_reported_before_anything_is_started(
@@ -138,7 +140,7 @@ def test_a_mark_of_other_words_is_none(kept: Path, tmp_path: Path, words: str) -
 def test_a_file_is_no_folder(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / "file")])
-    assert is_refused(result, kept, 2, "Not a directory; name another folder")
+    assert is_refused(result, kept, 2, "Not a directory; choose another folder")
 
 
 def test_of_a_demos_folder_only_what_it_made_is_deleted(kept: Path) -> None:
@@ -211,3 +213,16 @@ def test_nobody_else_runs_on_the_tables_of_a_demo_while_it_does(kept: Path, monk
     assert TOO_LATE in run(kept, "--no-board").stderr
     assert all("`balancewatch demo`" in one for one in said)
     assert len(said) == 2
+
+
+def test_the_past_that_the_demo_plays_is_not_late(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+
+    def start(*_: Any, past_ms: int, **__: Any) -> None:
+        given.append(past_ms)
+        raise ServiceError(TOO_LATE)
+
+    monkeypatch.setattr(demo, "EmbeddedKafka", lambda *_: Mock(bootstrap_servers="127.0.0.1:1"))
+    monkeypatch.setattr(demo, "Service", start)
+    assert TOO_LATE in run(kept, "--no-board").stderr
+    assert given == [demo.PAST_SECONDS * 1000]

@@ -95,10 +95,10 @@ def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
         service.wait_until_idle()
         runs = [query.runId for query in service.queries]
         file.write_text("pull_silence_ms = -1\n")
-        until(lambda: any(line["event"] == "rules not taken, the old ones stay" for line in logs))
+        until(lambda: any(line["event"] == "settings invalid, keeping the previous ones" for line in logs))
         assert [query.runId for query in service.queries] == runs
         file.write_text(CHANGED)
-        until(lambda: any(line["event"] == "the changed rules are in force" for line in logs))
+        until(lambda: any(line["event"] == "rules reloaded" for line in logs))
         assert not {query.runId for query in service.queries} & set(runs)
         publish(first, halves[1])
         service.wait_until_idle()

@@ -133,6 +133,11 @@ def test_a_rest_is_no_lack_of_progress(parts: dict[str, MagicMock]) -> None:
     assert instruments.liveness.rested.called
 
 
+def test_the_inspector_knows_the_length_of_a_simulated_past(parts: dict[str, MagicMock]) -> None:
+    Service(Settings.load(), past_ms=900_000).close()
+    assert parts["Inspector"].call_args.args[-1] == 900_000
+
+
 @pytest.mark.parametrize("every", [0, 20])
 def test_who_validates_nothing_ends_what_an_earlier_run_found(parts: dict[str, MagicMock], every: int) -> None:
     """Of an alert that nobody would look at again."""

@@ -81,7 +81,7 @@ def test_an_invalid_file_is_reported_once_and_again_only_when_it_changes(
         assert [watch.look() for _ in range(4)] == [None] * 4
     assert [line["log_level"] for line in logs] == ["error", "error"]
     for value, line in zip((-1, -2), logs, strict=True):
-        assert f"rules.settle_ms = {value}: give a whole number above 0, at most 604800000" in line["reason"]
+        assert f"rules.settle_ms = {value}: give an integer above 0, at most 604800000" in line["reason"]
     file.write_text("settle_ms = 4\n")
     taken = look_twice(watch)
     assert taken is not None
@@ -119,7 +119,7 @@ def test_what_needs_a_restart_is_named_without_its_values(
     settings = look_twice(watch)
     assert settings is not None
     assert (settings.rules.settle_ms, settings.kafka.options) == (9, {})
-    assert logs[0] == {"event": "settings changed that need a restart", "sections": ["kafka"], "log_level": "warning"}
+    assert logs[0] == {"event": "settings changed, restart required", "sections": ["kafka"], "log_level": "warning"}
     assert "hunter2" not in str(logs)
 
 
@@ -143,8 +143,8 @@ def test_whom_to_describe_is_taken_and_the_keys_are_named_without_their_values(s
     assert (settings.oncall.max_firing_per_kind, settings.oncall.routes[0].receivers) == (7, ("hook",))
     assert settings.oncall.resend_seconds == Settings.load().oncall.resend_seconds - 1
     assert [(line["event"], line.get("keys") or line.get("sections")) for line in logs] == [
-        ("settings changed that need a restart", ["oncall"]),
-        ("whom to tell changed", ["oncall.max_firing_per_kind", "oncall.receivers", "oncall.routes"]),
+        ("settings changed, restart required", ["oncall"]),
+        ("notification settings changed", ["oncall.max_firing_per_kind", "oncall.receivers", "oncall.routes"]),
     ]
     assert "hunter2" not in str(logs)
     assert look_twice(watch) is None
@@ -156,7 +156,7 @@ def test_changed_mutes_are_taken(site: Path, logs: Logs) -> None:
     settings = look_twice(watch)
     assert settings is not None
     assert len(settings.mutes) == 1
-    assert [(line["event"], line["keys"]) for line in logs] == [("whom to tell changed", ["mutes"])]
+    assert [(line["event"], line["keys"]) for line in logs] == [("notification settings changed", ["mutes"])]
     assert look_twice(watch) is None
 
 
