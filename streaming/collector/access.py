@@ -22,29 +22,29 @@ class AccessError(CollectorError):
 
 
 def is_refused(error: RocketMQError) -> bool:
-    """Whether an ACL refuses: for want of a right, or whatever is asked."""
+    """Return whether an ACL refused the request: the user lacks a permission, or the keys are invalid."""
     is_of_4 = error.response_code == SYSTEM_ERROR and "AclException" in str(error)
     return error.response_code == NO_PERMISSION or is_of_4
 
 
 def are_keys_refused(error: RocketMQError) -> bool:
-    """Whether the user is not known, or the signature is wrong; not: a user who lacks a right."""
+    """Return whether the user is unknown or the signature is wrong. A missing permission does not count."""
     return is_refused(error) and not _OF_A_RIGHT.search(_remark(error))
 
 
 def explain_refusal(settings: Collector, error: RocketMQError) -> str:
-    """One sentence on keys that are refused, without them."""
+    """Return the error text for refused keys; it contains no key."""
     variables = "BALANCEWATCH_COLLECTOR__ACL_ACCESS_KEY and BALANCEWATCH_COLLECTOR__ACL_SECRET_KEY"
     if not settings.acl_access_key.get_secret_value():
-        return f"the brokers ask for an ACL user, and none is set: set {variables}"
+        return f"the brokers require an ACL user, and none is set: set {variables}"
     return (
         "the brokers refuse collector.acl_access_key or collector.acl_secret_key "
-        f'("{_remark(error)}"): set {variables} to those of a user that they know'
+        f'("{_remark(error)}"): set {variables} to the keys of a user that exists at the brokers'
     )
 
 
 def without_keys(settings: Collector, message: str) -> str:
-    """An answer of a broker may name the access key, and nobody knows what a later release names."""
+    """Return the message with both keys masked: a broker's answer may name them."""
     for key in (settings.acl_secret_key, settings.acl_access_key):
         if text := key.get_secret_value():
             message = re.sub(rf"(?<![\w-]){re.escape(text)}(?![\w-])", _MARKED, message)
@@ -52,7 +52,7 @@ def without_keys(settings: Collector, message: str) -> str:
 
 
 def _remark(error: RocketMQError) -> str:
-    """Without the exceptions' names, and without who says so."""
+    """Return the broker's remark without exception and broker names."""
     said = re.sub(r"^.*?DESC:\s*", "", str(error))
     said = re.sub(r"\s*BROKER: \S+$", "", said)
     return re.sub(r"^(\S+Exception:\s*)+", "", said).partition(", org.apache.")[0].strip().rstrip(".")

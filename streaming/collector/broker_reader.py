@@ -1,8 +1,8 @@
-"""One round's questions to one broker: its producers, its consumer groups, who is connected for each group.
+"""Read one broker in one poll round: its producers, its consumer groups and the connections of each group.
 
-A broker that does not answer at all ends its part of the round. An answer with a ResponseCode is an answer: what is
-refused is named, and the rest is read. One lost answer costs nothing, for each question is asked twice; a group whose
-question is lost twice is named, and when the next one is lost too the broker itself does not answer.
+If the broker does not answer, its part of the round ends. A response with an error code counts as an answer: refused
+data is named and the rest is read. Each request is retried once. A group whose request is lost twice is named; if the
+next group's request is lost too, the broker counts as unreachable.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +17,16 @@ from streaming.collector.rocketmq_answers import Broker, Connection, ConsumerCon
 from streaming.collector.rocketmq_jvm import RocketMQError
 
 LOST_IN_A_ROW = 2
-"""Groups in a row whose questions are lost, after which the broker itself does not answer."""
+"""Groups in a row whose requests are lost before the broker counts as unreachable."""
+
+GROUP_LIST = "list of groups; set collector.groups to name them"
 
 log = structlog.get_logger()
 Answer = TypeVar("Answer")
 
 
 class BrokerSource(Protocol):
-    """What a broker is asked."""
+    """The requests to a broker."""
 
     def read_groups(self, broker: Broker) -> dict[str, bool]: ...
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None: ...
@@ -32,7 +34,7 @@ class BrokerSource(Protocol):
 
 
 class BrokerReader:
-    """Reads one broker, round after round. Remembers the groups and members it told last, for when it does not."""
+    """A reader of one broker. It keeps the last known groups and members for rounds in which they are missing."""
 
     def __init__(self, settings: Collector, source: BrokerSource, broker_name: str) -> None:
         self._settings = settings
@@ -43,22 +45,22 @@ class BrokerReader:
         self._refusals: set[str] = set()
         self._is_silent = False
         self.refusal: RocketMQError | None = None
-        """How it refused our keys, whatever was asked, in the newest round."""
+        """The refusal of the ACL keys in the newest round, if any."""
 
     def read(self, broker: Broker) -> tuple[BrokerReading, tuple[Unheard, ...]] | None:
-        """What the broker told and what it did not let hear; None when it does not answer."""
+        """Return the broker's data and the missing data; None if the broker does not answer."""
         self.refusal = None
         try:
             view, unheard = self._read(broker)
         except RocketMQError as error:
             self.refusal = error if are_keys_refused(error) else None
             if not self._is_silent:
-                what = "the broker refuses our keys" if self.refusal else "the broker does not answer"
-                log.warning(what, broker_name=self._name, error=str(error))
+                event = "broker refused the ACL keys" if self.refusal else "broker unreachable"
+                log.warning(event, broker_name=self._name, error=str(error))
             self._is_silent = True
             return None
         if self._is_silent:
-            log.info("the broker answers again", broker_name=self._name)
+            log.info("broker recovered", broker_name=self._name)
         self._is_silent = False
         return view, unheard
 
@@ -85,30 +87,28 @@ class BrokerReader:
         except RocketMQError as error:
             if not error.is_answer or are_keys_refused(error):
                 raise
-            self._note_refusal("the producers", error)
+            self._note_refusal("producers", error)
             return None
-        self._refusals.discard("the producers")
+        self._refusals.discard("producers")
         return producers
 
     def _read_groups(self, broker: Broker) -> dict[str, bool] | None:
-        """Group to consumeEnable; None where we may not list them, but know from before or by the settings which
-        there are.
-        """
+        """Return group to consumeEnable; None if listing is refused and earlier rounds or settings name the groups."""
         try:
             found = self._ask(self._source.read_groups, broker)
         except RocketMQError as error:
             if not error.is_answer or are_keys_refused(error):
                 raise
-            self._note_refusal("the list of its groups (collector.groups can name them)", error)
+            self._note_refusal(GROUP_LIST, error)
             if not (self._settings.groups or self._groups):
                 raise
             return None
-        self._refusals.discard("the list of its groups (collector.groups can name them)")
+        self._refusals.discard(GROUP_LIST)
         self._groups = tuple(found)
         return found
 
     def _read_connections(self, broker: Broker, groups: Iterable[str]) -> dict[str, str]:
-        """Group to the reason why its members were not told."""
+        """Read the members of each group; return group to reason for those that could not be read."""
         unread: dict[str, str] = {}
         connections: dict[str, ConsumerConnection] = {}
         lost = 0
@@ -134,19 +134,19 @@ class BrokerReader:
         return unread
 
     def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
-        """The answer to a question that is asked again when it is lost, unless the broker was silent before."""
+        """Return the answer; retry a lost request once, unless the broker was already unreachable."""
         try:
             return question(*arguments)
         except RocketMQError as error:
             if error.is_answer or self._is_silent:
                 raise
-            log.debug("asked again", broker_name=self._name, question=arguments[1:], error=str(error))
+            log.debug("request retried", broker_name=self._name, question=arguments[1:], error=str(error))
         return question(*arguments)
 
     def _note_refusal(self, what: str, error: RocketMQError) -> None:
-        """One line for each thing that is not told, not one a round."""
+        """Log refused data once, not every round."""
         if what not in self._refusals:
-            log.warning("the broker does not tell", broker_name=self._name, what=what, error=str(error))
+            log.warning("broker refused data", broker_name=self._name, data=what, error=str(error))
         self._refusals.add(what)
 
 

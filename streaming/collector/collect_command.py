@@ -1,4 +1,4 @@
-"""`balancewatch collect`: a RocketMQ cluster, read round by round and told to Kafka."""
+"""`balancewatch collect`: poll a RocketMQ cluster and publish the results to Kafka."""
 
 from typing import Annotated
 
@@ -17,22 +17,24 @@ def collect(
     ] = None,
     bootstrap_servers: BootstrapServers = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="Consumer group to read; repeat for more. All without it.")
+        list[str] | None, typer.Option("--group", help="Consumer group to read; repeatable. Default: all.")
     ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Topic to read; repeat for more. All without it.")
-    ] = None,
-    interval: Annotated[float | None, typer.Option(help="Seconds between the starts of two rounds.", min=0.1)] = None,
-    cluster: Annotated[str | None, typer.Option(help="Name the events carry; RocketMQ's own without it.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Topic to read; repeatable. Default: all.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Poll interval in seconds.", min=0.1)] = None,
+    cluster: Annotated[str | None, typer.Option(help="Cluster name in the events. Default: RocketMQ's name.")] = None,
     probe: Annotated[
         bool | None,
-        typer.Option("--probe", help="Send a small message to every broker each round and publish its latency."),
+        typer.Option(
+            "--probe", help="Also send a small message to each broker in every poll round and publish its latency."
+        ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="End after so many rounds.", min=1)] = None,
+    rounds: Annotated[int | None, typer.Option(help="Stop after this number of poll rounds.", min=1)] = None,
 ) -> None:
-    """Read a RocketMQ cluster through its own admin client and publish what each broker says to Kafka.
+    """Poll a RocketMQ cluster through its admin API and publish the results to Kafka.
 
-    Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing --probe
+    Reads only, except with --probe.
+
+    Example: balancewatch collect --name-server 10.0.0.5:9876 --bootstrap-servers kafka:9092 --group billing
     """
     stop = stop_on_signals()
     settings = load(

@@ -56,9 +56,9 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
     that is under way.
     """
     if not settings.collector.name_server:
-        raise CollectorError('collector.name_server is empty; set it to the NameServer\'s "host:port"')
+        raise CollectorError('collector.name_server is empty; set it to "host:port" of the NameServer')
     log.info(
-        "the collector starts",
+        "collector started",
         name_server=settings.collector.name_server,
         interval_seconds=settings.collector.interval_seconds,
     )
@@ -75,7 +75,7 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
             done += 1
             took = time.monotonic() - started
             if took > settings.collector.interval_seconds:
-                log.warning("a round takes longer than collector.interval_seconds", seconds=round(took, 1))
+                log.warning("round exceeded collector.interval_seconds", seconds=round(took, 1))
             if rounds is None or done < rounds:
                 stop.wait(max(0.0, settings.collector.interval_seconds - took))
         collector.tally.log_summary()
@@ -116,7 +116,7 @@ class _Collector:
         try:
             self.run_round()
         except LeaseLostError:
-            log.warning("another collector may lead by now; the round is not published")
+            log.warning("round discarded", reason="the lease was lost; another collector may lead")
         except UNAVAILABLE:
             self._turn.offer()
             raise
@@ -129,7 +129,7 @@ class _Collector:
         known.forget(self._forgotten.read_brokers(known.cluster, known.by_name))
         reading = self._read()
         if self._admin is None or not self._admin.is_alive():
-            raise RocketMQError("the JVM for RocketMQ ended")
+            raise RocketMQError("the RocketMQ client's JVM died")
         read_seconds = time.monotonic() - started
         self._set_time(int(time.time() * 1000))
         events, memory = compute_round(self._memory, reading, self._round_time_ms)
@@ -185,7 +185,7 @@ class _Collector:
         """The round's time. Small steps back are waited out; after a larger one time goes on from where it is."""
         back_ms = self._round_time_ms - now_ms
         if back_ms > STEP_BACK_MS:
-            log.warning("the clock of this machine was set back; rounds go on with the new time", back_ms=back_ms)
+            log.warning("clock set back, using the new time", back_ms=back_ms)
             self._memory = self._memory.after_a_step_back(now_ms)
             self._round_time_ms = now_ms
         self._round_time_ms = max(now_ms, self._round_time_ms)
@@ -200,7 +200,7 @@ class _Collector:
         if self._admin is not None and self._reader is not None and self._admin.is_alive():
             return self._reader
         if self._reader is not None and self._admin is not None:
-            log.warning("the JVM for RocketMQ ended; another is started")
+            log.warning("jvm restarted", reason="the RocketMQ client's JVM died")
             self._reader.close()
             self._admin.close()
         admin = RocketMQAdmin(self._settings.collector, self._settings.paths.jars)
@@ -222,7 +222,7 @@ def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:
     def report(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         wait_seconds = state.next_action.sleep if state.next_action else 0.0
-        log.warning("the round failed", error=str(error), attempt=state.attempt_number, retry_in=round(wait_seconds, 1))
+        log.warning("round failed", error=str(error), attempt=state.attempt_number, retry_in=round(wait_seconds, 1))
 
     return Retrying(
         sleep=sleep,

@@ -38,7 +38,7 @@ class Forgotten:
                 self._consumer = self._open()
             polled = self._consumer.poll(timeout_ms=0, max_records=MOST_A_ROUND)
         except KafkaError as error:
-            log.debug("what is forgotten could not be read", error=type(error).__name__)
+            log.debug("forget decisions not read", error=type(error).__name__)
             return []
         return [
             name

@@ -106,14 +106,14 @@ class KafkaLease:
                 with self._lock:
                     self._is_without = True
                 log.warning(
-                    "the lease of this collector cannot be kept; see that no other one watches the same, or let it "
-                    f"read and write the Kafka topic {LEASES}",
+                    "lease denied, running without a standby lease",
                     error=type(error).__name__,
+                    fix=f"allow read and write on the Kafka topic {LEASES}, or run no other collector for this part",
                 )
                 return
             except (KafkaError, PublishError) as error:
                 if not self._is_lost:
-                    log.warning("the lease cannot be read or written; it is tried until it can", error=str(error))
+                    log.warning("lease access failed, retrying", error=str(error))
                 self._is_lost = True
                 self._stop.wait(RETRY_SECONDS)
 
@@ -168,7 +168,7 @@ class KafkaLease:
             if consumer.position(_PLACE) >= until:
                 return
             if time.monotonic() > deadline:
-                raise KafkaError(f"{LEASES} could not be read up to offset {until}")
+                raise KafkaError(f"the Kafka topic {LEASES} could not be read up to offset {until}")
 
     def _take(self, record: Any) -> None:
         if record.timestamp_type != LOG_APPEND_TIME:

@@ -45,9 +45,9 @@ class KnownBrokers:
         self._registered = frozenset(broker.broker_name for broker in registered)
         self.by_name |= {broker.broker_name: broker for broker in registered}
         for name in sorted(self._is_out_of_service - self._registered):
-            self._drop(name, "no topic's route named it while it was registered")
+            self._drop(name, "no topic route named it while it was registered")
         if not self.by_name:
-            raise RocketMQError(f"no broker is registered at {self._name_server}")
+            raise RocketMQError(f"NameServer {self._name_server} has no registered broker")
 
     def note_routes(self, routes: Iterable[TopicRoute]) -> None:
         """All routes there are, of a NameServer that answered each question for them."""
@@ -89,7 +89,7 @@ class KnownBrokers:
         return brokers
 
     def _drop(self, name: str, reason: str) -> None:
-        log.info("the broker is forgotten", broker_name=name, reason=reason)
+        log.info("broker forgotten", broker_name=name, reason=reason)
         del self.by_name[name]
         self._unrouted_at.pop(name, None)
         self._is_out_of_service.discard(name)
@@ -105,4 +105,4 @@ def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tup
         ((name, brokers),) = clusters.items()
         return wanted or name, brokers
     names = ", ".join(sorted(clusters))
-    raise CollectorError(f"collector.cluster = {wanted!r}: this NameServer has several clusters; name one of {names}")
+    raise CollectorError(f"collector.cluster = {wanted!r}: the NameServer has several clusters; choose one of {names}")

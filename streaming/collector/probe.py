@@ -40,7 +40,7 @@ class Probe:
         try:
             client_id = self._source.start_producer(self._topic)
         except RocketMQError as error:
-            log.warning("the probe's producer does not start", error=str(error))
+            log.warning("probe producer not started", error=str(error))
             return []
         return [self._pool.submit(self._send, broker, client_id) for broker in brokers]
 
@@ -51,7 +51,7 @@ class Probe:
                 if not self._source.prepare_send(broker, topic):
                     return None
             except RocketMQError as error:
-                log.debug("the probe could not be set up", broker_name=name, error=str(error))
+                log.debug("probe topic not prepared", broker_name=name, error=str(error))
                 return None
             self._prepared.add(name)
         started = time.perf_counter()
@@ -63,12 +63,12 @@ class Probe:
                 self._note_refusal(name, error)
                 return None  # the broker serves those that may send
             elapsed = time.perf_counter() - started
-            log.debug("the probe failed", broker_name=name, error=str(error))
+            log.debug("probe failed", broker_name=name, error=str(error))
         event_time_ms = int(time.time() * 1000)
         version = self._source.client_version
         return Latency(client_id, version, topic, name, round(elapsed * 1000), status, event_time_ms)
 
     def _note_refusal(self, name: str, error: RocketMQError) -> None:
         if name not in self._refused:
-            log.warning("the probe may not send", broker_name=name, topic=self._topic, error=str(error))
+            log.warning("probe refused", broker_name=name, topic=self._topic, error=str(error))
         self._refused.add(name)

@@ -130,7 +130,7 @@ class RocketMQJvm:
             )
         except (OSError, ValueError, Py4JError) as error:
             self._remove_folder()
-            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
+            raise RocketMQError(f"the RocketMQ client's JVM did not start: {error}") from None
         self._process: subprocess.Popen[bytes] = process
         self._gateway = JavaGateway(
             gateway_parameters=GatewayParameters(
@@ -142,7 +142,7 @@ class RocketMQJvm:
             self._gson = self._make_gson()
         except (Py4JError, OSError) as error:
             self.close()
-            raise RocketMQError(f"the JVM for RocketMQ did not start: {error}") from None
+            raise RocketMQError(f"the RocketMQ client's JVM did not start: {error}") from None
 
     @property
     def pid(self) -> int:
@@ -169,8 +169,8 @@ class RocketMQJvm:
         """It ends itself when its heap is full: what could not be made is missing, and nobody knows where."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
-                return "the JVM for RocketMQ ran out of memory; raise collector.jvm_memory"
-        return f"the JVM for RocketMQ did not answer: {type(error).__name__}"
+                return "the RocketMQ client's JVM ran out of memory; raise collector.jvm_memory"
+        return f"the RocketMQ client's JVM did not answer: {type(error).__name__}"
 
     def to_json(self, value: Any) -> str:
         """A Java object in one call. A map whose keys are objects becomes a list of [key, value] pairs."""

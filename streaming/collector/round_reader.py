@@ -131,11 +131,11 @@ class RoundReader:
             if not self._brokers.by_name:
                 raise
             if self._has_name_server:
-                log.warning("the NameServer does not answer", name_server=self._settings.name_server, error=str(error))
+                log.warning("name server unreachable", name_server=self._settings.name_server, error=str(error))
             self._has_name_server = False
             return None
         if not self._has_name_server:
-            log.info("the NameServer answers again", name_server=self._settings.name_server)
+            log.info("name server recovered", name_server=self._settings.name_server)
         self._has_name_server = True
         self._brokers.learn(clusters)
         return frozenset(broker.broker_name for brokers in clusters.values() for broker in brokers)
@@ -160,7 +160,7 @@ class RoundReader:
         try:
             names = self._settings.topics or [t for t in self._admin.read_topics() if t != self._settings.probe_topic]
         except RocketMQError as error:
-            log.debug("the topics could not be read", error=str(error))
+            log.debug("topic list not read", error=str(error))
             return None, ()
         asked = {name: self._pool.submit(self._admin.read_route, name) for name in names}
         found, unreported = _gather(asked, deadline)
@@ -233,6 +233,6 @@ def _gather(
         try:
             found[question] = answer.result()
         except RocketMQError as error:
-            log.debug("no answer", question=question, error=str(error))
+            log.debug("request failed", question=question, error=str(error))
             unreported[question] = error.reason
     return found, unreported

@@ -146,7 +146,7 @@ class RunningReader:
                     with self._lock:
                         self._peace.pop(addressee, None)
                 except RocketMQError as error:
-                    log.debug("no running info", question=question, error=str(error))
+                    log.debug("running info not received", question=question, error=str(error))
                     if error.is_timeout:
                         with self._lock:
                             last = self._peace.get(addressee)

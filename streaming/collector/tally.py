@@ -53,7 +53,7 @@ class Tally:
         if bound and (unreached or is_late) and time.monotonic() - self._bound_at >= SUMMARY_SECONDS:
             self._bound_at = time.monotonic()
             log.warning(
-                "collector.requests_per_second holds the round back; who was not reached comes first in the next one",
+                "round throttled by collector.requests_per_second",
                 requests_per_second=self._settings.requests_per_second,
                 servers=bound,
                 requests=sum(requests[server] for server in bound),

@@ -29,7 +29,7 @@ def set_up_tls(jvm: RocketMQJvm, settings: Collector) -> None:
         raise CollectorError("collector.tls_certificate and collector.tls_key: set both, or neither")
     for key, path in files.items():
         if path and not Path(path).is_file():
-            raise CollectorError(f"collector.{key} = {path!r}: there is no such file")
+            raise CollectorError(f"collector.{key} = {path!r}: file not found")
     properties = {
         "tls.config.file": str(jvm.folder / "tls.properties"),  # none: what stands in /etc/rocketmq is not meant
         "tls.test.mode.enable": "false",
@@ -67,11 +67,14 @@ def _explain_secured(settings: Collector, peer: tuple[str, int]) -> str:
             with context.wrap_socket(plain) as secured:
                 secured.recv(0)
         except ssl.SSLCertVerificationError as error:
-            return f"{address} has a certificate that collector.tls_ca does not sign ({error.verify_message})"
+            return f"{address}: its certificate is not signed by collector.tls_ca ({error.verify_message})"
         except ssl.SSLError as error:
-            return f"{address} does not agree to TLS as collector.tls asks for it ({error.reason or error})"
+            return f"{address}: TLS handshake failed with the collector.tls settings ({error.reason or error})"
         except (ConnectionResetError, EOFError):
-            return f"{address} does not speak TLS, or wants another certificate of ours; see collector.tls"
+            return (
+                f"{address} does not speak TLS or rejects the client certificate; "
+                "check collector.tls and collector.tls_certificate"
+            )
     return ""
 
 
@@ -81,7 +84,7 @@ def _explain_plain(peer: tuple[str, int]) -> str:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with _connect(peer) as plain, context.wrap_socket(plain):
-            return f"{peer[0]}:{peer[1]} speaks TLS; is collector.tls = true missing?"
+            return f"{peer[0]}:{peer[1]} requires TLS; set collector.tls = true"
     except OSError:  # ssl.SSLError is one
         return ""
 

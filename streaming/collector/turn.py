@@ -67,7 +67,7 @@ class Turn:
     def offer(self) -> None:
         """This collector cannot do a round: let another try."""
         if self._lease is not None and self._lease.offer():
-            log.warning("another collector that waits may lead, for this one cannot do a round")
+            log.warning("leadership offered to a standby", reason="this collector cannot complete a round")
 
     def note_brokers(self, answered: int) -> None:
         """How many brokers a round heard."""
@@ -87,9 +87,9 @@ class Turn:
             return
         self._leader = leader
         if self._term is not None:
-            log.info("this collector leads", collector=leader)
+            log.info("leadership acquired", collector=leader)
         else:
-            log.info("this collector waits: another one leads", leader=leader)
+            log.info("standby entered", leader=leader)
 
 
 def find_part(collector: Collector) -> str:

@@ -274,7 +274,7 @@ def test_the_cluster_is_picked_by_name_renamed_when_alone_and_never_guessed() ->
     assert pick_cluster(one, "") == ("c", (BROKER_A,))
     assert pick_cluster(one, "orders-prod") == ("orders-prod", (BROKER_A,))
     assert pick_cluster(two, "d") == ("d", (BROKER_B,))
-    with pytest.raises(CollectorError, match="name one of c, d"):
+    with pytest.raises(CollectorError, match="choose one of c, d"):
         pick_cluster(two, "")
 
 

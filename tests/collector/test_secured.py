@@ -92,7 +92,7 @@ def test_a_probe_that_may_not_send_isolates_no_broker(acl_2: Secured) -> None:
     [
         ((WATCHER[0], "another-secret"), "the brokers refuse collector.acl_access_key or collector.acl_secret_key"),
         (("somebody", WATCHER[1]), "the brokers refuse collector.acl_access_key or collector.acl_secret_key"),
-        (("", ""), "the brokers ask for an ACL user, and none is set"),
+        (("", ""), "the brokers require an ACL user, and none is set"),
     ],
 )
 def test_wrong_keys_of_5_are_one_sentence_without_them(acl_2: Secured, keys: tuple[str, str], said: str) -> None:
@@ -106,7 +106,7 @@ def test_a_user_of_4_needs_no_right_and_wrong_keys_are_one_sentence() -> None:
             wait_for("a whole round", lambda: is_whole(rounds.read()))
         for keys in ((WATCHER[0], "another-secret"), ("somebody", WATCHER[1])):
             refuses_keys(one, keys, "the brokers refuse collector.acl_access_key or collector.acl_secret_key")
-        refuses_keys(one, ("", ""), "the brokers ask for an ACL user, and none is set")
+        refuses_keys(one, ("", ""), "the brokers require an ACL user, and none is set")
 
 
 def test_tls_with_certificates_of_both_sides_and_what_is_said_of_wrong_ones(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_tls_with_certificates_of_both_sides_and_what_is_said_of_wrong_ones(tmp_
         with reader(one, **good) as rounds:
             wait_for("a whole round", lambda: is_whole(rounds.read()))
         for wrong, said in (
-            ({**good, "tls_ca": str(authority.other_ca)}, "collector.tls_ca does not sign"),
+            ({**good, "tls_ca": str(authority.other_ca)}, "is not signed by collector.tls_ca"),
             ({"tls": False}, "is collector.tls = true missing?"),
         ):
             settings = Settings.load(collector={"name_server": one.name_server, **wrong})
@@ -130,7 +130,7 @@ def test_tls_with_certificates_of_both_sides_and_what_is_said_of_wrong_ones(tmp_
 @pytest.mark.parametrize("key", ["tls_ca", "tls_certificate"])
 def test_a_file_that_is_not_there_or_is_none_is_one_sentence(tmp_path: Path, key: str) -> None:
     paths = {"tls_certificate": "tls_key"}
-    for path, said in ((tmp_path / "none.pem", "there is no such file"), (tmp_path / "bad.pem", "cannot use")):
+    for path, said in ((tmp_path / "none.pem", "file not found"), (tmp_path / "bad.pem", "cannot use")):
         (tmp_path / "bad.pem").write_text("no certificate")
         given = {name: str(path) for name in (key, paths.get(key)) if name}
         settings = Settings.load(collector={"name_server": "127.0.0.1:1", "tls": True, **given})
