@@ -1,1 +1,1 @@
-"""The board: what fires and what can be seen, in a browser; read from the Delta tables and from nothing else."""
+"""The web board: firing alerts, groups, brokers and their history, read only from the Delta tables."""

@@ -1,1 +1,1 @@
-"""What the pages draw with: elements, tables and figures out of values; nothing here asks a table."""
+"""Elements, tables and figures out of values; nothing here queries a table."""

@@ -162,20 +162,23 @@ def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
         return el.panel("groups", "Groups with problems", el.empty("Planned owners consume all judged queues."))
     rows = [
         el.Row(
-            f"{one.cluster}/{one.consumer_group}",
+            f"{group.cluster}/{group.consumer_group}",
             [
-                el.link(one.consumer_group, "/group", cluster=one.cluster, group=one.consumer_group),
-                one.cluster,
-                describe_counts(one.verdicts),
-                f"{one.queues:,}",
+                [
+                    el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
+                    html.Br(),
+                    html.Span(group.cluster, className="muted"),
+                ],
+                describe_counts(group.verdicts),
+                f"{group.queues:,}",
             ],
         )
-        for one in groups
+        for group in groups
     ]
     table = el.table(
         "groups-table",
         "Groups with problems",
-        [el.Column("Group", "name"), "Cluster", "Problems", el.Column("Queues", "number")],
+        [el.Column("Group", "name"), "Problems", el.Column("Queues", "number")],
         rows,
     )
     note: el.Children = "worst first"

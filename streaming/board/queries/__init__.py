@@ -1,1 +1,1 @@
-"""Values for the pages: each module asks the tables in SQL and answers with frozen dataclasses; no component."""
+"""Values of the pages: each module queries the tables in SQL and returns frozen dataclasses, no components."""

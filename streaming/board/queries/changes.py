@@ -1,6 +1,6 @@
-"""What changed about a group's queues over a time, of all of them: verdicts, and who consumes them.
+"""Changes of a group's queues over a period: verdicts and owners, of all queues.
 
-Read from the same steps as the bands of the history, before those are cut to the lanes that are drawn.
+They come from the same steps as the bands of the history, before these are limited to the drawn lanes.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,10 @@ CHOSEN = "($topic = '' OR topic = $topic) AND ($queue = '' OR broker_name || ':'
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Queues of a topic that went the same way at one moment.
+    """Queues of a topic that made the same change at one time.
 
-    From a verdict to another, of which `before` is None where nothing was known before; `owners` are those whom the
-    plan gave them with it, in all `owners_number`. Or, where `way` is "moved" or "pulled", from one owner to another
-    under the same verdict: by the plan, or by who was seen to pull.
+    `way` is "became" for a new verdict; `before` is None without a previous one, and `owners` are new planned owners,
+    `owners_number` in all. It is "moved" for a new planned owner and "pulled" for a new puller under the same verdict.
     """
 
     time_ms: int
@@ -36,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The newest, how many there are in all, and of all of them how many queues became which verdict or moved."""
+    """The newest changes, the number of all, and of all the counts of queues by new verdict and of moves."""
 
     newest: tuple[Change, ...]
     number: int
@@ -45,7 +44,7 @@ class Changes:
 
 
 _CHANGED = f"""
-WITH told AS (
+WITH known AS (
     SELECT
         topic, broker_name, queue_id, start_ms, batch_id, verdict, planned_owner,
         nullif(array_to_string(observed_owners, ', '), '') AS observed
@@ -59,7 +58,7 @@ WITH told AS (
         lag(verdict) OVER before AS verdict_before,
         lag(planned_owner) OVER before AS planned_before,
         lag(observed) OVER before AS observed_before
-    FROM told
+    FROM known
     WINDOW before AS (PARTITION BY topic, broker_name, queue_id ORDER BY start_ms)
 ), ways AS (
     SELECT
@@ -102,7 +101,7 @@ SELECT CASE way WHEN 'became' THEN "after" END AS verdict, count(*) AS n FROM ch
 
 
 def read_changes(engine: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -> Changes:
-    """Of the queues that `topic` and `queue` choose, after `from_ms`; `engine` has the group's steps as `steps`."""
+    """Return the changes after `from_ms` for `topic` and `queue`; `engine` has the group's steps as `steps`."""
     named = {name: params[name] for name in ("topic", "queue", "from_ms")}
     engine.register("changed", engine.sql(_CHANGED, params=named).to_arrow_table())
     rows = engine.sql(_NEWEST).to_arrow_table().to_pylist()

@@ -1,4 +1,4 @@
-"""Every consumer group in a row, worst first: its queues by verdict, its members, and what fires about it."""
+"""All consumer groups, worst first: queues by verdict, members, and firing alerts."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ WITH counted AS (
     GROUP BY ALL
 ), known AS (
     SELECT cluster, consumer_group FROM counted UNION SELECT cluster, consumer_group FROM listed
-), told AS (
+), rows AS (
     SELECT
         cluster,
         consumer_group,
@@ -66,7 +66,7 @@ WITH counted AS (
     WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
         AND (members > 0 OR firing > 0 OR NOT coalesce(is_unowned, false))
 )
-FROM told
+FROM rows
 ORDER BY firing > 0 DESC, unowned DESC, not_consumed DESC, double_consumed DESC, misplaced DESC, unknown DESC, cluster,
     consumer_group
 """
@@ -74,7 +74,7 @@ ORDER BY firing > 0 DESC, unowned DESC, not_consumed DESC, double_consumed DESC,
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group: counts of its queues by verdict, and the oldest incident that fires and nothing explains."""
+    """A group: counts of its queues by verdict, and its oldest firing incident that is not inhibited."""
 
     cluster: str
     consumer_group: str
@@ -95,12 +95,12 @@ class GroupRow:
 
     @property
     def wrong(self) -> int:
-        """Queues that are not as they should be."""
+        """Number of queues with a problem."""
         return self.unowned + self.not_consumed + self.double_consumed + self.misplaced
 
     @property
     def worst(self) -> str:
-        """The worst verdict among its queues; NOT_JUDGED where nothing is wrong and none is OK."""
+        """The worst verdict among its queues; NOT_JUDGED if no queue has a problem and none is OK."""
         counts = {
             "UNOWNED": self.unowned,
             "NOT_CONSUMED": self.not_consumed,
@@ -112,9 +112,9 @@ class GroupRow:
 
 
 def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
-    """All groups, or one cluster's, worst first. The canary's are told only where its cluster is named.
+    """Return all groups, or one cluster's, worst first; the canary's only if its cluster is named.
 
-    Left out is a group that has gone: without members, its queues NOT_JUDGED and nobody's, and nothing fires about it.
+    Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
     """
     sql = _SQL.format(wrong=WRONG)
     rows = history.query(sql, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()

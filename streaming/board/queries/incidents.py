@@ -1,4 +1,4 @@
-"""Incidents of a span of time, filtered, counted in bins where they are many, and read page by page."""
+"""Incidents of a period, filtered, counted in bins if there are many, and read page by page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Asked:
-    """The filter: None asks nothing. `is_inhibited` tells effects that do not page from what does."""
+    """The filter; None means any. `is_inhibited` selects inhibited or other incidents."""
 
     from_ms: int
     until_ms: int
@@ -31,7 +31,7 @@ class Asked:
     is_inhibited: bool | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
-        """SQL over ALL_INCIDENTS, and its parameters. The canary is hidden unless its cluster is asked for."""
+        """Return SQL over ALL_INCIDENTS and its parameters. The canary is hidden unless its cluster is named."""
         clauses = [
             "coalesce(ended_at, make_timestamptz($until_ms * 1000)) >= make_timestamptz($from_ms * 1000)",
             "started_at <= make_timestamptz($until_ms * 1000)",
@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Incident:
-    """One incident as it stands; `ended_ms` is None while it is open, `fired_ms` where it never fired."""
+    """One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
 
     incident_id: str
     kind: str
@@ -76,7 +76,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Step:
-    """From then on the incident was in this state, and explained by another or not."""
+    """A change of an incident's state or inhibition."""
 
     at_ms: int
     state: str
@@ -85,9 +85,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Bins:
-    """How many incidents of a kind were open in each of BINS equal parts of the span, explained ones apart.
+    """Numbers of open incidents of a kind in BINS equal parts of the period; inhibited ones are separate.
 
-    `unknown` are those of which it is not known whether they still were.
+    `unknown` counts those without data, which may still be open.
     """
 
     kind: str
@@ -97,12 +97,12 @@ class Bins:
 
     @property
     def most(self) -> int:
-        """At a time."""
+        """Greatest number at one time."""
         return max(*self.counts, *self.unknown)
 
 
 def count_incidents(history: History, asked: Asked) -> tuple[int, int, int]:
-    """How many there are in all, and the part of the time that they take: up to its end where one is open."""
+    """Return the number of incidents and the part of the period that they cover, up to its end if one is open."""
     condition, params = asked.condition()
     (row,) = history.rows(
         "SELECT count(*) AS n, epoch_ms(min(started_at)) AS first_ms, "
@@ -115,7 +115,7 @@ def count_incidents(history: History, asked: Asked) -> tuple[int, int, int]:
 
 
 def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> list[Incident]:
-    """Open ones first, then those that ended last."""
+    """Return incidents, open ones first, then the most recently resolved."""
     condition, params = asked.condition()
     rows = history.rows(
         "SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, summary, "
@@ -129,10 +129,7 @@ def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> l
 
 
 def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tuple[Step, ...]]:
-    """What each incident went through, oldest first: its newest MOST_STEPS changes of state or explanation.
-
-    One question, whose cost is of the table's size and not of how many incidents it holds.
-    """
+    """Return each incident's newest MOST_STEPS changes of state or inhibition, oldest first, in one query."""
     rows = history.rows(
         """
         WITH steps AS (
@@ -140,9 +137,9 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
             FROM alerts WHERE list_contains($ids, incident_id)
         ), changes AS (
             SELECT * FROM steps
-            WINDOW told AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
-            QUALIFY (lag(state) OVER told) IS DISTINCT FROM state
-                OR (lag(is_inhibited) OVER told) IS DISTINCT FROM is_inhibited
+            WINDOW steps_of AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
+            QUALIFY (lag(state) OVER steps_of) IS DISTINCT FROM state
+                OR (lag(is_inhibited) OVER steps_of) IS DISTINCT FROM is_inhibited
         )
         SELECT incident_id, epoch_ms(changed_at) AS at_ms, state, is_inhibited FROM changes
         QUALIFY row_number() OVER (PARTITION BY incident_id ORDER BY changed_at DESC, batch_id DESC) <= $most
@@ -157,9 +154,9 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
 
 
 def read_bins(history: History, asked: Asked, known: Known | None = None) -> list[Bins]:
-    """By kind, those that page before those that are explained; the busiest MOST_KINDS.
+    """Return counts by kind, inhibited ones after others, for the MOST_KINDS with the highest counts.
 
-    Each incident counts once in a bin, explained or not as its rows then said; before the first row as that one says.
+    Each incident counts once per bin, by its inhibition at that time; before its first row, by that row's.
     """
     known = known or Known(asked.until_ms)
     condition, params = asked.condition()
@@ -178,16 +175,16 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
                     ELSE least(silent_ms, $known_ms) END
             ) AS known_ms
             FROM chosen
-        ), told AS (
+        ), known AS (
             SELECT incident_id, inhibited_by IS NOT NULL AS is_inhibited, epoch_ms(changed_at) AS at_ms,
                 row_number() OVER steps AS number, lead(epoch_ms(changed_at)) OVER steps AS next_ms
             FROM alerts WHERE incident_id IN (SELECT incident_id FROM incidents)
             WINDOW steps AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
         ), pieces AS (
-            SELECT incident_id, kind, told.is_inhibited, true AS is_known,
+            SELECT incident_id, kind, known.is_inhibited, true AS is_known,
                 CASE number WHEN 1 THEN least(started_ms, at_ms) ELSE at_ms END AS start_ms,
                 least(coalesce(next_ms, known_ms), known_ms) AS end_ms
-            FROM told JOIN incidents USING (incident_id)
+            FROM known JOIN incidents USING (incident_id)
             WHERE number = 1 OR ended_ms IS NULL OR next_ms IS NOT NULL
             UNION ALL
             SELECT incident_id, kind, is_inhibited, false, greatest(started_ms, known_ms + $bin_ms), $until_ms
@@ -229,7 +226,7 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
 
 
 def read_choices(history: History) -> Mapping[str, list[str]]:
-    """The clusters and kinds that there are incidents of, the canary's cluster left out; at most 200 each."""
+    """Return the clusters and kinds with incidents, at most 200 each, without the canary's cluster."""
     found: dict[str, list[str]] = {}
     for column in ("cluster", "kind"):
         rows = history.rows(

@@ -1,7 +1,7 @@
-"""How the queues of a group fared over a time: spans of one verdict, the moments of change, who came and went.
+"""The history of a group's queues: spans of one verdict, times of change, and membership changes.
 
-The group's steps are read from the warehouse once; what a page shows of them is asked of these, in memory. Bounded: at
-most MOST_LANES queues, those that were wrong first, MOST_STEPS of their changes and MOST_MOMENTS moments.
+The group's steps are read from the warehouse once and then queried in memory. Limits: MOST_LANES queues, problems
+first, MOST_STEPS of their changes, and MOST_MOMENTS times.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MOST_INCIDENTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start_ms` to `end_ms` the queue had this verdict and these owners."""
+    """A queue's verdict and owners from `start_ms` to `end_ms`."""
 
     topic: str
     queue: str
@@ -39,7 +39,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """Members that joined, changed, left or expired at one moment."""
+    """Members that joined, changed, left or expired at one time."""
 
     time_ms: int
     change: str
@@ -48,7 +48,7 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class PastIncident:
-    """An incident of the group, and its part of the time; `end_ms` is None while it is open."""
+    """An incident of the group; `end_ms` is None while it is open."""
 
     incident_id: str
     kind: str
@@ -59,10 +59,10 @@ class PastIncident:
 
 @dataclass(frozen=True)
 class Times:
-    """What one page of history shows. `lanes` is how many queues there are, of which `spans` has at most MOST_LANES.
+    """Values of the history page. `lanes` is the number of queues, of which `spans` has at most MOST_LANES.
 
-    `changes` are of all of them. Where the data end before `until_ms`, so do the spans: at `known_until_ms`.
-    `queues` are all the group's as of the moment; `before_ms` and `after_ms` the nearest changes around it.
+    `changes` are of all queues. Spans end at `known_until_ms`, the end of the data. `queues` are all of the group at
+    the chosen time; `before_ms` and `after_ms` are the nearest changes around it.
     """
 
     from_ms: int
@@ -82,7 +82,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Place:
-    """What is looked at: a group of a cluster, one topic or all, one queue (`broker:queue_id`) or all, and when."""
+    """A group of a cluster, one topic or all, one queue (`broker:queue_id`) or all, and the period and time."""
 
     cluster: str
     consumer_group: str
@@ -92,7 +92,7 @@ class Place:
     until_ms: int
     at_ms: int
     known_until_ms: int | None = None
-    """Where the data end; None where that is not before `until_ms`."""
+    """End of the data; None if it is not before `until_ms`."""
 
 
 _GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
@@ -153,7 +153,7 @@ FROM steps JOIN newest USING (topic, broker_name, queue_id, start_ms)
 QUALIFY row_number() OVER (PARTITION BY topic, broker_name, queue_id ORDER BY batch_id DESC) = 1
 ORDER BY topic, broker_name, queue_id
 """
-"""A window over all steps would carry every column of every row: this takes a sixth of the time."""
+"""A window over all steps would carry every column of every row, which takes six times as long."""
 
 _COMINGS = f"""
 SELECT epoch_ms(changed_at) AS time_ms, change, list_sort(list(DISTINCT client_id)) AS client_ids
@@ -177,9 +177,9 @@ LIMIT {MOST_INCIDENTS}
 
 
 def read_times(history: History, place: Place) -> Times:
-    """All that is shown of the time between `from_ms` and `until_ms`, and of the moment.
+    """Return the history between `from_ms` and `until_ms` and the state at `at_ms`.
 
-    The time begins where the first queue, member or incident does, or the moment where that is earlier.
+    The period begins with the first queue, member or incident, or with `at_ms` if that is earlier.
     """
     params = {name: value for name, value in vars(place).items() if name != "known_until_ms"}
     known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
@@ -214,7 +214,7 @@ def read_times(history: History, place: Place) -> Times:
 
 
 def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) -> list[Span]:
-    """Steps, each queue's newest first, as spans in the same order."""
+    """Return steps, each queue's newest first, as spans in the same order."""
     spans: list[Span] = []
     for row in steps:
         name, start_ms = (row["topic"], row["queue"]), row["start_ms"]
@@ -227,7 +227,7 @@ def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) 
 
 
 def _named(sql: str, params: dict[str, Any]) -> dict[str, Any]:
-    """DuckDB refuses parameters that the query does not name."""
+    """Return only the parameters that the query names; DuckDB refuses others."""
     return {name: value for name, value in params.items() if f"${name}" in sql}
 
 

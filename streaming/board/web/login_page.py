@@ -21,6 +21,7 @@ PAGE = """<!DOCTYPE html>
     <main>
       <h1>balancewatch</h1>
       <p role="alert">{sentence}</p>
+
       <form method="post">
         <label for="token">Token of this board</label>
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>

@@ -29,18 +29,21 @@ FRAME = """<!DOCTYPE html>
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
     <meta name="robots" content="noindex">
+
     <title>{title} · balancewatch</title>
     <link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
     <script src="/assets/theme.js"></script>
     <link rel="stylesheet" href="/assets/board.css">
     <link rel="stylesheet" href="/assets/runbook.css">
   </head>
+
   <body>
     <a href="#page" class="skip">Skip to content</a>
     <header class="bar">
       <a href="/" class="brand"><span aria-hidden="true">◐</span>balancewatch</a>
       <nav id="nav" aria-label="Pages">{links}</nav>
     </header>
+
     <main id="page" class="runbook" tabindex="-1">
 {body}
     </main>
