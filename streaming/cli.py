@@ -1,7 +1,7 @@
-"""The command line: a command's module is imported when the command is called.
+"""The command line. A command's module is imported when the command is called.
 
-Each command loads the settings, does one thing, and ends with 0 done, 1 failed, 2 wrong usage. This table is the one
-place that imports inside a function: Spark takes half a second to import, Great Expectations more than one.
+Exit codes are those of EXIT_CODES. Only this table imports inside a function: Spark takes half a second to import,
+Great Expectations more than one.
 """
 
 import signal
@@ -15,136 +15,139 @@ from typer.main import get_command
 
 from streaming.store.light_arrow import load_arrow
 from streaming.system.leaving import leave
+from streaming.terminal.help_text import readable
 from streaming.terminal.log_flags import log_flags
 from streaming.terminal.visible_commands import VisibleCommands
 
 
 class Place(NamedTuple):
-    """The module that has a command under its name, the first sentence of the command's help, and the commands below
-    it that other rooms have: it works without them, too.
-    """
+    """A command's module, the summary that help and README print, and subcommands that other rooms define."""
 
     module: str
     summary: str
-    below: "dict[str, Place]" = {}  # noqa: RUF012  # of a tuple, and nobody changes it
+    below: "dict[str, Place]" = {}  # noqa: RUF012  # a tuple's default, never changed
 
 
-COMMANDS = {
-    "demo": Place(
-        "streaming.service.demo_command",
-        "Show it at work: embedded Kafka, a modelled cluster, the stream, the board, each alert as it comes and goes.",
-    ),
-    "run": Place(
-        "streaming.service.run_command",
-        "Run the streaming query, events from Kafka, verdicts and alerts to Delta, and tell people [oncall].",
-    ),
-    "kafka": Place(
-        "streaming.kafka_io.kafka_command",
-        "Run the embedded Kafka in the foreground, with the five topics, until Ctrl-C or SIGTERM.",
-    ),
-    "collect": Place(
-        "streaming.collector.collect_command",
-        "Read a RocketMQ cluster through its own admin client and publish what each broker says to Kafka.",
-    ),
-    "simulate": Place(
-        "streaming.simulator.simulate_command",
-        "Publish a modelled RocketMQ cluster to Kafka: seeded, in virtual time, at any speed, watched in any way.",
-    ),
-    "alerts": Place(
-        "streaming.history.questions",
-        "Print the alerts' transitions from Delta, oldest first; no JVM is started.",
-        {
-            "rules": Place(
-                "streaming.check.rules_command",
-                "Say what an alert would do: when it fires and ends, whom it reaches, what keeps it quiet, which keys "
-                "decide.",
-            )
-        },
-    ),
-    "faults": Place(
-        "streaming.history.questions",
-        "Print which producer avoids which broker, since when and until when: FaultItems from Delta, oldest first.",
-    ),
-    "assignments": Place(
-        "streaming.history.questions",
-        "Print who is meant to consume each queue, who does, and the verdict: each change from Delta, oldest first.",
-    ),
-    "owner": Place(
-        "streaming.history.owner_command",
-        "Say in one line who was meant to consume a queue, who did, and what is wrong with it; now, or --at a moment.",
-    ),
-    "members": Place(
-        "streaming.history.questions",
-        "Print who joined, changed in, left or expired from a consumer group in each broker's view, oldest first.",
-    ),
-    "deliveries": Place(
-        "streaming.history.questions",
-        "Print the delivery log with the cluster, group, topic and broker of each incident, oldest first.",
-    ),
-    "explain": Place(
-        "streaming.history.explain_command",
-        "Tell the story of an incident: its steps, members and queues that moved, causes, effects, who was told.",
-    ),
-    "sql": Place(
-        "streaming.history.sql_command",
-        "Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.",
-    ),
-    "whatif": Place(
-        "streaming.whatif.whatif_command",
-        "Try a change on paper: who takes which queue before and after, what starves, moves or doubles, and why.",
-    ),
-    "relay": Place(
-        "streaming.service.relay_command",
-        "Tell people: every alert to the receivers its route names, until each has it.",
-    ),
-    "canary": Place(
-        "streaming.oncall.canary_command",
-        "Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.",
-    ),
-    "ack": Place("streaming.oncall.ack_command", "Say that somebody is at an incident."),
-    "forget": Place(
-        "streaming.service.forget_command",
-        "End what is open of a cluster, a broker or a consumer group that is gone for good: decommissioned or renamed.",
-    ),
-    "replay": Place(
-        "streaming.replay.replay_command",
-        "Work through recorded events again, under changed rules: which pages would have been sent, and which were.",
-    ),
-    "check": Place(
-        "streaming.check.check_command",
-        "Check the settings: every one is validated, and the rules in force are printed with who set each.",
-    ),
-    "board": Place(
-        "streaming.board.board_command",
-        "Serve the board: what fires, why, and what can be seen; until Ctrl-C or SIGTERM.",
-    ),
-    "maintain": Place(
-        "streaming.maintenance.maintain_command",
-        "Keep the tables small and quick to open, while `run` writes and everyone reads.",
-    ),
-    "silence": Place("streaming.oncall.silence_command", "Keep alerts quiet for a while."),
-    "quality": Place(
-        "streaming.quality.quality_command",
-        "Whether the events are what they should be, by the newest samples that `run` validated.",
-    ),
-    "quarantine": Place(
-        "streaming.quality.quarantine_command",
-        "Messages that broke their contract: where they were, why they were refused, and how they stand.",
-    ),
+GROUPS = {
+    "inspect": {
+        "alerts": Place(
+            "streaming.history.questions",
+            "List alert transitions, or the newest row of each incident.",
+            {
+                "rules": Place(
+                    "streaming.check.rules_command",
+                    "Explain an alert: when it fires and ends, who receives it, what inhibits it, which keys decide.",
+                )
+            },
+        ),
+        "explain": Place(
+            "streaming.history.explain_command",
+            "Print the history of an incident: steps, members, queues, causes, effects and notifications.",
+        ),
+        "owner": Place(
+            "streaming.history.owner_command",
+            "Print the planned owner and the actual consumers of a queue, now or at a given time.",
+        ),
+        "assignments": Place(
+            "streaming.history.questions",
+            "List queue assignments: planned owner, actual consumers and verdict.",
+        ),
+        "members": Place(
+            "streaming.history.questions",
+            "List changes in group membership, as each broker reports them.",
+        ),
+        "faults": Place(
+            "streaming.history.questions",
+            "List FaultItems: which producer avoids which broker, and until when.",
+        ),
+        "deliveries": Place(
+            "streaming.history.questions",
+            "List notifications: receiver, outcome and reason.",
+        ),
+    },
+    "act": {
+        "ack": Place("streaming.oncall.ack_command", "Acknowledge an incident; PagerDuty stops escalating."),
+        "silence": Place("streaming.oncall.silence_command", "Add, list and end silences."),
+        "forget": Place(
+            "streaming.service.forget_command",
+            "Resolve the alerts of a cluster, broker, group or collector that is decommissioned or renamed.",
+        ),
+    },
+    "run": {
+        "check": Place("streaming.check.check_command", "Validate the settings and print the rules in force."),
+        "collect": Place(
+            "streaming.collector.collect_command",
+            "Poll a RocketMQ cluster through its admin API and publish the results to Kafka.",
+        ),
+        "run": Place(
+            "streaming.service.run_command",
+            "Run the streaming query: events from Kafka to verdicts, alerts and notifications.",
+        ),
+        "relay": Place(
+            "streaming.service.relay_command",
+            "Send notifications in a process separate from `run`.",
+        ),
+        "board": Place("streaming.board.board_command", "Serve the board."),
+        "canary": Place(
+            "streaming.oncall.canary_command",
+            "Print how long canary alerts took from injection to delivery.",
+        ),
+    },
+    "try": {
+        "demo": Place(
+            "streaming.service.demo_command",
+            "Run a demo: embedded Kafka, simulated cluster, streaming query and board.",
+        ),
+        "simulate": Place(
+            "streaming.simulator.simulate_command",
+            "Publish a simulated RocketMQ cluster to Kafka, with configurable monitoring faults.",
+        ),
+        "kafka": Place("streaming.kafka_io.kafka_command", "Run an embedded Kafka with the five topics."),
+        "whatif": Place(
+            "streaming.whatif.whatif_command",
+            "Compute the effect of a change on a group: which client gets which queue.",
+        ),
+        "replay": Place(
+            "streaming.replay.replay_command",
+            "Backtest changed rules on recorded events: which pages would be new, unchanged or gone.",
+        ),
+    },
+    "data": {
+        "sql": Place("streaming.history.sql_command", "Query the tables in read-only SQL."),
+        "quality": Place(
+            "streaming.quality.quality_command",
+            "Print which data expectations fail in the newest samples.",
+        ),
+        "quarantine": Place(
+            "streaming.quality.quarantine_command",
+            "List, repair and replay messages that broke their contract.",
+        ),
+        "maintain": Place(
+            "streaming.maintenance.maintain_command",
+            "Compact the tables and delete expired rows and files.",
+        ),
+    },
 }
-"""In the order in which help lists them."""
+"""Group to its commands, in the order of the help and of README's table."""
+
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 LOGS = "streaming.logs.logs"
 
+EXIT_CODES = "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage."
+
+HELP_WIDTH = 120
+"""Characters; help uses the terminal's width up to this."""
+
 SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board"}
-"""Which end with 0 when they are asked to, also while their modules are imported (stop_on_signals comes later)."""
+"""Commands that end with 0 on SIGINT and SIGTERM, also during imports (stop_on_signals is called later)."""
 
 QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
-"""Answered from the tables in this process, in less time than some imports take; `sql` has one of its own."""
+"""Commands that query the tables in this process; `sql` starts another one."""
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Click's commands by name, each imported when it is taken."""
+    """Click's commands by name, each imported at its first use."""
 
     def __init__(self, places: dict[str, Place]) -> None:
         self.places = places
@@ -173,7 +176,7 @@ class LazyCommands(MutableMapping[str, Any]):
             if place.below:
                 made.commands = LazyCommands(place.below)
             made.name = name
-            self._known[name] = made
+            self._known[name] = readable(made)
         return self._known[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -190,7 +193,7 @@ class LazyCommands(MutableMapping[str, Any]):
 
 
 class Commands(VisibleCommands):
-    """A group of commands, without more said that of all of them; its help imports none."""
+    """A group of commands; its help imports none of them."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -200,13 +203,18 @@ class Commands(VisibleCommands):
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.summary) for name, place in self.commands.places.items()])
+        places = self.commands.places
+        groups = GROUPS if places is COMMANDS else {"commands": places}
+        for title, commands in groups.items():
+            with formatter.section(title.capitalize()):
+                formatter.write_dl([(name, place.summary) for name, place in commands.items()])
 
 
 app = typer.Typer(
     cls=Commands,
-    help="Says which RocketMQ queues nobody consumes, since when, why, and the one line that fixes it.",
+    help="Report which RocketMQ queues no client consumes, since when, why, and how to fix it.",
+    epilog=EXIT_CODES,
+    context_settings={"max_content_width": HELP_WIDTH},
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -216,7 +224,7 @@ app.callback()(log_flags)
 
 
 def main() -> NoReturn:
-    """The `balancewatch` command. However it ends, the interpreter is not taken down: see streaming.system.leaving."""
+    """Run the command and end the process without interpreter shutdown: see streaming.system.leaving."""
     if SERVING & {*sys.argv[1:]}:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: leave(0))
@@ -232,7 +240,7 @@ def main() -> NoReturn:
 
 
 def _exit_code() -> int:
-    """Of the command, once it is done."""
+    """Run the command and return its exit code."""
     if sys.argv[1:2] and sys.argv[1] in QUESTIONS and sys.argv[2:3] != ["rules"]:
         load_arrow()
     try:

@@ -1,4 +1,4 @@
-"""`balancewatch explain`: the story of an incident."""
+"""`balancewatch explain`: the history of an incident."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
 from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
-from streaming.history.query_options import parse_options
+from streaming.history.query_options import FORMAT, parse_options
 from streaming.history.running import open_history
 from streaming.history.story_printing import print_story, print_story_json
 from streaming.terminal.command import fail
@@ -19,15 +19,15 @@ def explain(
     incident: Annotated[
         str | None,
         typer.Argument(
-            help="An incident_id or its beginning; without it the one that fires since last.", metavar="INCIDENT"
+            help="An incident_id or its prefix. Default: the incident that fired last.", metavar="[INCIDENT]"
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="table (the story) or json.")] = "table",
+    format_: Annotated[str, typer.Option("--format", help="table (text) or json.", metavar=FORMAT)] = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Tell the story of an incident: its steps, members and queues that moved, causes, effects, who was told.
+    """Print the history of an incident: steps, members, queues, causes, effects and notifications.
 
-    Times are UTC, beside the local ones where they differ.
+    Times are UTC, with local time beside them where it differs.
 
     Example: balancewatch explain
 
@@ -42,7 +42,7 @@ def explain(
         history = open_history(options, ALERTS, *beside)
         incident_id = newest_incident(history) if incident is None else find_incident(history, incident)
         if incident_id is None:
-            fail("the alerts table is empty: there is nothing to explain")
+            fail("the alerts table is empty: no incident to explain")
         story = read_story(history, incident_id)
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))

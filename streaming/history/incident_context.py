@@ -1,4 +1,4 @@
-"""What happened around an incident to the members and queues of its group and to the brokers it names."""
+"""Changes during an incident: members and queues of its group, and the health of its brokers."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,14 +9,14 @@ from streaming.store.store import History
 from streaming.text.times import to_ms, to_time
 
 TOGETHER_MS = 60_000
-"""Each broker tells the same join or leave in its own round."""
+"""Each broker reports the same join or leave in a poll round apart from the others'."""
 
 MOST_ROWS = 20_000
-"""Told of each table; of an incident that stays open for weeks the first half and the last."""
+"""Rows read from each table; of a longer history the first half and the last."""
 
 
 def member_changes(history: History, story: IncidentStory) -> list[MemberChange]:
-    """Of the group's members. What several brokers tell of one client within a minute is one change."""
+    """Return changes of the group's members. Reports of several brokers on one client within a minute are one change."""
     if story.consumer_group is None:
         return []
     rows = history.rows(
@@ -44,7 +44,7 @@ def member_changes(history: History, story: IncidentStory) -> list[MemberChange]
 
 
 def _is_same(change: MemberChange, at_ms: int, channel: tuple[str, str]) -> bool:
-    """The same change in another broker's view: of the same host, and that broker has not told it yet."""
+    """Return whether another broker reports the same change, of the same host, for the first time."""
     broker_name, client_addr = channel
     hosts = {addr.rpartition(":")[0] for _, addr in change.channels}
     is_new = all(known != broker_name for known, _ in change.channels)
@@ -52,7 +52,7 @@ def _is_same(change: MemberChange, at_ms: int, channel: tuple[str, str]) -> bool
 
 
 def queue_moves(history: History, story: IncidentStory) -> list[QueueChange]:
-    """Of the group's queues, and of its topic's alone where the incident has one."""
+    """Return changes of the group's queues, or of those of the incident's topic."""
     if story.consumer_group is None:
         return []
     params: dict[str, Any] = {
@@ -91,8 +91,31 @@ def queue_moves(history: History, story: IncidentStory) -> list[QueueChange]:
     ]
 
 
+def verdict_since_ms(history: History, story: IncidentStory) -> int | None:
+    """Return since when a verdict on one of the incident's queues is certain; None for other kinds than starved_queue.
+
+    The incident starts earlier: when its queues were last consumed.
+    """
+    if story.kind != "starved_queue":
+        return None
+    rows = history.rows(
+        f"SELECT epoch_ms(min(since)) AS since_ms FROM {history.between(ASSIGNMENTS, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group AND topic = $topic "
+        "AND verdict IN ('UNOWNED', 'NOT_CONSUMED') "
+        "AND list_contains($queues, concat(broker_name, ':', queue_id))",
+        {
+            "cluster": story.cluster,
+            "group": story.consumer_group,
+            "topic": story.topic,
+            "queues": list(story.queues),
+        },
+    )
+    since_ms: int | None = rows[0]["since_ms"]
+    return since_ms
+
+
 def health_changes(history: History, story: IncidentStory) -> list[HealthChange]:
-    """Of the brokers that an incident without a group is about."""
+    """Return health changes of the brokers of an incident without a group."""
     if not story.broker_name or story.consumer_group is not None:
         return []
     rows = history.rows(
@@ -116,7 +139,7 @@ def health_changes(history: History, story: IncidentStory) -> list[HealthChange]
 
 
 def _both_ends(sql: str, order: str) -> str:
-    """SQL of its rows in that order, of too many the first half and the last."""
+    """Return SQL of the ordered rows; of more than MOST_ROWS the first half and the last."""
     half = MOST_ROWS // 2
     return (
         f"SELECT * EXCLUDE (nth, number) FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "

@@ -1,8 +1,8 @@
-"""An incident's story out of the tables: its steps, and what happened around it to members, queues and brokers.
+"""The history of an incident, read from the tables: its steps, and what members, queues and brokers did meanwhile.
 
     story = read_story(history, find_incident(history, "c87a8d88"))
 
-gives a `streaming.history.story.IncidentStory`, whose docstrings say what each part holds.
+returns a `streaming.history.story.IncidentStory`.
 """
 
 import json
@@ -25,12 +25,14 @@ from streaming.history.story import (
     ends,
     turning_points,
 )
+from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
-from streaming.text.suggestions import suggest
 from streaming.text.times import to_ms
 from udfs.alerts.pattern import describe_matchers, is_match, read_matchers
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.rocketmq.model import is_queue_name
+
+__all__ = ["UnknownIncidentError", "find_incident", "newest_incident", "read_story"]
 
 BEFORE_MS = 120_000
 MOST_INHIBITORS = 8
@@ -39,28 +41,8 @@ Row = dict[str, Any]
 Part = TypeVar("Part")
 
 
-class UnknownIncidentError(ValueError):
-    """No incident, or several, are named so. The message names those that come near."""
-
-
-def find_incident(history: History, text: str) -> str:
-    """The incident whose id begins with `text`. Raises UnknownIncidentError unless it is one alone."""
-    found = history.rows(
-        "SELECT DISTINCT incident_id FROM alerts WHERE starts_with(incident_id, $text) ORDER BY 1 LIMIT 5",
-        {"text": text},
-    )
-    ids = [row["incident_id"] for row in found]
-    if text and (text in ids or len(ids) == 1):
-        return text if text in ids else str(ids[0])
-    if text and ids:
-        raise UnknownIncidentError(f"INCIDENT {text!r} is the beginning of several: {', '.join(ids)}")
-    known = history.rows("SELECT DISTINCT incident_id FROM alerts ORDER BY incident_id DESC LIMIT 10000")
-    hint = suggest(text, [row["incident_id"] for row in known])
-    raise UnknownIncidentError(f"INCIDENT {text!r} is not in the alerts table{hint}")
-
-
 def newest_incident(history: History) -> str | None:
-    """The incident that began to fire last, of those that fire and that nothing explains; else the newest of all."""
+    """Return the incident that fired last among firing ones that are not inhibited; else the newest incident."""
     found = history.rows(
         "SELECT incident_id FROM alerts_now WHERE cluster <> $canary "
         "ORDER BY state = 'FIRING' AND inhibited_by IS NULL DESC, coalesce(fired_at, started_at) DESC, incident_id "
@@ -71,7 +53,7 @@ def newest_incident(history: History) -> str | None:
 
 
 def read_story(history: History, incident_id: str) -> IncidentStory:
-    """All that the tables know of it. Raises UnknownIncidentError when they know nothing."""
+    """Return the incident's history. Raises UnknownIncidentError where the tables have no row of it."""
     rows = history.rows(
         "SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", {"id": incident_id}
     )
@@ -91,6 +73,7 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
     deliveries = _deliveries(history, incident_id)
     return replace(
         story,
+        verdict_since_ms=incident_context.verdict_since_ms(history, story),
         steps=bounded("steps", steps, turning_points(steps)),
         members=bounded("members", incident_context.member_changes(history, story)),
         queue_changes=bounded("queue_changes", incident_context.queue_moves(history, story)),
@@ -134,7 +117,7 @@ def _head(rows: list[Row]) -> IncidentStory:
 
 
 def _evidence(text: str | None) -> Mapping[str, Any]:
-    """The JSON object that it should be; anything else stands as it is under `evidence`."""
+    """Return the JSON object; any other text is returned under the key `evidence`."""
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -161,7 +144,7 @@ def _step(row: Row) -> Step:
 
 
 def _inhibitors(history: History, rows: list[Row]) -> tuple[Related, ...]:
-    """What explains it, or last did; what explains that; and so on."""
+    """Return the chain of inhibiting incidents, the direct one first; of a past inhibition the last."""
     inhibitors: list[Related] = []
     seen = {rows[-1]["incident_id"]}
     cause_id = next((row["inhibited_by"] for row in reversed(rows) if row["inhibited_by"]), None)
@@ -189,22 +172,22 @@ def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Delivery]) -
     if any(one.outcome in ("PENDING", "DELIVERED", "RETRYING", "REFUSED") for one in deliveries):
         return None
     if story.fired_ms is None:
-        return f"it never fired, and {story.state} tells nobody"
+        return f"it never fired; {story.state} sends no notification"
     outcomes = {one.outcome: one for one in deliveries}
     for outcome, words in (
-        ("SILENCED", "a silence covered it"),
-        ("INHIBITED", "another incident explains it"),
-        ("LIMITED", "too many of its kind fired at a time"),
-        ("NO_ROUTE", "no route takes it"),
+        ("SILENCED", "silenced"),
+        ("INHIBITED", "inhibited by another incident"),
+        ("LIMITED", "limited: too many alerts of this kind fired at once"),
+        ("NO_ROUTE", "no route matches"),
     ):
         if outcome in outcomes:
             reason = outcomes[outcome].reason
             return f"{words} ({reason})" if reason else words
-    return "the delivery log has no row of it: no relay has looked since it fired"
+    return "no row in the delivery log: no relay has run since it fired"
 
 
 def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
-    """Those that match it and were in force at a moment of it."""
+    """Return the silences that matched the incident and were active during it."""
     labels = {
         name: getattr(story, name)
         for name in ("kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause")
@@ -214,7 +197,7 @@ def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
         try:
             matchers = read_matchers(row["matchers"])
         except ValueError:
-            continue  # it keeps nothing quiet; `silence list` shows it
+            continue  # an unreadable silence silences nothing; `silence list` shows it
         starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
         if is_then and is_match(matchers, labels):

@@ -1,4 +1,4 @@
-"""The incidents beside one: what it explains or did, until when, and which of those paged all the same."""
+"""The incidents that one inhibits or did: until when, and which of them paged nevertheless."""
 
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def read_related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
-    """Incidents that have a row of which the condition is true, by their newest row, in the order they began."""
+    """Return incidents with a row that matches the condition, by their newest row, in order of their start."""
     rows = history.rows(
         f"SELECT * FROM alerts_now WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) "
         "ORDER BY started_at, incident_id",
@@ -23,7 +23,7 @@ def read_related(history: History, condition: str, params: dict[str, Any]) -> li
 
 
 def read_effects(history: History, incident_id: str) -> list[Inhibited]:
-    """What it explains, and what it explained for a time, in the order they began."""
+    """Return the incidents that it inhibits, or did for a time, in order of their start."""
     params = {"id": incident_id}
     related = read_related(history, "inhibited_by = $id", params)
     rows = history.rows(
@@ -46,7 +46,7 @@ class _Span:
 
 
 def _explained(steps: list[Row], incident_id: str) -> _Span:
-    """Of one effect's rows, oldest first."""
+    """Return the inhibited span of one incident from its rows, oldest first."""
     explained = [number for number, row in enumerate(steps) if row["inhibited_by"] == incident_id]
     after = steps[explained[-1] + 1 : explained[-1] + 2]
     paging = [

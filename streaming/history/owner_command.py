@@ -1,12 +1,12 @@
-"""`balancewatch owner`: who was meant to consume a queue at a moment, and who did."""
+"""`balancewatch owner`: planned owner and actual consumers of a queue."""
 
 from typing import Annotated
 
 import typer
 
 from schemas.tables import ASSIGNMENTS
-from streaming.history.ownership import SCHEMA, NobodyKnowsError, Queue, describe_owners, read_owners, record_of
-from streaming.history.query_options import At, Cluster, parse_options
+from streaming.history.ownership import SCHEMA, UnknownQueueError, Queue, describe_owners, read_owners, record_of
+from streaming.history.query_options import FORMAT, GLOB, At, Cluster, parse_options
 from streaming.history.running import open_history
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.terminal.command import fail
@@ -22,15 +22,18 @@ def owner(
     queue: Annotated[str, typer.Argument(help="The queue, such as broker-a:7.", metavar="BROKER:QUEUE")],
     at: At = None,
     group: Annotated[
-        str | None, typer.Option(help="Only this group, or a glob; all that have the topic without.")
+        str | None, typer.Option(help="Only this group, or a glob. Default: all groups of the topic.", metavar=GLOB)
     ] = None,
     cluster: Cluster = None,
     format_: Annotated[
-        str, typer.Option("--format", help="table (one line a group), json, csv or parquet (one row a group).")
+        str, typer.Option("--format", help="table (a line for each group), json, csv or parquet.", metavar=FORMAT)
     ] = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Say in one line who was meant to consume a queue, who did, and what is wrong with it; now, or --at a moment.
+    """Print the planned owner and the actual consumers of a queue, now or at a given time.
+
+    The line also has the verdict and since when it is certain; of an open alert, when its trouble began and how to fix
+    it.
 
     Example: balancewatch owner orders broker-a:7 --group billing --at 03:12
 
@@ -39,14 +42,14 @@ def owner(
 
     broker_name, _, number = queue.rpartition(":")
     if not broker_name or not number.isdecimal() or len(number) > 9:
-        fail(f"BROKER:QUEUE {queue[:80]!r}: give a broker's name and a queue's number, such as broker-a:7", code=2)
+        fail(f"BROKER:QUEUE {queue[:80]!r}: give a broker name and a queue number, such as broker-a:7", code=2)
     options = parse_options(at=at, group=group, cluster=cluster, format_=format_, warehouse=warehouse)
     at_ms = wall_ms() if options.at_ms is None else options.at_ms
     try:
         history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
         found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), at_ms)
         freshness = read_freshness(history, at_ms, options.stale_ms)
-    except (WarehouseError, NobodyKnowsError) as error:
+    except (WarehouseError, UnknownQueueError) as error:
         fail(str(error))
     if options.format == "table":
         stale = describe_stale(freshness)

@@ -1,4 +1,4 @@
-"""Who was meant to consume a queue at a moment, and who did: one answer a consumer group."""
+"""Planned owner and actual consumers of a queue at a given time: one answer for each consumer group."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,13 +19,13 @@ from udfs.rocketmq.model import queue_order
 FINE = ("OK", "NOT_JUDGED")
 
 
-class NobodyKnowsError(ValueError):
-    """The tables know nothing of it then. The message says what they know, and names what comes near."""
+class UnknownQueueError(ValueError):
+    """The tables have no row of the queue at that time. The message names the nearest known names."""
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What is asked about. `group` and `cluster` are names or globs; None asks for all, the canary's left out."""
+    """The queue to look up. `group` and `cluster` are names or globs; None means all but the canary's."""
 
     topic: str
     broker_name: str
@@ -36,9 +36,13 @@ class Queue:
 
 @dataclass(frozen=True)
 class Owners:
-    """One group's answer. `strategy` is the planned owner's, where it told one. `incident_id` is the open incident that
-    lists the queue, `advice` the line that fixes it, of the incident that explains it where one does. `verdict_reason`
-    is why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason).
+    """The answer for one group.
+
+    strategy        the planned owner's, where it reported one
+    since_ms        the verdict is certain since then
+    incident_id     the open incident that lists the queue; `incident_since_ms` is when its trouble began
+    advice          of the incident, or of the one that inhibits it
+    verdict_reason  why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason)
     """
 
     cluster: str
@@ -57,6 +61,7 @@ class Owners:
     cause: str | None = None
     advice: str | None = None
     verdict_reason: str | None = None
+    incident_since_ms: int | None = None
 
 
 _TIME = pa.timestamp("us", "UTC")
@@ -75,6 +80,7 @@ SCHEMA = pa.schema(
         "since": _TIME,
         "completeness": pa.float64(),
         "incident_id": pa.string(),
+        "incident_since": _TIME,
         "kind": pa.string(),
         "cause": pa.string(),
         "advice": pa.string(),
@@ -83,15 +89,16 @@ SCHEMA = pa.schema(
         "is_stale": pa.bool_(),
     }
 )
-"""Of `record_of`."""
+"""Columns of `record_of`."""
 
 
 def record_of(owners: Owners, freshness: Freshness) -> dict[str, Any]:
-    """The answer as a flat row, and until when the tables know: `is_stale` says that it need not be so any more."""
+    """Return the answer as a flat row, with the time of the newest row; `is_stale` where newer data is missing."""
     row = asdict(owners) | {
         "at": to_time(owners.at_ms),
         "observed_owners": list(owners.observed_owners),
         "since": to_time(owners.since_ms),
+        "incident_since": None if owners.incident_since_ms is None else to_time(owners.incident_since_ms),
         "newest_row_at": None if freshness.newest_ms is None else to_time(freshness.newest_ms),
         "is_stale": freshness.is_stale,
     }
@@ -99,7 +106,7 @@ def record_of(owners: Owners, freshness: Freshness) -> dict[str, Any]:
 
 
 def read_owners(history: History, queue: Queue, at_ms: int) -> list[Owners]:
-    """The answers as of then, by cluster and group. Raises NobodyKnowsError when there is none."""
+    """Return the answers at that time, by cluster and group. Raises UnknownQueueError where there is none."""
     names, params = _names(queue)
     params |= {"broker": queue.broker_name, "queue_id": queue.queue_id}
     rows = history.rows(
@@ -108,12 +115,12 @@ def read_owners(history: History, queue: Queue, at_ms: int) -> list[Owners]:
         params,
     )
     if not rows:
-        raise NobodyKnowsError(_what_is_known(history, queue, at_ms))
+        raise UnknownQueueError(_what_is_known(history, queue, at_ms))
     return [_owners(history, row, at_ms) for row in rows]
 
 
 def _names(queue: Queue) -> tuple[str, dict[str, Any]]:
-    """SQL of the topic, group and cluster asked for."""
+    """Return the SQL condition on topic, group and cluster, and its parameters."""
     conditions, params = ["topic = $topic"], {"topic": queue.topic}
     for column, glob in (("consumer_group", queue.group), ("cluster", queue.cluster)):
         if glob is not None:
@@ -158,10 +165,11 @@ def _strategy(history: History, row: dict[str, Any], at_ms: int) -> str | None:
 
 
 def _incident(history: History, row: dict[str, Any], queue: str, at_ms: int) -> dict[str, Any]:
-    """The open one that lists the queue, one that fires before others; the advice is its cause's where it has one."""
+    """Return columns of the open incident that lists the queue, a firing one first, with the advice of its cause."""
     rows = history.rows(
         f"WITH moment AS (SELECT * FROM {history.newest(ALERTS, at_ms)} WHERE cluster = $cluster) "
-        "SELECT effect.incident_id, effect.kind, effect.cause, coalesce(cause.advice, effect.advice) AS advice "
+        "SELECT effect.incident_id, effect.kind, effect.cause, coalesce(cause.advice, effect.advice) AS advice, "
+        "epoch_ms(effect.started_at) AS incident_since_ms "
         "FROM moment AS effect LEFT JOIN moment AS cause ON cause.incident_id = effect.inhibited_by "
         "AND cause.state <> 'RESOLVED' "
         "WHERE effect.state <> 'RESOLVED' AND effect.consumer_group = $group AND effect.topic = $topic "
@@ -172,28 +180,33 @@ def _incident(history: History, row: dict[str, Any], queue: str, at_ms: int) -> 
     return rows[0] if rows else {}
 
 
+SINCE = {"starved_queue": "not consumed since"}
+"""Kind of alert to what its time says; the verdict's own time says since when it is certain."""
+
+
 def describe_owners(owners: Owners) -> str:
-    """One line."""
-    meant = f"meant for {owners.planned_owner}" if owners.planned_owner else "meant for nobody"
-    strategy = f" ({owners.strategy})" if owners.strategy else ""
-    pulled = f"pulled by {join_words(owners.observed_owners)}" if owners.observed_owners else "pulled by nobody"
-    heard = "" if owners.completeness is None else f" (completeness {owners.completeness:.2g})"
+    """Return the answer as one line."""
+    planned = (owners.planned_owner or "none") + (f" ({owners.strategy})" if owners.strategy else "")
+    consumers = join_words(owners.observed_owners) if owners.observed_owners else "none"
+    completeness = "" if owners.completeness is None else f" (completeness {owners.completeness:.0%})"
     why = ""
-    if owners.incident_id:
-        cause = f", {owners.cause}" if owners.cause and owners.cause != owners.kind else ""
-        why = f"; {owners.kind}{cause}, incident {owners.incident_id}: {owners.advice}"
+    if owners.incident_id and owners.kind and owners.incident_since_ms is not None:
+        cause = f" ({owners.cause})" if owners.cause and owners.cause != owners.kind else ""
+        since = f"{SINCE.get(owners.kind, 'since')} {time_text(owners.incident_since_ms)}"
+        why = f"; alert {owners.kind}{cause}, {since}, incident {owners.incident_id}: {owners.advice}"
     elif owners.verdict_reason is not None and owners.verdict_reason in VERDICT_REASONS:
         why = f"; {owners.verdict_reason}: {VERDICT_REASONS[owners.verdict_reason].removesuffix('.')}"
     elif owners.verdict == "UNKNOWN":
-        why = "; no data from it"
+        why = "; missing data"
     return (
         f"{owners.topic} {owners.queue} of {owners.consumer_group} ({owners.cluster}) at {both_times(owners.at_ms)}: "
-        f"{meant}{strategy}, {pulled}: {owners.verdict} since {time_text(owners.since_ms)}{heard}{why}"
+        f"planned owner: {planned}; consumed by: {consumers}; verdict {owners.verdict}, "
+        f"certain since {time_text(owners.since_ms)}{completeness}{why}"
     )
 
 
 def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
-    """Why there is no answer: an unknown topic, group or queue, or a moment before all that is known."""
+    """Return why there is no answer: an unknown topic, group or queue, or a time before the first row."""
     name = f"{queue.broker_name}:{queue.queue_id}"
     topics = _distinct(history, "topic", "true", {})
     if queue.topic not in topics:
@@ -211,9 +224,7 @@ def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
     first = {f"{row['broker_name']}:{row['queue_id']}": to_ms(row["first"]) for row in rows}
     if name not in first:
         return f"topic {queue.topic} has no queue {name}; it has {name_queues(sorted(first, key=queue_order))}"
-    return (
-        f"nothing is known of {queue.topic} {name} at {both_times(at_ms)}; its history begins {both_times(first[name])}"
-    )
+    return f"{queue.topic} {name} has no row at {both_times(at_ms)}; its first row is from {both_times(first[name])}"
 
 
 def _distinct(history: History, column: str, condition: str, params: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands that print the rows of one table, as data: alerts, faults, assignments, members, deliveries."""
+"""Commands that print the rows of one table, as data: alerts, faults, assignments, members, deliveries."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -6,16 +6,18 @@ from typing import Annotated, Any
 import typer
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS
-from streaming.history.query_options import Broker, Cluster, Group, Topic
+from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
 from streaming.history.running import command_of
 from streaming.history.table_question import Named, Question, States, any_of, equals
 from streaming.store.alerts import present_alert
 from streaming.terminal.printing import Layout, Records, print_alerts, print_table, styled_state, time_columns
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.self_kinds import SELF_FACTS
 
 
-def _option(text: str) -> Any:
-    """The type of an option of one command's own."""
-    return Annotated[str | None, typer.Option(help=text)]
+def _option(text: str, metavar: str = GLOB) -> Any:
+    """Return the type of an option that one command has."""
+    return Annotated[str | None, typer.Option(help=text, metavar=metavar)]
 
 
 def _table(layout: Layout) -> Callable[[Records], None]:
@@ -26,6 +28,8 @@ CLUSTER = Named(Cluster, equals("cluster"))
 GROUP = Named(Group, equals("consumer_group"))
 TOPIC = Named(Topic, equals("topic"))
 
+KINDS = (*KIND_FACTS, *SELF_FACTS)
+
 ALERT_STATES = ("PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN")
 BROKERS_OF_ALERT = (
     "list_concat(string_split(coalesce(broker_name, ''), ','), "
@@ -35,10 +39,10 @@ BROKERS_OF_ALERT = (
 alerts = command_of(
     Question(
         table=ALERTS,
-        help="""Print the alerts' transitions from Delta, oldest first; no JVM is started.
+        help="""List alert transitions, or the newest row of each incident.
 
-        --state is asked of the newest row of each with --current or --at. --broker also finds the brokers of its
-        queues.
+        Rows are oldest first. --current and --at show the newest row of each incident; --state then filters these.
+        --broker also matches the brokers of an alert's queues.
 
         Example: balancewatch alerts --current --state FIRING
 
@@ -49,8 +53,12 @@ alerts = command_of(
         Example: balancewatch alerts rules starved_queue --cluster prod --group billing
         """,
         filters={
-            "kind": Named(_option("Only this kind: starved_queue, duplicate_client_id."), equals("kind")),
-            "state": States(f"Only these: {', '.join(ALERT_STATES)}; several with commas.", "state", ALERT_STATES),
+            "kind": Named(
+                _option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND"),
+                equals("kind"),
+                KINDS,
+            ),
+            "state": States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -66,8 +74,9 @@ alerts = command_of(
 faults = command_of(
     Question(
         table=FAULT_ITEMS,
-        help="""Print which producer avoids which broker, since when and until when: FaultItems from Delta, oldest
-        first.
+        help="""List FaultItems: which producer avoids which broker, and until when.
+
+        Rows are oldest first. --current and --at show the newest row of each producer and broker.
 
         Example: balancewatch faults --current --state unavailable
 
@@ -75,20 +84,20 @@ faults = command_of(
         """,
         filters={
             "state": States(
-                "Only available or unavailable ones.",
+                "Only this state: available or unavailable.",
                 "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
                 ("AVAILABLE", "UNAVAILABLE"),
             ),
             "cluster": CLUSTER,
             "broker": Named(Broker, equals("broker_name")),
-            "client": Named(_option("Only this producer's ClientId, or a glob."), equals("client_id")),
+            "client": Named(_option("Only the producer with this ClientId, or a glob."), equals("client_id")),
         },
         show=_table(
             {
                 **time_columns("changed_at"),
                 "broker": lambda row: f"{row['broker_name']} of {row['cluster']}",
                 "producer": lambda row: f"{row['client_id']} ({row['client_version']})",
-                "it is": lambda row: styled_state("available" if row["available"] else "unavailable"),
+                "state": lambda row: styled_state("available" if row["available"] else "unavailable"),
                 "latency": lambda row: (
                     f"{row['current_latency_ms']:,} ms" + (", send failed" if row["isolation"] else "")
                 ),
@@ -104,8 +113,10 @@ VERDICTS = ("OK", "UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED", "NO
 assignments = command_of(
     Question(
         table=ASSIGNMENTS,
-        help="""Print who is meant to consume each queue, who does, and the verdict: each change from Delta,
-        oldest first.
+        help="""List queue assignments: planned owner, actual consumers and verdict.
+
+        Rows are oldest first. --current and --at show the newest row of each queue. A queue of a starved_queue alert
+        is UNOWNED (no planned owner, no client pulls it) or NOT_CONSUMED (its planned owner does not consume it).
 
         Example: balancewatch assignments --current --group billing
 
@@ -115,7 +126,7 @@ assignments = command_of(
         moves.parquet
         """,
         filters={
-            "state": States(f"Only these verdicts: {', '.join(VERDICTS)}; several with commas.", "verdict", VERDICTS),
+            "state": States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -129,8 +140,8 @@ assignments = command_of(
                     f"of {row['consumer_group']} ({row['cluster']})"
                 ),
                 "verdict": lambda row: styled_state(row["verdict"]),
-                "meant for": lambda row: row["planned_owner"] or "nobody",
-                "pulled by": lambda row: " and ".join(filter(None, row["observed_owners"] or ())) or "nobody",
+                "planned owner": lambda row: row["planned_owner"] or "none",
+                "consumed by": lambda row: " and ".join(filter(None, row["observed_owners"] or ())) or "none",
             }
         ),
         nothing="No queue matches.",
@@ -143,10 +154,10 @@ MEMBERS = ("JOINED", "CHANGED")
 members = command_of(
     Question(
         table=MEMBERSHIPS,
-        help="""Print who joined, changed in, left or expired from a consumer group in each broker's view, oldest first.
+        help="""List changes in group membership, as each broker reports them.
 
-        With --current or --at the newest change of each channel that is a member then, one that JOINED or CHANGED;
-        those that left or expired where --state asks for them.
+        Rows are oldest first: JOINED, CHANGED, LEFT or EXPIRED. --current and --at show the members at that time, a
+        row a channel; add --state LEFT,EXPIRED for former members.
 
         Example: balancewatch members --current --group billing
 
@@ -156,8 +167,8 @@ members = command_of(
         """,
         filters={
             "state": States(
-                f"Only these changes: {', '.join(CHANGES)}; several with commas. With --current or --at "
-                f"{' and '.join(MEMBERS)} where it is not given.",
+                f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
+                f"{','.join(MEMBERS)}.",
                 "change",
                 CHANGES,
                 of_moment=MEMBERS,
@@ -165,7 +176,7 @@ members = command_of(
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": Named(
-                _option("Only who subscribes this topic, or one that the glob finds."), any_of("coalesce(topics, [])")
+                _option("Only members that subscribe to this topic, or a glob."), any_of("coalesce(topics, [])")
             ),
             "broker": Named(Broker, equals("broker_name")),
             "client": Named(_option("Only this ClientId, or a glob."), equals("client_id")),
@@ -191,16 +202,17 @@ OUTCOMES = ("PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITE
 deliveries = command_of(
     Question(
         table=ALERT_DELIVERIES,
-        help="""Print the delivery log with the cluster, group, topic and broker of each incident, oldest first.
+        help="""List notifications: receiver, outcome and reason.
 
-        --current and --at have the newest row of each incident, receiver and state: PENDING or RETRYING is still owed.
+        Rows are oldest first. --current and --at show the newest row of each incident, receiver and state. PENDING
+        and RETRYING are not delivered yet.
 
         Example: balancewatch deliveries --since 1d --state REFUSED,RETRYING
 
         Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
         """,
         filters={
-            "state": States(f"Only these outcomes: {', '.join(OUTCOMES)}; several with commas.", "outcome", OUTCOMES),
+            "state": States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
             "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
             "cluster": CLUSTER,
@@ -219,7 +231,7 @@ deliveries = command_of(
                 **time_columns("delivered_at"),
                 "incident": lambda row: f"{row['incident_id']} {row['kind'] or ''} {row['status'] or ''}".strip(),
                 "of": lambda row: " ".join(filter(None, (row["cluster"], row["consumer_group"], row["topic"]))),
-                "receiver": lambda row: "nobody" if row["receiver"] == "*" else row["receiver"],
+                "receiver": lambda row: "none" if row["receiver"] == "*" else row["receiver"],
                 "outcome": lambda row: styled_state(row["outcome"] or ""),
                 "attempt": lambda row: (
                     f"{row['attempt']}: {row['code'] or 'no code'} in {row['latency_ms']} ms" if row["attempt"] else ""

@@ -1,6 +1,6 @@
-"""How a command about the history answers: the tables asked, what was found printed, what there is to know noted.
+"""Commands that query the tables: read rows, print them, and print notes about them to stderr.
 
-`command_of` makes the command of a question that is written as data.
+`command_of` makes the command of a Question.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.tables import Table
+from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, Table
 from streaming.history.query_options import (
     At,
     Current,
@@ -20,13 +20,15 @@ from streaming.history.query_options import (
     Until,
     parse_options,
 )
-from streaming.history.table_question import Question, States, select
+from streaming.history.table_question import Named, Question, States, is_glob, select
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
+from streaming.terminal.choices import choose
 from streaming.terminal.command import fail
 from streaming.terminal.printing import print_answer
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import note
+from streaming.text.suggestions import suggest
 from streaming.text.times import both_times, wall_ms
 from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
 from udfs.alerts.prose import count
@@ -35,7 +37,7 @@ MANY_FILES = 1_000
 
 
 def command_of(question: Question) -> Callable[..., None]:
-    """The function that Typer makes the command of: the question's options, and what it prints for them."""
+    """Return the function that Typer makes the command of."""
 
     def command(
         *, context: Any = None, current: bool, at: str | None, state: str | None, format_: str, **given: Any
@@ -46,6 +48,9 @@ def command_of(question: Question) -> Callable[..., None]:
         states = question.states
         if state is None and states.of_moment and (current or at is not None):
             state = ",".join(states.of_moment)
+        for name, one in question.filters.items():
+            if isinstance(one, Named) and one.values and given[name] is not None:
+                given[name] = choose(f"--{name}", given[name], one.values)
         run_query(
             question, parse_options(current=current, at=at, state=state, states=states.values, format_=format_, **given)
         )
@@ -67,12 +72,12 @@ def command_of(question: Question) -> Callable[..., None]:
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Leaves with 2 where one was given before a command below this one, which would not see it."""
+    """Leave with 2 where an option was given before the subcommand, which would ignore it."""
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE":
             below = context.invoked_subcommand
-            fail(f"{parameter.opts[0]} stands before {below}, which does not see it; give it after, or not", code=2)
+            fail(f"{parameter.opts[0]} before {below} has no effect; give it after {below}, or leave it out", code=2)
 
 
 _TIMES = {"current": Current, "since": Since, "until": Until, "at": At}
@@ -80,21 +85,49 @@ _FORM = {"format_": FormatName, "limit": Limit, "warehouse": Warehouse}
 
 
 def run_query(question: Question, options: QueryOptions) -> None:
-    """Print the rows asked for. Leaves with 1 and a sentence when the tables cannot be asked."""
+    """Print the requested rows. Leaves with 1 and a sentence where the tables cannot be read."""
     table, beside = question.table, question.beside
     is_of_moment = table in LIVE_TABLES and (options.is_current or options.at_ms is not None)
     try:
         history = open_history(options, table, *beside, *(LIVE_TABLES if is_of_moment else ()))
         found = select(history, question, options)
-        print_answer(found.rows, options.format, question.show, question.nothing, question.present)
+        rows = print_answer(found.rows, options.format, question.show, question.nothing, question.present)
+        unknown = [] if rows else list(_unknown_names(options))
         stale = _stale(options, history) if is_of_moment else ""
     except WarehouseError as error:
         fail(str(error))
+    for line in unknown:
+        note(line)
     print_notes(options, history, (table, *beside), stale, is_cut=found.is_cut)
 
 
+NAMED_BY = {
+    "cluster": {table: "cluster" for table in LIVE_TABLES},
+    "group": {ALERTS: "consumer_group", ASSIGNMENTS: "consumer_group", MEMBERSHIPS: "consumer_group"},
+    "topic": {ALERTS: "topic", ASSIGNMENTS: "topic", MEMBERSHIPS: "unnest(topics)"},
+    "broker": {
+        ALERTS: "unnest(string_split(broker_name, ','))",
+        **{table: "broker_name" for table in LIVE_TABLES if table is not ALERTS},
+    },
+}
+"""Option to the tables, and their columns, that know its names."""
+
+
+def _unknown_names(options: QueryOptions) -> Iterator[str]:
+    """Yield a sentence for each name, not a glob, that no table of the query has."""
+    names = {name: value for name, value in options.names.items() if name in NAMED_BY and isinstance(value, str)}
+    if not names:
+        return
+    history = History(options.warehouse, list(LIVE_TABLES))
+    for name, value in names.items():
+        union = " UNION ".join(f"SELECT {column} AS name FROM {table.name}" for table, column in NAMED_BY[name].items())
+        known = {row["name"] for row in history.rows(f"SELECT DISTINCT name FROM ({union}) WHERE name <> ''")}
+        if not is_glob(value) and value not in known:
+            yield f"no such {name}: {value!r}{suggest(value, known)}"
+
+
 def open_history(options: QueryOptions, table: Table, *beside: Table) -> History:
-    """The tables that are needed. Raises NotWrittenError where the first one is not there."""
+    """Open the tables. Raises NotWrittenError where the first one does not exist."""
     history = History(options.warehouse, list({one.name: one for one in (table, *beside)}.values()))
     if table.name not in history.versions:
         raise NotWrittenError(options.warehouse, table.name)
@@ -104,7 +137,7 @@ def open_history(options: QueryOptions, table: Table, *beside: Table) -> History
 def print_notes(
     options: QueryOptions, history: History, tables: tuple[Table, ...], stale: str = "", *, is_cut: bool
 ) -> None:
-    """To stderr: what was asked, and what keeps the answer from being the whole one."""
+    """Print to stderr the time that was asked for, and why the rows may be incomplete or late."""
     for line in _notes(options, history, tables, stale, is_cut=is_cut):
         note(line)
 
@@ -126,8 +159,8 @@ def _notes(
     if stale:
         yield stale
     if is_cut:
-        yield f"the newest {count(options.limit or 0, 'row')}; there are more, and --limit 0 prints all"
+        yield f"only the newest {count(options.limit or 0, 'row')}; --limit 0 prints all"
     for name in dict.fromkeys(table.name for table in tables):
         files = history.file_counts.get(name, 0)
         if files > MANY_FILES:
-            yield f"table {name} has {files:,} files, each of which takes time; `balancewatch maintain` joins them"
+            yield f"table {name} has {files:,} files, which slows queries; `balancewatch maintain` compacts them"

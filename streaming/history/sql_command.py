@@ -1,4 +1,4 @@
-"""`balancewatch sql`: read-only SQL over all tables as views."""
+"""`balancewatch sql`: read-only SQL on all tables."""
 
 import sys
 from pathlib import Path
@@ -22,20 +22,18 @@ MOST_BYTES = 1 << 20
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help='One SELECT; "-" reads it from stdin. Without it the views are listed.', metavar="SQL"),
+        typer.Argument(help='One SELECT; "-" reads it from stdin. Default: list the views.', metavar="[SQL]"),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read it from this file.")] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds after which it is ended, printed or not.", min=0.1, max=86_400)
-    ] = 60.0,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the SQL from this file.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which the query is ended.", min=0.1, max=86_400)] = 60.0,
     format_: FormatName = "table",
     limit: FirstLimit = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Ask the tables by DuckDB's SQL: one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN. Nothing can be written.
+    """Query the tables in read-only SQL (DuckDB): one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
 
-    Every table is a view of its own name, TABLE_now has the newest row of each key, TABLE_at(moment) the newest as of a
-    moment. Times are UTC. It sees the tables alone: no other file, no network, no environment; and gets 2 GB of memory.
+    Each table is a view. TABLE_now has the newest row of each key, TABLE_at(moment) the newest row of each key at that
+    time. Times are UTC. A query reads the tables only: no other file, no network, no environment. It has 2 GB of memory.
 
     Example: balancewatch sql
 
@@ -76,7 +74,7 @@ def _read(query: str | None, file: Path | None) -> str | None:
     try:
         text = sys.stdin.read(MOST_BYTES) if file is None or str(file) == "-" else file.read_text()[:MOST_BYTES]
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         fail(f"--file {file}: {reason}", code=2)
     if not text.strip():
         fail("the SQL is empty", code=2)

@@ -54,7 +54,7 @@ def print_apart(request: Request) -> str:
         if code != FILES_GONE:
             break
     if code == FILES_GONE:
-        raise WarehouseError("files that the tables name are gone, or change faster than they can be read; ask again")
+        raise WarehouseError("files of the tables were deleted or replaced while the query read them; run it again")
     if code == -signal.SIGALRM:
         raise WarehouseError(too_long(request.seconds))
     if code < 0:
@@ -118,7 +118,7 @@ def _read_words(words: bytes) -> dict[str, str]:
     try:
         said: dict[str, str] = json.loads(text)
     except ValueError:
-        return {"error": f"DuckDB could not be started: {text.rpartition(chr(10))[2] or 'it said nothing'}"}
+        return {"error": f"DuckDB could not be started: {text.rpartition(chr(10))[2] or 'no error message'}"}
     return said
 
 

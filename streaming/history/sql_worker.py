@@ -71,4 +71,4 @@ def _answer(request: Request) -> str:
     except FilesGoneError:
         os._exit(FILES_GONE)
     print_answer(found.rows, request.format, print_columns, "No row.")
-    return f"the first {count(request.limit or 0, 'row')}; there are more, and --limit 0 prints all" * found.is_cut
+    return f"only the first {count(request.limit or 0, 'row')}; --limit 0 prints all" * found.is_cut

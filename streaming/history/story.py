@@ -1,7 +1,7 @@
-"""The story of an incident as values: what `explain` prints and the board's page of an incident shows.
+"""The history of an incident as values: `explain` prints it, and the board's incident page shows it.
 
-Times are epoch ms. Lists are oldest first and bounded (MOST_SHOWN): of longer ones the first half and the last are
-there, and what was left out between them is counted in `IncidentStory.left_out`, by the list's name.
+Times are epoch ms. Lists are oldest first and have at most MOST_SHOWN items: of longer ones the first half and the
+last. `IncidentStory.left_out` counts the omitted items by list name.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,30 +11,30 @@ from typing import Any
 MOST_SHOWN = 200
 
 REASONS: Mapping[str, str] = {
-    "first_sign": "the first sign; its hold is running",
-    "data_missing": "what it is about gives no data",
-    "hold_over": "seen for long enough, often enough",
-    "came_back": "it held again before it was over",
-    "cause_changed": "another cause explains it",
-    "queues_changed": "other queues are concerned",
-    "severity_changed": "its severity changed",
-    "inhibited": "another open incident explains it, so it does not page",
-    "cause_ended": "what explained it is over, and it is not",
-    "figures_changed": "the figures changed",
-    "condition_gone": "it does not hold any more",
-    "recovered": "it stayed away",
-    "not_confirmed": "it went away before it fired",
-    "data_returned": "the data are back",
-    "group_deleted": "the group was deleted",
-    "topic_deleted": "the topic was deleted",
-    "forgotten": "a person decided that it is gone",
-    "given_up": "nothing of what it was about is left",
+    "first_sign": "first seen; waiting to confirm",
+    "data_missing": "data is missing",
+    "hold_over": "confirmed",
+    "came_back": "came back before it was resolved",
+    "cause_changed": "cause changed",
+    "queues_changed": "affected queues changed",
+    "severity_changed": "severity changed",
+    "inhibited": "inhibited by another open incident, does not page",
+    "cause_ended": "no longer inhibited: the other incident is resolved, this one is not",
+    "figures_changed": "figures changed",
+    "condition_gone": "condition no longer holds; waiting to confirm",
+    "recovered": "recovery confirmed",
+    "not_confirmed": "condition ended before the alert fired",
+    "data_returned": "data is back",
+    "group_deleted": "group deleted",
+    "topic_deleted": "topic deleted",
+    "forgotten": "forgotten by an operator",
+    "given_up": "its members, queues or brokers no longer exist",
 }
-"""udfs.alerts.life.Reason in words."""
+"""Sentences for udfs.alerts.life.Reason."""
 
 
 def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
-    """Which of so many parts are told: all, or half of `most` from the beginning, half from the end, and `always`."""
+    """Return the indices to show: all, or `most` of them, half from each end, and `always`."""
     if number <= most:
         return list(range(number))
     head = most // 2
@@ -43,7 +43,7 @@ def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
 
 @dataclass(frozen=True)
 class Step:
-    """One row of the alerts table. `why` is `reason` in words."""
+    """One row of the alerts table. `why` is the sentence for `reason`."""
 
     at_ms: int
     state: str
@@ -57,7 +57,7 @@ class Step:
 
 
 def turning_points(steps: Sequence[Step]) -> set[int]:
-    """Which steps are told in any case: where it first fired, and where it ended."""
+    """Return the steps that are always shown: the first FIRING and the last RESOLVED."""
     firing = [number for number, step in enumerate(steps) if step.state == "FIRING"][:1]
     ending = [number for number, step in enumerate(steps) if step.state == "RESOLVED"][-1:]
     return {*firing, *ending}
@@ -65,7 +65,7 @@ def turning_points(steps: Sequence[Step]) -> set[int]:
 
 @dataclass(frozen=True)
 class MemberChange:
-    """JOINED, CHANGED, LEFT or EXPIRED, in the view of each broker by which it happened within a minute.
+    """JOINED, CHANGED, LEFT or EXPIRED, as several brokers report it within a minute.
 
     `channels` are (broker_name, client_addr).
     """
@@ -80,7 +80,7 @@ class MemberChange:
 
 @dataclass(frozen=True)
 class QueueChange:
-    """A queue whose planned owner, observed owners or verdict changed. `*_before` is None where no row came before."""
+    """A queue whose planned owner, observed owners or verdict changed. `*_before` is None in the first row."""
 
     at_ms: int
     topic: str
@@ -95,7 +95,7 @@ class QueueChange:
 
 @dataclass(frozen=True)
 class Related:
-    """Another incident, as its newest row tells it."""
+    """Another incident, by its newest row."""
 
     incident_id: str
     kind: str
@@ -110,9 +110,9 @@ class Related:
 
 @dataclass(frozen=True)
 class Inhibited(Related):
-    """An incident that this one explains, or did. `inhibited_until_ms` is None while it does.
+    """An incident that this one inhibits, or did. `inhibited_until_ms` is None while it does.
 
-    `paged_ms` is its first FIRING row that nothing explained, which pages unless it is `info`; None without one.
+    `paged_ms` is its first FIRING row without inhibition, which pages unless it is `info`; None without one.
     """
 
     inhibited_since_ms: int
@@ -122,7 +122,7 @@ class Inhibited(Related):
 
 @dataclass(frozen=True)
 class HealthChange:
-    """k (`unavailable_producers`) of n (`producers`) avoid the broker, from then on; until `until_ms` as then known."""
+    """`unavailable_producers` of `producers` avoid the broker from `at_ms`, planned until `until_ms`."""
 
     at_ms: int
     broker_name: str
@@ -133,7 +133,7 @@ class HealthChange:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One row of the delivery log: `outcome` is PENDING, DELIVERED, RETRYING, REFUSED, or why nobody was told."""
+    """One row of the delivery log: `outcome` is PENDING, DELIVERED, RETRYING, REFUSED, or why no receiver got it."""
 
     at_ms: int
     status: str | None
@@ -148,7 +148,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class CoveringSilence:
-    """A silence that covered it at some time."""
+    """A silence that covered the incident at some time."""
 
     silence_id: str
     created_by: str
@@ -160,7 +160,7 @@ class CoveringSilence:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """Somebody said that they are at it."""
+    """An acknowledgement."""
 
     at_ms: int
     acknowledged_by: str
@@ -169,13 +169,13 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class IncidentStory:
-    """One incident. `summary` is the newest, `advice` the newest while it was open; `ended_ms` is None while it is.
+    """One incident. `summary` is the newest, `advice` the newest while it was open; `ended_ms` is None while it is open.
 
-    What happened around it is of [from_ms, to_ms]: from two minutes before its start until its end; None while it is
-    open, and all since then belongs to it.
-    `inhibits_by_kind` counts all inhibits, `paged_by_kind` those that paged all the same.
-    `inhibitors` begins with the incident that explains this one, then the one that explains that one.
-    `not_notified_reason` says why nobody was notified, or is None.
+    started_ms, verdict_since_ms   when its trouble began, and since when the verdict on its queues is certain
+    from_ms, to_ms                 range of the context: two minutes before the start until the end, None while open
+    inhibits_by_kind, paged_by_kind  how many incidents it inhibits, and how many of these paged nevertheless
+    inhibitors                     the incident that inhibits this one, then the one that inhibits that one, and so on
+    not_notified_reason            why no receiver was notified, or None
     """
 
     incident_id: str
@@ -202,6 +202,7 @@ class IncidentStory:
     ended_ms: int | None
     from_ms: int
     to_ms: int | None
+    verdict_since_ms: int | None = None
     steps: tuple[Step, ...] = ()
     members: tuple[MemberChange, ...] = ()
     queue_changes: tuple[QueueChange, ...] = ()

@@ -1,4 +1,4 @@
-"""An incident's story as text that fits the terminal, or as JSON."""
+"""An incident's history as text that fits the terminal, or as JSON."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -29,14 +29,14 @@ from streaming.text.visible_text import visible
 from udfs.alerts.prose import count, join_words, name_queues
 
 SHOWN = 12
-"""Of each part, the first half and the last; JSON has up to MOST_SHOWN."""
+"""Lines of each part, half from each end; JSON has up to MOST_SHOWN."""
 
 Line = tuple[int | None, str, str]
-"""When, what in a word, and the rest."""
+"""Time, a word, and the text."""
 
 
 def print_story_json(story: IncidentStory, runbook: str | None = None) -> None:
-    """One object; what is `*_ms` in a IncidentStory is `*_at` here, ISO 8601."""
+    """Print one object; `*_ms` fields become `*_at`, ISO 8601."""
     write_json({**_times(asdict(story)), "runbook_url": runbook})
 
 
@@ -53,7 +53,7 @@ def _time(name: str, value: Any) -> tuple[str, Any]:
 
 
 def print_story(story: IncidentStory, runbook: str | None = None) -> None:
-    """Head, advice, then each part that has anything to tell, oldest first."""
+    """Print the head, the advice, then each part that is not empty, oldest first."""
     console = VisibleConsole()
     head = Text(story.state, style=STATE_STYLES.get(story.state, "")).append(f"  {story.kind}  {story.severity}")
     console.print(head.append(visible(f"  {_subject(story)}")))
@@ -66,14 +66,12 @@ def print_story(story: IncidentStory, runbook: str | None = None) -> None:
 
 
 def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: Collection[int]) -> None:
-    """Where lines are missing it says so, the first time with how many are in all."""
+    """Print the lines; omitted ones are marked, the first time with their number."""
     shown = ends(len(lines), SHOWN, always)
     days = {to_time(at_ms).date() for at_ms, _, _ in (lines[number] for number in shown) if at_ms is not None}
     missing = len(lines) - len(shown) + left_out
-    before, gap = (
-        -1,
-        f"  ... {missing} more here{' at least' if left_out else ''}; --format json has up to {MOST_SHOWN}",
-    )
+    gap = f"  ... {missing} more{', at least' if left_out else ''}; --format json has up to {MOST_SHOWN}"
+    before = -1
     for number in shown:
         if number > before + 1:
             console.print(gap)
@@ -82,7 +80,7 @@ def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: 
         at_ms, word, text = lines[number]
         _print_line(console, at_ms, word, text, with_day=len(days) > 1)
     if missing and gap != "  ...":
-        console.print(gap.replace("more here", "more in between"))
+        console.print(gap)
 
 
 def _print_line(console: Console, at_ms: int | None, word: str, text: str, *, with_day: bool) -> None:
@@ -93,7 +91,7 @@ def _print_line(console: Console, at_ms: int | None, word: str, text: str, *, wi
 
 
 def _print_indented(console: Console, text: Text) -> None:
-    """Further lines a little deeper, so that each entry is seen to begin."""
+    """Print the text with continuation lines indented deeper."""
     for number, line in enumerate(text.wrap(console, max(20, console.width - 6))):
         line.rstrip()
         console.print(Text("  " if number == 0 else "      ").append_text(line), soft_wrap=True)
@@ -119,10 +117,13 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
     end_ms = story.ended_ms if story.ended_ms is not None else story.changed_ms
     lasted = span_text(max(0, end_ms - story.started_ms) // 1000 * 1000)
     yield "incident", story.incident_id
+    starved = "not consumed " if story.kind == "starved_queue" else ""
     if story.ended_ms is not None:
-        yield "from", f"{both_times(story.started_ms)} until {both_times(story.ended_ms)}, {lasted}"
+        yield f"{starved}from", f"{both_times(story.started_ms)} until {both_times(story.ended_ms)}, {lasted}"
     else:
-        yield "since", f"{both_times(story.started_ms)}; newest row {both_times(story.changed_ms)}"
+        yield f"{starved}since", f"{both_times(story.started_ms)}; newest row {both_times(story.changed_ms)}"
+    if story.verdict_since_ms is not None:
+        yield "verdict certain since", both_times(story.verdict_since_ms)
     yield "fired", "never" if story.fired_ms is None else both_times(story.fired_ms)
     if story.cause and story.cause != story.kind:
         yield "cause", story.cause
@@ -131,24 +132,24 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
     if runbook:
         yield "runbook", runbook
     if story.completeness is not None and story.completeness < 1:
-        yield "heard", f"{story.completeness:.0%} of the brokers and clients concerned"
+        yield "completeness", f"{story.completeness:.0%} of the brokers and clients concerned"
     if story.flaps:
-        yield "came back", count(story.flaps, "time") + (", held open as flapping" if story.is_flapping else "")
+        yield "came back", count(story.flaps, "time") + (", kept open because it flaps" if story.is_flapping else "")
     if story.not_notified_reason:
-        yield "notified nobody", story.not_notified_reason
+        yield "notified", f"no receiver: {story.not_notified_reason}"
 
 
 def _parts(story: IncidentStory) -> Iterator[tuple[str, list[Line], int]]:
-    """Titles, lines, and how many entries the tables had beyond those of the story."""
+    """Yield title, lines, and the number of entries omitted from the story."""
     where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
     parts: tuple[tuple[str, str, list[Line]], ...] = (
         ("steps", f"Steps{where}", [_step(one) for one in story.steps]),
-        ("inhibitors", "Explained by", [_related(one) for one in story.inhibitors]),
+        ("inhibitors", "Inhibited by", [_related(one) for one in story.inhibitors]),
         ("inhibits", _effects(story), [_effect(one) for one in story.inhibits]),
-        ("members", f"Members, from two minutes before{where}", [_member(one) for one in story.members]),
-        ("queue_changes", f"Queues that changed{where}", _queue_changes(story.queue_changes)),
+        ("members", f"Members, from two minutes before the start{where}", [_member(one) for one in story.members]),
+        ("queue_changes", f"Queue changes{where}", _queue_changes(story.queue_changes)),
         ("health", f"Producers that avoid the broker{where}", [_health(one) for one in story.health]),
-        ("deliveries", f"Who was notified{where}", [_telling(one) for one in story.deliveries]),
+        ("deliveries", f"Notifications{where}", [_notification(one) for one in story.deliveries]),
         ("silences", "Silences", [(None, one.silence_id, _quiet(one)) for one in story.silences]),
         (
             "acknowledgements",
@@ -171,11 +172,11 @@ def _related(one: Related) -> Line:
 
 
 def _effects(story: IncidentStory) -> str:
-    """The title of the part: those that do not page, and those that did before or after it explained them."""
+    """Return the title: incidents that do not page, and those that paged before or after the inhibition."""
     paged = story.paged_by_kind
     quiet = {kind: number - paged.get(kind, 0) for kind, number in story.inhibits_by_kind.items()}
-    title = f"Explains, which therefore do not page: {_by_kind(quiet)}"
-    return f"{title}; for a time, which paged: {_by_kind(paged)}" if paged else title
+    title = f"Inhibits, so these do not page: {_by_kind(quiet)}"
+    return f"{title}; these paged before or after: {_by_kind(paged)}" if paged else title
 
 
 def _by_kind(numbers: Mapping[str, int]) -> str:
@@ -190,12 +191,12 @@ def _effect(one: Inhibited) -> Line:
         return (
             at_ms,
             state,
-            f"{text} (paged {_clock(paged_ms)}; explained from {_clock(one.inhibited_since_ms)}{until})",
+            f"{text} (paged {_clock(paged_ms)}; inhibited from {_clock(one.inhibited_since_ms)}{until})",
         )
     if until_ms is None or (state == "RESOLVED" and paged_ms is None):
         return at_ms, state, text
     since = "" if paged_ms is None else ", pages since" if paged_ms == until_ms else f", pages since {_clock(paged_ms)}"
-    return at_ms, state, f"{text} (explained until {_clock(until_ms)}{since})"
+    return at_ms, state, f"{text} (inhibited until {_clock(until_ms)}{since})"
 
 
 def _member(change: MemberChange) -> Line:
@@ -205,7 +206,7 @@ def _member(change: MemberChange) -> Line:
 
 
 def _queue_changes(queue_changes: Sequence[QueueChange]) -> list[Line]:
-    """Queues of one topic to which the same happened at one moment are one line."""
+    """Return the changes; equal changes of one topic at one time are one line."""
     alike: dict[tuple[Any, ...], list[str]] = {}
     for move in queue_changes:
         alike.setdefault((move.at_ms, move.topic, *_what_moved(move)), []).append(move.queue)
@@ -216,29 +217,30 @@ def _queue_changes(queue_changes: Sequence[QueueChange]) -> list[Line]:
 
 
 def _what_moved(move: QueueChange) -> tuple[str, str, str]:
-    """The verdict, who it is meant for and who pulls it, each with what it was before where that was another."""
+    """Return verdict, planned owner and consumers, each with its value before where that differs."""
     if move.verdict_before is None:
-        return move.verdict, f"meant for {_who(move.planned_owner)}", f"pulled by {_who(*move.observed_owners)}"
+        return move.verdict, f"planned owner {_who(move.planned_owner)}", f"consumed by {_who(*move.observed_owners)}"
     pairs = (
         (_who(move.planned_before), _who(move.planned_owner)),
         (_who(*(move.observed_before or ())), _who(*move.observed_owners)),
     )
-    planned, pulled = (after if before == after else f"{before}, then {after}" for before, after in pairs)
+    planned, pulled = (after if before == after else f"{before} → {after}" for before, after in pairs)
     verdict = move.verdict if move.verdict == move.verdict_before else f"{move.verdict_before} → {move.verdict}"
-    return verdict, f"meant for {planned}", f"pulled by {pulled}"
+    return verdict, f"planned owner {planned}", f"consumed by {pulled}"
 
 
 def _who(*clients: str | None) -> str:
-    return join_words([client for client in clients if client] or ["nobody"])
+    return join_words([client for client in clients if client] or ["none"])
 
 
 def _health(change: HealthChange) -> Line:
     until = f", until {_clock(change.until_ms)}" if change.until_ms is not None else ""
-    return change.at_ms, change.broker_name, f"{change.unavailable_producers} of {change.producers}{until}"
+    avoiding = f"{change.unavailable_producers} of {change.producers} producers"
+    return change.at_ms, change.broker_name, f"{avoiding}{until}"
 
 
-def _telling(one: Delivery) -> Line:
-    who = "nobody" if one.receiver == "*" else one.receiver
+def _notification(one: Delivery) -> Line:
+    who = "no receiver" if one.receiver == "*" else one.receiver
     attempt = f", attempt {one.attempt}, {one.latency_ms} ms" if one.attempt else ""
     code = f", HTTP {one.code}" if one.code else ""
     reason = f": {one.reason}" if one.reason else ""
@@ -248,4 +250,4 @@ def _telling(one: Delivery) -> Line:
 
 def _quiet(one: CoveringSilence) -> str:
     span = f"{both_times(one.starts_ms)} until {both_times(one.ends_ms)}"
-    return f"of {one.created_by}, {span} ({one.match}): {one.comment}"
+    return f"by {one.created_by}, {span} ({one.match}): {one.comment}"

@@ -1,4 +1,4 @@
-"""What a command asks a table, as data, and the SQL: which rows of which files, whether the newest of each key."""
+"""Questions to a table as data, and their SQL: all rows of a span, or the newest row of each key."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from streaming.text.result import Found
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 Condition = Callable[[str], str]
-"""SQL that is true where what a row has compares with a parameter; `{}` of `compare` is the row's side."""
+"""Return SQL that compares a row with a parameter; `{}` in the argument stands for the row's value."""
 
 
 def equals(column: str) -> Condition:
@@ -22,22 +22,26 @@ def equals(column: str) -> Condition:
 
 
 def any_of(items: str) -> Condition:
-    """For a list, of which one must compare."""
+    """Return the condition for a list of which at least one item compares."""
     return lambda compare: f"len(list_filter({items}, lambda item: {compare.format('item')})) > 0"
 
 
 @dataclass(frozen=True)
 class Named:
-    """An option that names something, or is a glob. `option` is its type as Typer reads it, with its help."""
+    """An option that takes a name or a glob; with `values`, several of that closed list.
+
+    `option` is its type as Typer reads it, with its help.
+    """
 
     option: Any
     condition: Condition
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class States:
-    """The option --state: `sql` is a row's state, of `values`. `of_moment` are taken where a moment is asked about
-    and no state is given; none asks nothing.
+    """The option --state: `sql` is a row's state, one of `values`. `of_moment` are the default with --current or --at;
+    empty means all.
     """
 
     help: str
@@ -47,20 +51,20 @@ class States:
 
     @property
     def option(self) -> Any:
-        return typer.Option(help=self.help)
+        return typer.Option(help=self.help, metavar="STATE")
 
 
 @dataclass(frozen=True)
 class Question:
-    """A command about the rows of a table.
+    """A command that prints the rows of a table.
 
     help      the command's help, its examples last
-    filters   options between the times and the form, in help's order, by name; `state` and `cluster` among them
-    show      prints rows for people; where there is none they read `nothing`
-    present   a row as JSON and CSV show it; None has the columns plain
+    filters   options by name, in the order of the help; `state` and `cluster` are required
+    show      prints rows for people; `nothing` is the sentence without a row
+    present   converts a row for JSON and CSV; None keeps the columns
     wrap      SQL around the rows, `{rows}`
-    beside    further tables that `wrap` reads
-    has_commands  there are commands below it (streaming.cli)
+    beside    other tables that `wrap` reads
+    has_commands  the command has subcommands (streaming.cli)
     """
 
     table: Table
@@ -84,7 +88,7 @@ class Question:
 
 
 def select(history: History, question: Question, options: QueryOptions) -> Found:
-    """Oldest first, those of one moment by batch and key; of more than the limit the newest. Raises WarehouseError."""
+    """Return rows oldest first, ties by batch and key; with a limit the newest ones. Raises WarehouseError."""
     table = question.table
     sql, params = sql_of(history, question, options)
     order = ", ".join(f'"{column}"{{0}}' for column in (table.time, "batch_id", *table.key))
@@ -97,7 +101,7 @@ def select(history: History, question: Question, options: QueryOptions) -> Found
 
 
 def sql_of(history: History, question: Question, options: QueryOptions) -> tuple[str, dict[str, Any]]:
-    """The rows asked for, in no order, and the parameters."""
+    """Return unordered SQL of the requested rows, and its parameters."""
     table = question.table
     if options.at_ms is not None:
         rows = history.newest(table, options.at_ms)
@@ -115,8 +119,11 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
 
 def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str, dict[str, Any]]]:
     of = question.conditions
-    for name, glob in options.names.items():
-        yield of[name](f"{{}} {'GLOB' if is_glob(glob) else '='} ${name}"), {name: glob}
+    for name, value in options.names.items():
+        if isinstance(value, str):
+            yield of[name](f"{{}} {'GLOB' if is_glob(value) else '='} ${name}"), {name: value}
+        else:
+            yield of[name](f"list_contains(${name}, {{}})"), {name: list(value)}
     if "cluster" not in options.names:
         yield f"{of['cluster']('{}')} IS DISTINCT FROM $canary", {"canary": CANARY_CLUSTER}
     if options.states:
@@ -128,5 +135,5 @@ def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str
 
 
 def is_glob(text: str) -> bool:
-    """Whether it has any of fnmatch's signs, which DuckDB's GLOB shares."""
+    """Return whether the text has one of fnmatch's signs, which DuckDB's GLOB shares."""
     return any(sign in text for sign in "*?[")

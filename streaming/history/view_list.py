@@ -1,4 +1,4 @@
-"""The views that SQL can ask, with what their columns say."""
+"""The views that SQL can query, with their columns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from streaming.text.console import VisibleConsole
 
 
 def list_views(format_: Format) -> None:
-    """Print every table with its columns, and every view on them; machines get a row a column."""
+    """Print each table with its columns, and each view; other formats have a row for each column."""
     if format_ != "table":
         print_records(list(_rows()), format_)
         return
@@ -24,7 +24,7 @@ def list_views(format_: Format) -> None:
         console.print(Text(table.name, style="bold").append(f"  {table.comment}", style="not bold"))
         for line in (
             f"{table.name}_now: the newest row of each {', '.join(table.key)}",
-            f"{table.name}_at(moment): the same as of a moment of {table.time}",
+            f"{table.name}_at(moment): the newest row of each key at that time of {table.time}",
         ):
             console.print(f"  {line}", style="dim")
         grid = Grid.grid(padding=(0, 2))

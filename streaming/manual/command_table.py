@@ -1,27 +1,26 @@
-"""The commands, as their help tells of them."""
+"""README's table of commands, in the groups and with the summaries of `balancewatch --help`."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from typer.main import get_command
 
-from streaming.cli import COMMANDS, app
+from streaming.cli import GROUPS, Place, app
 from streaming.manual.block import markdown_table
 
 
 def commands_table() -> str:
-    """Each command with the first sentence of its help; a command of commands with their names, and one that other
-    rooms add to it in a row of its own.
-    """
-    rows = []
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]  # a group, for app has several
-        below = getattr(command, "commands", {})
-        added = COMMANDS[name].below
-        names = f" ({', '.join(below)})" if below and not added else ""
-        rows.append((f"`balancewatch {name}`", _first(command) + names))
-        rows += [(f"`balancewatch {name} {one}`", _first(below[one])) for one in added]
-    return markdown_table(("command", "what it does"), rows)
+    """Return a row for each group, with its commands one below the other."""
+    rows = [(group, "<br>".join(_lines(places))) for group, places in GROUPS.items()]
+    return markdown_table(("", "`balancewatch ...`"), rows)
 
 
-def _first(command: Any) -> str:
-    """Sentence of its help."""
-    return (command.help or "").strip().split("\n\n")[0].replace("\n", " ")
+def _lines(places: Mapping[str, Place]) -> Iterator[str]:
+    """Yield each command with its summary and subcommands; subcommands of other rooms have a line themselves."""
+    commands: Any = get_command(app)
+    for name, place in places.items():
+        below = () if place.below else getattr(commands.commands[name], "commands", ())
+        names = f" ({', '.join(below)})" if below else ""
+        yield f"`{name}`{names}: {place.summary}"
+        for lower, of_lower in place.below.items():
+            yield f"`{name} {lower}`: {of_lower.summary}"

@@ -1,12 +1,14 @@
-"""`balancewatch ack`: somebody is at an incident."""
+"""`balancewatch ack`: acknowledge an incident."""
 
 from typing import Annotated
 
 import typer
 
+from schemas.tables import ALERTS
 from streaming.oncall.delivery import Acknowledgement
 from streaming.oncall.delivery_log import OperatorInput
-from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.store.alerts import UnknownIncidentError, WarehouseError, find_incident, iso
+from streaming.store.store import History
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
@@ -16,14 +18,18 @@ MOST_CHARACTERS = 1_000
 
 
 def ack(
-    incident: Annotated[str, typer.Argument(help="An incident_id, as `balancewatch alerts` prints it in JSON.")],
-    owner: Annotated[str, typer.Option(help="Who is at it.")],
-    note: Annotated[str, typer.Option(help="What they say.")],
+    incident: Annotated[
+        str, typer.Argument(help="An incident_id or its prefix, as `alerts` prints it.", metavar="INCIDENT")
+    ],
+    owner: Annotated[str, typer.Option(help="Person who handles the incident.", metavar="NAME")],
+    note: Annotated[str, typer.Option(help="Message for others.", metavar="TEXT")],
     warehouse: Warehouse = None,
 ) -> None:
-    """Say that somebody is at an incident. PagerDuty is told within seconds and stops escalating.
+    """Acknowledge an incident; PagerDuty stops escalating.
 
-    Example: balancewatch ack c87a8d8867cd0128-1795258351124 --owner ada --note "restarting the twin"
+    The relay forwards the acknowledgement to PagerDuty within seconds. `explain` and the board show it.
+
+    Example: balancewatch ack c87a8d88 --owner ada --note "restarting the twin"
     """
 
     for flag, text in (("--owner", owner), ("--note", note)):
@@ -31,13 +37,12 @@ def ack(
             fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
     settings = load(paths={"warehouse": warehouse})
     try:
-        rows = read_alerts(settings.paths.warehouse, Filter(), current=True)
-    except WarehouseError as error:
+        history = History(settings.paths.warehouse, [ALERTS])
+        incident_id = find_incident(history, incident)
+        (found,) = history.rows("SELECT * FROM alerts_now WHERE incident_id = $id", {"id": incident_id})
+    except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
-    found = next((row for row in rows if row["incident_id"] == incident), None)
-    if found is None:
-        fail(f"INCIDENT {incident!r} is not known; `balancewatch alerts --current --format json` has incident_ids", 2)
     if found["state"] == "RESOLVED":
-        fail(f"INCIDENT {incident!r} is over since {found['changed_at']}; nothing to acknowledge")
-    OperatorInput(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident, owner, note, wall_ms()))
-    say(f"{incident} acknowledged by {owner}: {found['summary']}")
+        fail(f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}; only an open one can be acknowledged")
+    OperatorInput(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident_id, owner, note, wall_ms()))
+    say(f"{incident_id} acknowledged by {owner}: {found['summary']}")

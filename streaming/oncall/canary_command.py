@@ -1,4 +1,4 @@
-"""`balancewatch canary`: how long the modelled twins took from injection to delivery, and whether they still come."""
+"""`balancewatch canary`: seconds from injection to delivery of canary alerts."""
 
 from statistics import quantiles
 from typing import Annotated, Any
@@ -16,13 +16,14 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 
 def canary(
-    last: Annotated[int, typer.Option(help="How many of the newest to show.", min=1, max=10_000)] = 20,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    last: Annotated[int, typer.Option(help="Newest canary alerts to show.", min=1, max=10_000, metavar="N")] = 20,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Print the service's own figure: seconds from a modelled twin's injection to its delivery, from Delta.
+    """Print how long canary alerts took from injection to delivery.
 
-    Ends with 1 when none has arrived for longer than two intervals and a minute.
+    A canary is a simulated twin that `run` injects. Exit code 1: no canary alert arrived for two intervals and a
+    minute.
 
     Example: balancewatch canary
 
@@ -33,18 +34,18 @@ def canary(
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
     settings = load(paths={"warehouse": warehouse})
     if not settings.canary.interval_seconds:
-        fail("canary.interval_seconds = 0: no canary is injected; set it to some minutes", code=2)
+        fail("canary.interval_seconds = 0: the canary is off; set the interval in seconds, such as 300", code=2)
     try:
         arrived = read_canaries(settings.paths.warehouse, last)
     except WarehouseError as error:
         fail(str(error))
-    print_rows([one.row() for one in arrived], format_, "No canary has arrived yet.")  # type: ignore[arg-type]  # checked above
+    print_rows([one.row() for one in arrived], format_, "No canary alert has arrived yet.")  # type: ignore[arg-type]  # checked above
     if arrived and format_ == "table":
         say(_summary([one.seconds for one in arrived], settings.canary.slo_seconds))
     age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
-        fail(f"the canary is lost: {newest}, one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
+        fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
 
 
 def _summary(seconds: list[float], slo_seconds: float) -> str:

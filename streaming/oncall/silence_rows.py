@@ -1,4 +1,4 @@
-"""Silences as they stand in their table: read, or shown as what cannot be read and so keeps nothing quiet."""
+"""Rows of the silences table: parsed, or kept as unreadable rows, which silence nothing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SILENCE_TEXTS = ("silence_id", "matchers", "created_by", "comment")
 
 @dataclass(frozen=True)
 class UnreadableSilence:
-    """What of a row of the silences can be shown, and why it cannot be read."""
+    """An unreadable row of the silences table, and why it is unreadable."""
 
     silence_id: str
     matchers: str
@@ -25,7 +25,7 @@ class UnreadableSilence:
 
 
 def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableSilence, ...]]:
-    """The newest of each silence_id, from rows in the order of their times."""
+    """Return the newest row of each silence_id; `rows` are oldest first."""
     silences: list[Silence] = []
     unreadable: list[UnreadableSilence] = []
     for row in {row["silence_id"]: row for row in rows}.values():

@@ -26,7 +26,7 @@ from streaming.text.times import ago, time_text, to_ms, to_time, wall_ms
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.warehouse_error import WarehouseError
 
-quality = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+quality = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
 _NEWEST = """
 SELECT * FROM (

@@ -30,7 +30,7 @@ from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.output import bytes_out
 from streaming.warehouse.warehouse_error import WarehouseError
 
-quarantine = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
 MOST_REASON = 1_000
 

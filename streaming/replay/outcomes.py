@@ -1,4 +1,4 @@
-"""What a replay found, beside what was notified: as a table that fits the terminal, as JSON, as CSV."""
+"""Pages of a replay beside those that were sent, as a table, JSON or CSV."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from streaming.text.output import say, write_csv, write_json
 from streaming.text.times import to_time
 
 STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
-MEANINGS = {"same": "sent then and now", "new": "not sent then", "gone": "sent then, not now"}
+MEANINGS = {"same": "sent, unchanged", "new": "was not sent", "gone": "was sent, would not be"}
 
 
 def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dict[str, Any]:
-    """JSON of a replay; times are ISO 8601."""
+    """Return the result of a replay as JSON; times are ISO 8601."""
     return {
         "since": iso(to_time(asked.from_ms)),
         "until": iso(to_time(asked.to_ms)),
@@ -50,7 +50,7 @@ def _paged_at(page: Page | None) -> str | None:
 
 
 def print_outcomes(report: dict[str, Any], format_: str) -> None:
-    """`format_` is table, json or csv, which has the pages only."""
+    """Print the result as table, json or csv; csv has only the pages."""
     if format_ == "json":
         write_json(report)
     elif format_ == "csv":
@@ -62,12 +62,12 @@ def print_outcomes(report: dict[str, Any], format_: str) -> None:
 
 def _print_table(report: dict[str, Any]) -> None:
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report["counts"].items())
-    say(f"{report['since']} to {report['until']}, {report['events']} events with the warm-up: {counts}.")
+    say(f"{report['since']} to {report['until']}, {report['events']} events including warm-up: {counts}.")
     if not report["pages"]:
         return
     table = Table(show_lines=True)
     table.add_column("page", no_wrap=True)
-    table.add_column("when and what", overflow="fold")
+    table.add_column("time and summary", overflow="fold")
     for row in report["pages"]:
         outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
         head = Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
@@ -76,7 +76,7 @@ def _print_table(report: dict[str, Any]) -> None:
 
 
 def _when(row: dict[str, Any]) -> str:
-    """Now, then, or both."""
+    """Return when the page was sent, in the replay, at the time, or both."""
     parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
     notified = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
     return f"{notified} ({MEANINGS[row['outcome']]})"

@@ -1,6 +1,6 @@
-"""Pages: who was, or would have been, called out, for what, and when; and how two runs' pages compare.
+"""Pages, and the comparison of those of two runs.
 
-An incident pages once, by its first FIRING row that nothing inhibits and that is more than `info`.
+An incident pages once: with its first FIRING row that is not inhibited and more severe than `info`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Page:
     ended_ms: int | None = None
 
     def overlaps(self, other: "Page") -> bool:
-        """Whether both are about the same thing, and there was a moment when both were."""
+        """Return whether both are about the same subject at overlapping times."""
         is_one = self.alert_id == other.alert_id
         return is_one and self._begins_before_end_of(other) and other._begins_before_end_of(self)
 
@@ -61,7 +61,7 @@ class Page:
 
 
 class Pages:
-    """Folds rows of the alerts table, oldest first, into incidents. `ended` ones that never paged are let go."""
+    """Incidents built from rows of the alerts table, oldest first. Resolved ones that never paged are dropped."""
 
     def __init__(self) -> None:
         self._known: dict[str, Page] = {}
@@ -82,17 +82,17 @@ class Pages:
                 page.paged_ms = row["changed_at"]
 
     def paged(self) -> list[Page]:
-        """Those that paged, in the order they did."""
+        """Return the incidents that paged, in order of their page."""
         paged = [page for page in self._known.values() if page.paged_ms is not None]
         return sorted(paged, key=lambda page: (page.paged_ms, page.incident_id))
 
 
 def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_group: str | None) -> list[Page]:
-    """What was really told until then, by alerts and the delivery log. Raises NotWrittenError without alerts.
+    """Return the pages sent until then, from alerts and the delivery log. Raises NotWrittenError without alerts.
 
-    Where the log says that nobody was told (a silence, the limit, no route), nobody was.
+    An incident that the log marks as not notified (silence, limit, no route) is no page.
     """
-    condition = pc.field("kind").isin(sorted(KIND_FACTS))  # the relay tells of its own receivers there too
+    condition = pc.field("kind").isin(sorted(KIND_FACTS))  # without the relay's alerts about its receivers
     if cluster is None:
         condition = condition & (pc.field("cluster") != CANARY_CLUSTER)
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
@@ -107,12 +107,12 @@ def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_g
 
 
 def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
-    """With its times in epoch ms. Raises ValueError for a row that breaks its contract."""
+    """Return the row with times in epoch ms. Raises ValueError for a row that breaks its contract."""
     return {**whole(ALERTS)(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
 def _read_unreported(warehouse: Location) -> set[str]:
-    """Incidents that the delivery log knows, and that were due to nobody."""
+    """Return the incidents of the delivery log that no receiver was notified of."""
     try:
         table = open_written(warehouse, ALERT_DELIVERIES)
     except NotWrittenError:
@@ -125,7 +125,7 @@ def _read_unreported(warehouse: Location) -> set[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A page of either run, or of both: `replayed` by the rules tried, `told` by those that were in force."""
+    """A page of one run or both: `replayed` under the rules under test, `notified` under those in force at the time."""
 
     outcome: Literal["same", "new", "gone"]
     replayed: Page | None
@@ -139,7 +139,7 @@ class Outcome:
 
 
 def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to_ms_: int) -> list[Outcome]:
-    """The pages of [from, to), oldest first; the same are those whose incidents overlap in time."""
+    """Return the pages of [from, to), oldest first; pages of overlapping incidents are the same."""
     outcomes, left = [], list(notified)
     for page in replayed:
         match = next((other for other in left if other.overlaps(page)), None)
@@ -156,7 +156,7 @@ def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to
 
 
 def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """How many of each outcome."""
+    """Return the number of each outcome."""
     counts = {"same": 0, "new": 0, "gone": 0}
     for one in outcomes:
         counts[one.outcome] += 1

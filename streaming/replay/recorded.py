@@ -1,7 +1,7 @@
-"""Recorded events in the order they came: from Kafka by time, or from a file of JSON lines; a slice at a time.
+"""Recorded events in the order of arrival, in slices: from Kafka by time, or from a file of JSON lines.
 
-The partitions of Kafka are merged by their records' timestamps, so a clock event never overtakes what was there before
-it. A slice ends only between two timestamps.
+Kafka's partitions are merged by record timestamp, so a clock event never overtakes an earlier event. A slice ends
+between two timestamps.
 """
 
 import json
@@ -24,7 +24,7 @@ from streaming.replay.stream import Enveloper, Event, Message
 from streaming.system.known_error import BalancewatchError
 
 AT_MOST = 10_000
-"""Messages of a slice, where its last moment does not have more."""
+"""Messages of a slice, plus those with the timestamp of its last one."""
 
 PATIENCE_SECONDS = 30.0
 
@@ -32,21 +32,21 @@ LONGEST_LINE = 16 << 20
 
 
 class RecordedError(BalancewatchError):
-    """The events cannot be read. The message says where they stop."""
+    """The events cannot be read. The message says where reading failed."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The next messages, and how much of all of them has been read, 0 to 1."""
+    """The next messages, and the share of all messages read so far, 0 to 1."""
 
     messages: list[Message]
     share: float
 
 
 def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
-    """The messages of the five topics whose records' timestamps are in [from, to), as Kafka holds them now.
+    """Yield the messages of the five topics with record timestamps in [from, to).
 
-    Raises KafkaUnreachableError, or RecordedError when Kafka falls silent meanwhile.
+    Raises KafkaUnreachableError, or RecordedError where Kafka stops answering.
     """
     with ExitStack() as open_until_the_end:
         try:
@@ -59,7 +59,7 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
         try:
             yield from _slices(merge(*partitions, key=_timestamp), total)
         except KafkaError as error:
-            raise RecordedError(f"Kafka did not give its events: {type(error).__name__}: {error}") from None
+            raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
 
 def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end: ExitStack) -> list["_Partition"]:
@@ -69,7 +69,7 @@ def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end:
     asking = open_one()
     spans = read_spans(asking, EVENTS)
     if not spans:
-        raise RecordedError("Kafka has none of the topics rocketmq.*; has anything been published?")
+        raise RecordedError("Kafka has none of the topics rocketmq.*; does `collect` run?")
     places = [TopicPartition(*place) for place in spans]
     begins = asking.offsets_for_times(dict.fromkeys(places, from_ms))
     partitions = []
@@ -82,8 +82,8 @@ def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end:
 
 @dataclass(frozen=True)
 class _Partition:
-    """One partition by a consumer of its own, so that none is fetched faster than it is merged. Gives its messages with
-    timestamps that never go back."""
+    """One partition with its consumer, so that none is fetched faster than it is merged. Timestamps of the messages never
+    decrease."""
 
     consumer: KafkaConsumer
     place: TopicPartition
@@ -104,8 +104,8 @@ class _Partition:
                 deadline = time.monotonic() + PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 raise RecordedError(
-                    f"Kafka has given nothing of {self.place.topic}, partition {self.place.partition}, for "
-                    f"{PATIENCE_SECONDS:g} s; it holds more, up to offset {self.end}"
+                    f"Kafka returned no message of {self.place.topic}, partition {self.place.partition}, for "
+                    f"{PATIENCE_SECONDS:g} s, although it has some up to offset {self.end}"
                 )
 
 
@@ -136,9 +136,9 @@ def _slices(messages: Iterable[tuple[int, Message]], total: int) -> Iterator[Sli
 
 
 def read_events(path: Path) -> Iterator[Slice]:
-    """The events of a file, one `{"topic": ..., "event": {...}}` a line, in the order of their times.
+    """Yield the events of a file, a line each: `{"topic": ..., "event": {...}}`, in the order of their times.
 
-    Raises RecordedError with the number of the first line that is none.
+    Raises RecordedError with the number of the first invalid line.
     """
     try:
         size = max(1, path.stat().st_size)
@@ -154,6 +154,16 @@ def read_events(path: Path) -> Iterator[Slice]:
                 events.append((topic, event))
                 last_ms = event["event_time_ms"]
             yield Slice(enveloper.messages(events), 1.0)
+    except OSError as error:
+        raise RecordedError(f"--events {path}: {error.strerror}") from None
+
+
+def last_event_ms(path: Path) -> int:
+    """Return the latest event time of a file, 0 without events. Raises RecordedError as `read_events`."""
+    try:
+        with path.open("rb") as file:
+            lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1)
+            return max((_event_of(path, number, line)[1]["event_time_ms"] for number, line in lines), default=0)
     except OSError as error:
         raise RecordedError(f"--events {path}: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""Recorded events worked through by the query's own code under other rules: the pages they would have sent."""
+"""Replay of recorded events by the query's code under other rules, and the pages it would send."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from streaming.replay.stream import Stream
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 
 WARM_UP_MS = 900_000
-"""Events before the span asked for that are worked through too. Heartbeats and routes come every 30 s, and the longest
-hold but one, a client's pull-expired and what settles after it, is over in 4 minutes."""
+"""Length of the warm-up before the span. Heartbeats and routes come every 30 s, and the second longest hold, a client's
+expired pulls and the settling after them, takes 4 minutes."""
 
 MOST_TRANSITIONS = 100_000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The span [from, to) in epoch ms, and whose alerts are listed; None asks for all."""
+    """The span [from, to) in epoch ms, and a filter on alerts; None means all."""
 
     from_ms: int
     to_ms: int
@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def warm_up_ms(self) -> int:
-        """Where reading starts."""
+        """Return the time of the first event to read."""
         return self.from_ms - WARM_UP_MS
 
     def is_for(self, row: dict[str, Any]) -> bool:
@@ -38,7 +38,7 @@ class Asked:
 
 @dataclass
 class Replayed:
-    """What came of it. `transitions` are the alert rows of the span, `messages` counts the events, warm-up included."""
+    """The result. `transitions` are the alert rows of the span, `messages` the number of events with the warm-up."""
 
     pages: list[Page] = field(default_factory=list)
     transitions: list[dict[str, Any]] = field(default_factory=list)
@@ -46,14 +46,14 @@ class Replayed:
     first_ms: int | None = None
 
     def is_cut_short(self, asked: Asked) -> bool:
-        """Whether the record begins after the span does."""
+        """Return whether the first event is later than the start of the span."""
         return self.first_ms is not None and self.first_ms > asked.from_ms
 
 
 def replay(
     slices: Iterable[Slice], rulebook: Rulebook, asked: Asked, on_progress: Callable[[float], None] = lambda _: None
 ) -> Replayed:
-    """Work through the slices. Memory is that of a slice, of the state, and of the span's transitions."""
+    """Process the slices. Memory holds a slice, the state, and the transitions of the span."""
     stream, pages, replayed = Stream(rulebook), Pages(), Replayed()
     for part in slices:
         if part.messages and replayed.first_ms is None:

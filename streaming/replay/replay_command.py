@@ -1,4 +1,4 @@
-"""`balancewatch replay`: its options, what it reads, and how the pages are printed."""
+"""`balancewatch replay`: backtest rules on recorded events."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
 from streaming.replay.outcomes import print_outcomes, report
 from streaming.replay.pages import Outcome, compare, read_pages
-from streaming.replay.recorded import RecordedError, read_events, read_kafka
+from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
 from streaming.replay.replay import MOST_TRANSITIONS, Asked, Replayed
 from streaming.replay.replay import replay as work_through
 from streaming.terminal.command import fail, load, needs_kafka
@@ -29,31 +29,41 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 SHOW_AFTER_SECONDS = 2.0
 
+TIME, FILE = "TIME", "FILE"
+
 
 def replay(
     since: Annotated[
         str,
-        typer.Option(help="From when on pages are listed: 2h ago, 03:12, or ISO 8601; local without a zone."),
+        typer.Option(
+            help="List pages from this time: 2h (ago), 03:12 or ISO 8601; local time by default.", metavar=TIME
+        ),
     ] = "1h",
-    until: Annotated[str | None, typer.Option(help="Until when, likewise; until now without it.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="List pages until this time. Default: now, or the file's last event.", metavar=TIME),
+    ] = None,
     rules: Annotated[
-        Path | None, typer.Option("--rules", help="A rules file to try; without it the rules in force [rules.file]")
+        Path | None,
+        typer.Option("--rules", help="Rules file to try. Default: the rules in force [rules.file]", metavar=FILE),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option("--events", help='JSON lines {"topic": ..., "event": {...}}, read whole, instead of Kafka.'),
+        typer.Option("--events", help='Read JSON lines {"topic": ..., "event": {...}} instead of Kafka.', metavar=FILE),
     ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only this cluster's pages.")] = None,
-    group: Annotated[str | None, typer.Option(help="Only this consumer group's pages.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Print every transition, inhibited and info ones too.")] = False,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    cluster: Annotated[str | None, typer.Option(help="Only pages of this cluster.", metavar="NAME")] = None,
+    group: Annotated[str | None, typer.Option(help="Only pages of this consumer group.", metavar="NAME")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Print all transitions, including inhibited and info ones.")
+    ] = False,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Work through recorded events again, under changed rules: which pages would have been sent, and which were.
+    """Backtest changed rules on recorded events: which pages would be new, unchanged or gone.
 
-    Nothing is sent, and nothing written. Events of the quarter of an hour before --since are read as a warm-up. A page
-    is the same when both runs have it at overlapping times; --until counts by the time of the event.
+    The command sends and writes nothing. It reads 15 minutes before --since as a warm-up. Two pages about the same
+    subject at overlapping times count as one. With --events, times such as 2h count back from the file's last event.
 
     Example: balancewatch replay --since 2h --rules stricter.toml
 
@@ -69,22 +79,25 @@ def replay(
         paths={"warehouse": warehouse},
         rules={"file": None if rules is None else str(rules)},
     )
-    now_ms = wall_ms()
     try:
+        now_ms = wall_ms() if events is None else last_event_ms(events) + 1
         asked = Asked(
             parse_moment(since, now_ms), now_ms if until is None else parse_moment(until, now_ms), cluster, group
         )
+    except RecordedError as error:
+        fail(str(error))
     except ValueError as error:
         fail(f"--since or --until {error}", code=2)
     if asked.from_ms >= asked.to_ms:
-        fail(f"--since {since} is not before --until {until or 'now'}", code=2)
+        end = until or ("now" if events is None else f"the last event, {time_text(now_ms)}")
+        fail(f"--since {since} is not before --until {end}", code=2)
     if events is None:
         needs_kafka(settings)
     try:
         notified = read_pages(settings.paths.warehouse, asked.to_ms, cluster, group)
         incomparable = None
     except WarehouseError as error:
-        notified, incomparable = [], f"nothing to compare with: {error}"
+        notified, incomparable = [], f"no pages to compare with: {error}"
     try:
         slices = read_kafka(settings.kafka, asked.warm_up_ms, asked.to_ms) if events is None else read_events(events)
         with _progress() as on_progress:
@@ -101,11 +114,11 @@ def replay(
 
 @contextmanager
 def _progress() -> Iterator[Any]:
-    """A bar on a terminal's stderr once it takes longer than SHOW_AFTER_SECONDS."""
+    """Show a progress bar on a terminal after SHOW_AFTER_SECONDS."""
 
     began = time.monotonic()
     with Progress(console=VisibleConsole(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("working through the events", total=1.0, visible=False)
+        task = progress.add_task("replaying events", total=1.0, visible=False)
 
         def show(share: float) -> None:
             is_long = sys.stderr.isatty() and time.monotonic() - began > SHOW_AFTER_SECONDS
@@ -117,11 +130,11 @@ def _progress() -> Iterator[Any]:
 def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterator[str]:
 
     if not replayed.messages:
-        yield "there are no events in that span"
+        yield "no events between --since and --until"
     if replayed.is_cut_short(asked):
-        yield f"the record begins at {time_text(replayed.first_ms or 0)}, after --since"
+        yield f"the first recorded event is from {time_text(replayed.first_ms or 0)}, after --since"
     if len(replayed.transitions) >= MOST_TRANSITIONS:
-        yield f"only the first {MOST_TRANSITIONS} transitions are kept; give a shorter span"
+        yield f"only the first {MOST_TRANSITIONS} transitions are listed; give a shorter span"
     if incomparable:
         yield incomparable
 

@@ -1,4 +1,4 @@
-"""A decision that something is gone for good: what it would end, and the event that tells the query."""
+"""The decision to forget a cluster, broker, group or collector: the alerts it resolves, and its clock event."""
 
 import json
 from collections.abc import Iterator
@@ -19,18 +19,21 @@ from streaming.text.times import time_text, to_ms, wall_ms
 from udfs.alerts.prose import count
 
 MOST_BROKERS = 1_000
-"""That one event names, of a cluster."""
+"""Brokers of a cluster that one event names."""
+
+BROKERS = "string_split(broker_name, ',')"
+"""An alert about several brokers has their names joined by commas."""
 
 log = structlog.get_logger()
 
 
 class UnknownNameError(ValueError):
-    """The tables know no such cluster, broker, group or collector. The message names what comes near."""
+    """No table has this cluster, broker, group or collector. The message names the nearest."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """`kind` is cluster, broker, group or collector."""
+    """What to forget. `kind` is cluster, broker, group or collector."""
 
     cluster: str
     kind: str
@@ -40,14 +43,14 @@ class Decision:
 
     @property
     def what(self) -> str:
-        """As a person calls it."""
-        whole = f"cluster {self.cluster}"
-        return whole if self.kind == CLUSTER else f"{self.kind} {self.name} of {whole}"
+        """Return its name in a sentence."""
+        cluster = f"cluster {self.cluster}"
+        return cluster if self.kind == CLUSTER else f"{self.kind} {self.name} of {cluster}"
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What is open of it, oldest first, and the names that the tables know of it."""
+    """Open incidents, oldest first, and the brokers and groups of the cluster in the tables."""
 
     incidents: list[dict[str, Any]]
     brokers: list[str]
@@ -55,11 +58,11 @@ class Effects:
 
 
 def read_effects(warehouse: Location, decision: Decision) -> Effects:
-    """What the decision ends, as the tables have it. Raises UnknownNameError or WarehouseError."""
+    """Return what the decision resolves, from the tables. Raises UnknownNameError or WarehouseError."""
     history = History(warehouse, LIVE_TABLES)
     clusters = _names(history, "cluster", None)
     if decision.cluster not in clusters:
-        raise UnknownNameError(f"--cluster {decision.cluster!r} is not known{suggest(decision.cluster, clusters)}")
+        raise UnknownNameError(f"--cluster {decision.cluster!r} does not exist{suggest(decision.cluster, clusters)}")
     brokers = _names(history, "broker_name", decision.cluster)
     groups = _names(history, "consumer_group", decision.cluster)
     if decision.kind == COLLECTOR:
@@ -67,10 +70,10 @@ def read_effects(warehouse: Location, decision: Decision) -> Effects:
     known = {BROKER: brokers, GROUP: groups}.get(decision.kind)
     if known is not None and decision.name not in known:
         flag = f"--{decision.kind} {decision.name!r}"
-        raise UnknownNameError(f"{flag} is not known in cluster {decision.cluster}{suggest(decision.name, known)}")
-    column = {BROKER: "broker_name", GROUP: "consumer_group"}.get(decision.kind, "cluster")
+        raise UnknownNameError(f"{flag} does not exist in cluster {decision.cluster}{suggest(decision.name, known)}")
+    condition = {BROKER: f"list_contains({BROKERS}, ?)", GROUP: "consumer_group = ?"}.get(decision.kind, "cluster = ?")
     incidents = history.rows(
-        f"SELECT kind, state, severity, started_at, summary FROM alerts_now WHERE cluster = ? AND {column} = ? "  # noqa: S608  # one of our columns
+        f"SELECT kind, state, severity, started_at, summary FROM alerts_now WHERE cluster = ? AND {condition} "  # noqa: S608  # a condition from above
         "AND state <> 'RESOLVED' ORDER BY started_at, kind",
         [decision.cluster, decision.name],
     )
@@ -95,17 +98,17 @@ def _incidents_of_collector(history: History, decision: Decision) -> list[dict[s
 
 
 def _names(history: History, column: str, cluster: str | None) -> set[str]:
-    """Every value of a column in the tables that have it, of one cluster."""
+    """Return all values of a column in the tables that have it, of one cluster or of all."""
     tables = [table.name for table in LIVE_TABLES if any(one.name == column for one in table.columns)]
     where = "WHERE cluster = ?" if cluster is not None else ""
-    union = " UNION ".join(f"SELECT {column} AS name FROM {table} {where}" for table in tables)  # noqa: S608  # our names
+    value = f"unnest({BROKERS})" if column == "broker_name" else column
+    union = " UNION ".join(f"SELECT {value} AS name FROM {table} {where}" for table in tables)  # noqa: S608  # names of schemas
     rows = history.rows(union, [cluster] * len(tables) if cluster is not None else [])
-    found = {row["name"] for row in rows if row["name"]}
-    return {part for name in found for part in name.split(",")} | found if column == "broker_name" else found
+    return {row["name"] for row in rows if row["name"]}
 
 
 def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[str, Any]:
-    """The clock event that tells it. It moves no time; of a cluster it names the brokers whose rows end with it."""
+    """Return the clock event of the decision. It does not advance time; for a cluster it names the brokers to forget."""
     named = brokers[:MOST_BROKERS] if decision.kind == CLUSTER else [decision.name] if decision.kind == BROKER else []
     entry = {"kind": decision.kind, "name": decision.name, "owner": decision.owner, "reason": decision.reason}
     return {
@@ -119,7 +122,7 @@ def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[st
 
 
 def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
-    """Tell the query. Raises PublishError when Kafka does not take it."""
+    """Publish the event. Raises PublishError where Kafka does not accept it."""
     with Publisher(kafka) as publisher:
         publisher.publish(CLOCKS, forget_event(decision, effects.brokers, wall_ms()))
         publisher.flush()
@@ -135,13 +138,13 @@ def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
 
 
 def say_effects(decision: Decision, effects: Effects, *, is_done: bool) -> Iterator[str]:
-    """What ends, a line each; `is_done` once Kafka has the event."""
+    """Yield the decision and a line for each incident; `is_done` once Kafka has the event."""
     open_now = count(len(effects.incidents), "open incident")
     if decision.kind == CLUSTER:
         open_now += f", {count(len(effects.groups), 'group')} and {count(len(effects.brokers), 'broker')}"
     if is_done:
-        yield f"{decision.what} is forgotten by {decision.owner}: {decision.reason}. `run` ends {open_now} of it."
+        yield f"{decision.what} forgotten by {decision.owner}: {decision.reason}. `run` resolves or drops {open_now}."
     else:
-        yield f"{decision.what} would be forgotten, and with it {open_now}; nothing is done."
+        yield f"{decision.what} would be forgotten, with {open_now}; nothing was changed."
     for row in effects.incidents:
         yield f"  {row['kind']} {row['state']}, since {time_text(to_ms(row['started_at']))}: {row['summary']}"

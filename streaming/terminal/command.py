@@ -1,4 +1,4 @@
-"""How a command begins and ends: settings loaded, what goes wrong said in one sentence, exit codes 0, 1 and 2."""
+"""Start and end of a command: load settings, report an error in one sentence, exit with 0, 1 or 2."""
 
 import threading
 from typing import Any, NoReturn
@@ -16,10 +16,10 @@ from streaming.warehouse.reaching import StoreUnreachableError, reach
 
 
 def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
-    """Settings with the flags that were given. Leaves with 2 and a sentence when one cannot be used, or with 1 where a
-    command that has a flag for the tables cannot reach them.
+    """Return the settings with the given flags. Leaves with 2 for an invalid one, and with 1 where a command with a flag
+    for the tables cannot reach their store.
 
-    Without `has_log` nothing is logged by us but, where JSON is asked for, the reason of a failure.
+    Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON.
     """
 
     given = {
@@ -38,7 +38,7 @@ def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
 
 
 def _reach(settings: Settings) -> None:
-    """What works with tables in a store learns at once whether it can. Leaves with 1 and a sentence where not."""
+    """Leave with 1 and a sentence where the tables are in an object store that cannot be reached."""
 
     if not is_store(settings.paths.warehouse):
         return
@@ -50,7 +50,7 @@ def _reach(settings: Settings) -> None:
 
 
 def fail(reason: str, code: int = 1) -> NoReturn:
-    """Leave with one sentence on stderr."""
+    """Print one sentence to stderr and leave with `code`."""
 
     say_failure(reason)
     raise typer.Exit(code)
@@ -66,15 +66,15 @@ def needs_kafka(settings: Settings) -> None:
 
 
 def run_or_exit(work: Any, *args: Any, ending: threading.Event | None = None, **kwargs: Any) -> None:
-    """Run; what is known to go wrong (BalancewatchError) ends in one sentence and exit code 1.
+    """Run `work`; a BalancewatchError ends in one sentence and exit code 1.
 
-    `ending` is set when the command was asked to end: what goes wrong then is a consequence, and the end a clean one.
+    `ending` is set after SIGINT or SIGTERM: an error then is a consequence, and the exit code is 0.
     """
     try:
         work(*args, **kwargs)
     except Exception as error:
         if ending is not None and is_end_asked(ending):
-            structlog.get_logger().info("ended as asked, in the middle of something", reason=_first_line(error))
+            structlog.get_logger().info("command ended by signal", reason=_first_line(error))
         elif isinstance(error, BalancewatchError):
             fail(str(error))
         else:

@@ -1,4 +1,4 @@
-"""`balancewatch --log-level LEVEL --log-format FORMAT COMMAND`: the log of one call, whatever the settings say."""
+"""`balancewatch --log-level LEVEL --log-format FORMAT COMMAND`: log settings of one call."""
 
 from contextvars import ContextVar
 from typing import Annotated
@@ -16,10 +16,10 @@ def log_flags(
         str | None, typer.Option("--log-format", help="auto, console or json [log.format]", metavar="FORMAT")
     ] = None,
 ) -> None:
-    """What may stand before the command; the settings judge it when the command loads them."""
+    """Keep the flags before the command; `load` validates them."""
     _given.set({"level": log_level and log_level.upper(), "format": log_format and log_format.lower()})
 
 
 def given_log_flags() -> dict[str, str | None]:
-    """The flags of the call under way, as keys of [log]."""
+    """Return the flags of this call as keys of [log]."""
     return _given.get() or {}

@@ -1,6 +1,6 @@
-"""Rows for people and for machines: tables as wide as there is room, JSON, CSV, Parquet.
+"""Rows for people and machines: tables that fit the terminal, JSON, CSV, Parquet.
 
-What machines get is written row by row as it is read, so that a long history needs no memory.
+JSON, CSV and Parquet are streamed: a long history needs no memory.
 """
 
 import json
@@ -40,7 +40,7 @@ STATE_STYLES = {
 Row = Mapping[str, Any]
 Records = Sequence[Row]
 Layout = Mapping[str, Callable[[Row], str | Text]]
-"""A table for people: its headings, and what stands under each of a row."""
+"""A table for people: heading to the function that makes a row's cell."""
 
 
 def print_answer(
@@ -50,10 +50,10 @@ def print_answer(
     nothing: str,
     present: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> int:
-    """Print what was found to stdout, in one of asked.FORMATS; the number of rows.
+    """Print rows to stdout in one of query_options.FORMATS and return their number.
 
-    `show` is for people, and `nothing` what they read without a row. `present` makes of a row what JSON and CSV show,
-    `plain` without it; Parquet has the columns as they are.
+    `show` prints a table; `nothing` is the sentence without a row. `present` converts rows for JSON and CSV (default:
+    `plain`); Parquet keeps the columns.
     """
     if format_ == "parquet":
         return _print_parquet(found)
@@ -70,9 +70,9 @@ def print_answer(
 
 
 def print_table(rows: Records, layout: Layout) -> None:
-    """A table, or a block a record where there is no room for one.
+    """Print a table, or a block for each record where the terminal is too narrow.
 
-    A column of local times is left out where each is the same in UTC.
+    A column of local times that equal UTC is omitted.
     """
     layout = {
         heading: cell
@@ -89,24 +89,24 @@ def print_table(rows: Records, layout: Layout) -> None:
 
 
 def print_columns(rows: Records) -> None:
-    """Every column as it is named."""
+    """Print all columns under their names."""
     print_table([plain(row) for row in rows], {name: _cell_of(name) for name in rows[0]})
 
 
 def styled_state(state: str) -> Text:
-    """A state in its colour."""
+    """Return the state in its colour."""
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
 def time_columns(column: str, name: str | None = None) -> dict[str, Callable[[Row], str | Text]]:
-    """The part of a layout that tells a time: in UTC, and in the local zone where that is another then."""
+    """Return the columns of a time: in UTC, and in the local zone where it differs."""
     heading = name or column.replace("_", " ")
     return {f"{heading}, UTC": lambda row: _clock(row[column]), f"{heading}, local": LocalTime(column)}
 
 
 @dataclass(frozen=True)
 class LocalTime:
-    """A cell: the local time with the zone's name of then, as seasons change both; "" where UTC is the local time."""
+    """A cell: the local time with its zone (daylight saving changes both); "" where UTC is the local time."""
 
     column: str
 
@@ -119,7 +119,7 @@ def _clock(time: datetime | None) -> str:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """Times as ISO 8601, bytes as text; the rest as it is."""
+    """Return the row with times as ISO 8601 and bytes as text."""
     return {name: _plain(value) for name, value in row.items()}
 
 
@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 def _print_json(rows: Iterable[Row]) -> int:
     count = 0
-    for count, row in enumerate(rows, 1):  # the number of the last one is the answer
+    for count, row in enumerate(rows, 1):
         text = _json_of(row)
         write_json_text(("[\n" if count == 1 else ",\n") + "  " + text.replace("\n", "\n  "))
     write_json_text("\n]\n" if count else "[]\n")
@@ -150,7 +150,7 @@ def _plain_text(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for what is no number."""
+    """Return the value with null for NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -163,7 +163,7 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def _print_parquet(found: pa.RecordBatchReader) -> int:
-    import pyarrow.parquet as pq  # noqa: PLC0415  # a tenth of a second that nobody else needs
+    import pyarrow.parquet as pq  # noqa: PLC0415  # takes 0.1 s, needed here only
 
     count = 0
     with pq.ParquetWriter(pa.PythonFile(bytes_out(), mode="w"), found.schema) as writer:
@@ -174,7 +174,7 @@ def _print_parquet(found: pa.RecordBatchReader) -> int:
 
 
 def print_alerts(alerts: Records, format_: Format) -> None:
-    """Print alerts to stdout: for people what, when and what to do side by side, for machines every column."""
+    """Print alerts to stdout: a table for people, all columns for machines."""
     if format_ != "table":
         print_records(alerts, format_)
     elif alerts:
@@ -184,7 +184,7 @@ def print_alerts(alerts: Records, format_: Format) -> None:
 
 
 def print_rows(rows: Records, format_: Format, nothing: str) -> None:
-    """Print rows that have the same columns; for people, a table, or `nothing` when there is none."""
+    """Print rows with the same columns: a table, or the sentence `nothing` without a row, for people."""
     if format_ != "table":
         print_records(rows, format_)
     elif rows:
@@ -198,7 +198,7 @@ def _cell_of(name: str) -> Callable[[Row], str]:
 
 
 def print_records(rows: Records, format_: str, schema: pa.Schema | None = None) -> None:
-    """Rows that have the same columns, whole, as JSON, CSV or Parquet; the last with the schema's types."""
+    """Print rows with the same columns as JSON, CSV or Parquet; Parquet has the schema's types."""
     if format_ == "json":
         _print_json(rows)
     elif format_ == "parquet":
@@ -210,18 +210,19 @@ def print_records(rows: Records, format_: str, schema: pa.Schema | None = None) 
 def _print_alert_table(alerts: Records) -> None:
     table = Table(show_lines=True)
     table.add_column("alert")
-    table.add_column("what, why, and what to do")
+    table.add_column("incident, what, why, and what to do")
     for row in alerts:
         state = Text(row["state"], style=STATE_STYLES.get(row["state"], ""))
-        time_columns = "\n".join([str(row["changed_at"])[:19].replace("T", " ") + " UTC", *_local(row["changed_at"])])
+        time = "\n".join([str(row["changed_at"])[:19].replace("T", " ") + " UTC", *_local(row["changed_at"])])
         fix = f"\nFix: {row['advice']}" if row["state"] == "FIRING" else ""
-        why = f"\nDoes not page: explained by {row['inhibited_by']}." if row["inhibited_by"] else ""
-        table.add_row(Text("\n").join([state, Text(row["kind"]), Text(time_columns)]), Text(row["summary"] + why + fix))
+        why = f"\nDoes not page: inhibited by {row['inhibited_by']}." if row["inhibited_by"] else ""
+        head = [state, *map(Text, (row["severity"], row["kind"], time))]
+        table.add_row(Text("\n").join(head), Text(f"{row['incident_id']}\n{row['summary']}{why}{fix}"))
     VisibleConsole().print(table)
 
 
 def _local(time: datetime | str) -> list[str]:
-    """The time in the local zone, where that is another than UTC."""
+    """Return the time in the local zone where it differs from UTC."""
     local = (datetime.fromisoformat(time) if isinstance(time, str) else time).astimezone()
     return [local.strftime("%H:%M:%S %Z")] if local.utcoffset() else []
 

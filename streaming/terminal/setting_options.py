@@ -1,4 +1,4 @@
-"""Options that stand for a setting, the same in every command that has them; None leaves what the settings say."""
+"""Options that override a setting, the same in each command; None keeps the setting."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 BootstrapServers = Annotated[
-    str | None, typer.Option("--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]")
+    str | None,
+    typer.Option("--bootstrap-servers", help="Kafka brokers [kafka.bootstrap_servers]", metavar="HOST:PORT,..."),
 ]
 Warehouse = Annotated[
-    str | None, typer.Option("--warehouse", help="Delta tables: a folder, or s3://bucket/prefix [paths.warehouse]")
+    str | None,
+    typer.Option("--warehouse", help="Delta tables: a folder or s3://bucket/prefix [paths.warehouse]", metavar="PLACE"),
 ]
 Checkpoints = Annotated[
-    Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]")
+    Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]", metavar="FOLDER")
 ]

@@ -1,4 +1,4 @@
-"""The command line's own refusals, which repeat what was typed: of an option, a value, a command that is not there."""
+"""Usage errors (unknown option, value or command) with unprintable characters escaped: they repeat user input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from streaming.text.visible_text import visible
 
 
 class VisibleCommands(TyperGroup):
-    """The group of all commands."""
+    """A command group with escaped usage errors."""
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         with _visibly():
@@ -23,7 +23,7 @@ class VisibleCommands(TyperGroup):
 
 @contextmanager
 def _visibly() -> Iterator[None]:
-    """A refusal is an exception that formats its message when it is shown."""
+    """Escape the message of a usage error, which formats it when it is shown."""
     try:
         yield
     except Exception as refusal:

@@ -1,4 +1,4 @@
-"""Names that come near a name that is not there."""
+"""The known names nearest to an unknown one."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -7,17 +7,17 @@ MOST_NAMED = 5
 
 
 def closest(name: str, known: Collection[str], likeness: float = 0.5) -> list[str]:
-    """The most alike first, at most MOST_NAMED of them; `likeness` from 0 to 1 is the least."""
+    """Return at most MOST_NAMED known names, the nearest first; `likeness` is the minimum similarity, 0 to 1."""
     return get_close_matches(name, known, MOST_NAMED, likeness)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """`; near it are orders and order-dlq`, what there is where nothing comes near, "" where there is nothing."""
+    """Return `; nearest: orders, order-dlq`, the known names where none is near, or "" where none is known."""
     names = sorted(set(known))
     close = closest(name, names)
     if close:
-        return f"; near it: {', '.join(close)}"
+        return f"; nearest: {', '.join(close)}"
     if not names:
         return ""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"; there is {', '.join(names[:MOST_NAMED])}{more}"
+    return f"; known: {', '.join(names[:MOST_NAMED])}{more}"

@@ -1,6 +1,6 @@
-"""Times and spans: epoch ms, datetimes and ISO 8601, one to the other, and in words for people.
+"""Conversion of times between epoch ms, datetimes, ISO 8601 and text; durations as text.
 
-What is printed says UTC; `both_times` has the local time beside it where the two differ.
+Printed times are UTC; `both_times` adds the local time where it differs.
 """
 
 from datetime import UTC, datetime
@@ -9,16 +9,16 @@ from time import time_ns
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
-"""Of spans as people write them."""
+"""Units of durations."""
 
 
 def wall_ms() -> int:
-    """Epoch ms by the machine's clock, which may be set back."""
+    """Return epoch ms of the system clock, which can be set back."""
     return time_ns() // 1_000_000
 
 
 def to_ms(time: datetime | int) -> int:
-    """Epoch ms, of a time or of what is epoch ms; a time without a zone is local."""
+    """Return epoch ms of a time; an int is epoch ms already, a time without a zone is local."""
     return time if isinstance(time, int) else round(time.timestamp() * 1000)
 
 
@@ -28,18 +28,18 @@ def to_time(time_ms: int) -> datetime:
 
 
 def iso(time: datetime | int, timespec: str = "milliseconds") -> str:
-    """2026-11-21T03:12:05.123Z, of a time or of epoch ms; with "seconds" 2026-11-21T03:12:05Z."""
+    """Return 2026-11-21T03:12:05.123Z; with "seconds" 2026-11-21T03:12:05Z."""
     time = to_time(time) if isinstance(time, int) else time.astimezone(UTC)
     return time.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def time_text(time_ms: int) -> str:
-    """2026-11-21 03:12:05 UTC"""
+    """Return 2026-11-21 03:12:05 UTC."""
     return to_time(time_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def both_times(time_ms: int) -> str:
-    """`tell`, and where the local zone is not UTC then, the local time: 2026-11-21 03:12:05 UTC (04:12:05 CET)."""
+    """Return UTC, and the local time where it differs: 2026-11-21 03:12:05 UTC (04:12:05 CET)."""
     local = to_time(time_ms).astimezone()
     if not local.utcoffset():
         return time_text(time_ms)
@@ -48,7 +48,7 @@ def both_times(time_ms: int) -> str:
 
 
 def clock(ms: int, now_ms: int) -> str:
-    """03:12:05, with "21 Nov " before it on another day, and the year in another year."""
+    """Return 03:12:05, with "21 Nov " before it on another day, and the year in another year."""
     then, now = to_time(ms), to_time(now_ms)
     if then.date() == now.date():
         return f"{then:%H:%M:%S}"
@@ -56,7 +56,7 @@ def clock(ms: int, now_ms: int) -> str:
 
 
 def span_text(span_ms: int) -> str:
-    """1 h 20 min; the two largest units, of less than a minute the seconds with their fraction. See `span`."""
+    """Return 1 h 20 min, the two largest units; below a minute, seconds with their fraction. See `span`."""
     if span_ms < 60_000:
         return f"{span_ms / 1000:g} s"
     minutes, ms = divmod(span_ms, 60_000)
@@ -67,7 +67,7 @@ def span_text(span_ms: int) -> str:
 
 
 def span(ms: int) -> str:
-    """4 s, 12 min, 3 h 20 min, 2 d 4 h: two units at the most. The browser's script says the same."""
+    """Return 4 s, 12 min, 3 h 20 min, 2 d 4 h: at most two units. The board's script does the same."""
     seconds = max(0, ms) // SECOND
     if seconds < 60:
         return f"{seconds} s"
@@ -82,7 +82,7 @@ def span(ms: int) -> str:
 
 
 def ago(ms: int) -> str:
-    """12 s ago; "now" within a second; "in 3 min" for what is to come."""
+    """Return 12 s ago; "now" within a second; "in 3 min" for a future time."""
     if ms <= -SECOND:
         return f"in {span(-ms)}"
     return f"{span(ms)} ago" if ms >= SECOND else "now"

@@ -102,6 +102,7 @@ def outcomes(rows: list[dict[str, Any]]) -> str:
         (incidents, "alerts --broker broker-a", "one:FIRING one:RESOLVED"),
         (incidents, "alerts --broker broker", ""),
         (incidents, "alerts --kind broker_*", "two:FIRING"),
+        (incidents, "alerts --kind starved_queue,broker_isolated --current", "two:FIRING one:RESOLVED"),
         (incidents, "alerts --limit 1", "one:RESOLVED"),
         (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
         (queues, "assignments --current", "orders-eu/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
@@ -175,7 +176,7 @@ def test_bytes_do_not_go_to_a_terminal(warehouse: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("streaming.history.query_options.is_terminal", lambda: True)
     result = run(warehouse, "faults", "--format", "parquet")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--format parquet writes bytes: send them to a file" in result.stderr
+    assert "--format parquet writes bytes: redirect them to a file" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["alerts", "assignments", "members", "faults", "deliveries"])
@@ -191,6 +192,33 @@ def test_without_a_row_people_read_a_sentence(warehouse: Path, command: str) -> 
     result = run(warehouse, command, "--cluster", "none")
     assert result.exit_code == 0
     assert result.stdout.endswith("matches.\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "noted"),
+    [
+        ("alerts --group biling", "no such group: 'biling'; nearest: billing"),
+        ("assignments --topic order", "no such topic: 'order'; nearest: orders, orders-eu"),
+        ("members --topic payment", "no such topic: 'payment'; nearest: payments"),
+        ("faults --broker broker-d", "no such broker: 'broker-d'; nearest: broker-c, broker-b, broker-a"),
+        ("deliveries --cluster prod", "no such cluster: 'prod'; nearest: prod-1"),
+        ("alerts --group audit", ""),
+        ("alerts --group bil* --state PENDING", ""),
+        ("members --broker broker-b", ""),
+    ],
+)
+def test_a_name_that_no_table_has_is_noted_with_the_nearest(warehouse: Path, command: str, noted: str) -> None:
+    """Not one that is known and has no row here."""
+    result = run(warehouse, *command.split())
+    assert (result.exit_code, "matches." in result.stdout) == (0, True)
+    assert result.stderr == (f"note: {noted}\n" if noted else "")
+
+
+def test_the_table_of_alerts_has_what_acknowledging_needs(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = run(warehouse, "alerts", "--current", "--state", "FIRING").stdout
+    assert "two-1" in printed
+    assert "critical" in printed
 
 
 def test_a_table_reports_the_local_time_beside_utc_where_they_differ(
@@ -210,7 +238,7 @@ def test_a_table_reports_the_local_time_beside_utc_where_they_differ(
 def test_what_a_limit_cuts_off_is_said(tmp_path: Path) -> None:
     write(tmp_path, {"assignments": [assignment(queue, "OK", queue) for queue in range(TABLE_ROWS + 1)]})
     result = run(tmp_path, "assignments")
-    assert f"note: the newest {TABLE_ROWS} rows; there are more, and --limit 0 prints all" in result.stderr
+    assert f"note: only the newest {TABLE_ROWS} rows; --limit 0 prints all" in result.stderr
     assert "broker-a:0 " not in result.stdout
     assert "note" not in run(tmp_path, "assignments", "--limit", "0").stderr
     assert len(rows_of(tmp_path, "assignments")) == TABLE_ROWS + 1
@@ -271,16 +299,20 @@ def test_names_cannot_command_the_terminal(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("alerts --state burning", "--state 'burning': choose one of PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN"),
-        ("assignments --state ok,bad", "--state 'ok,bad': choose one of OK, UNOWNED"),
+        ("alerts --state burning", "--state 'BURNING' is unknown; nearest: FIRING; choose one of PENDING,"),
+        ("assignments --state ok,bad", "--state 'BAD' is unknown; choose one of OK, UNOWNED"),
+        ("assignments --state STARVED", "--state 'STARVED' is unknown; choose one of OK, UNOWNED, NOT_CONSUMED"),
+        ("alerts --kind starved", "--kind 'starved' is unknown; nearest: starved_queue"),
+        ("alerts --kind broker_isolated,starved_que", "--kind 'starved_que' is unknown; nearest: starved_queue"),
+        ("alerts --kind $canary", "--kind '$canary' is unknown; nearest: canary_lost; choose one of starved_queue"),
         ("faults --state ,", "--state ',': choose one of AVAILABLE, UNAVAILABLE"),
-        ("members --since soon", "--since 'soon' is neither a span such as 90s"),
-        ("members --until 25:00", "--until '25:00' is neither"),
-        ("alerts --at 2h --since 3h", "--at is one moment: leave out --since, --until and --current"),
-        ("alerts --at 2h --current", "--at is one moment"),
+        ("members --since soon", "--since 'soon' is not a time; use 90s"),
+        ("members --until 25:00", "--until '25:00' is not a time"),
+        ("alerts --at 2h --since 3h", "--at excludes --since, --until and --current"),
+        ("alerts --at 2h --current", "--at excludes"),
         ("faults --since 1h --until 2h", "--since 1h is not before --until 2h"),
         ("deliveries --format xml", "--format 'xml': choose table, json, csv or parquet"),
-        ("faults --at 2999-01-01", "--at 2999-01-01 is yet to come (2999-01-01 00:00:00 UTC"),
+        ("faults --at 2999-01-01", "--at 2999-01-01 is in the future (2999-01-01 00:00:00 UTC"),
         (f"alerts --group {'g' * 256}", "give 1 to 255 characters"),
     ],
 )
@@ -332,7 +364,7 @@ def test_what_is_reported_of_the_end_is_owed_apart_from_what_was_reported_of_the
 
 def test_values_are_never_sql(warehouse: Path) -> None:
     assert rows_of(warehouse, "assignments", "--group", "' OR 1 = 1 --") == []
-    assert rows_of(warehouse, "alerts", "--kind", "$canary") == []
+    assert rows_of(warehouse, "alerts", "--topic", "$canary") == []
 
 
 def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
@@ -346,7 +378,7 @@ def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
     table = run(warehouse, "sql", question, "--limit", "1")
     assert "DOUBLE_CONSUMED" in table.stdout
     assert "UNOWNED" not in table.stdout
-    assert "note: the first 1 row; there are more" in table.stderr
+    assert "note: only the first 1 row; --limit 0 prints all" in table.stderr
     assert (
         pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes)).num_rows
         == 3

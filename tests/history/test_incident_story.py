@@ -95,9 +95,9 @@ def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history:
 def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) -> None:
     steps = read_story(history, "hole-1").steps
     assert [(step.at_ms - START_MS, step.state, step.why) for step in steps] == [
-        (50_000, "PENDING", "the first sign; its hold is running"),
-        (55_000, "FIRING", "seen for long enough, often enough"),
-        (120_000, "RESOLVED", "it stayed away"),
+        (50_000, "PENDING", "first seen; waiting to confirm"),
+        (55_000, "FIRING", "confirmed"),
+        (120_000, "RESOLVED", "recovery confirmed"),
     ]
 
 
@@ -137,14 +137,14 @@ def test_causes_and_effects_name_each_other(history: History) -> None:
     ("rows", "reported", "paged"),
     [
         ([("FIRING", 55, True)], "Nobody consumes 2 queues.", 0),
-        ([("FIRING", 55, True), ("FIRING", 70, False)], "(explained until 15:07:50, pages since)", 1),
-        ([("PENDING", 55, True), ("PENDING", 70, False)], "(explained until 15:07:50)", 0),
+        ([("FIRING", 55, True), ("FIRING", 70, False)], "(inhibited until 15:07:50, pages since)", 1),
+        ([("PENDING", 55, True), ("PENDING", 70, False)], "(inhibited until 15:07:50)", 0),
         (
             [("PENDING", 55, True), ("PENDING", 70, False), ("FIRING", 75, False)],
-            "(explained until 15:07:50, pages since 15:07:55)",
+            "(inhibited until 15:07:50, pages since 15:07:55)",
             1,
         ),
-        ([("FIRING", 20, False), ("FIRING", 55, True)], "(paged 15:07:00; explained from 15:07:35)", 1),
+        ([("FIRING", 20, False), ("FIRING", 55, True)], "(paged 15:07:00; inhibited from 15:07:35)", 1),
         ([("FIRING", 55, True), ("RESOLVED", 70, False)], "Nobody consumes 2 queues.", 0),
     ],
 )
@@ -162,8 +162,8 @@ def test_an_effect_that_paged_is_not_said_not_to(
     assert story.inhibits_by_kind == {"starved_queue": 1}
     assert story.paged_by_kind == ({"starved_queue": 1} if paged else {})
     printed = run(tmp_path, "explain", "twin-1").stdout
-    title = "none; for a time, which paged: 1 starved_queue" if paged else "1 starved_queue"
-    assert f"Explains, which therefore do not page: {title}\n" in printed
+    title = "none; these paged before or after: 1 starved_queue" if paged else "1 starved_queue"
+    assert f"Inhibits, so these do not page: {title}\n" in printed
     (line,) = (line for line in printed.splitlines() if "hole-1 starved_queue" in line)
     assert line.endswith(reported)
 
@@ -204,7 +204,7 @@ def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
 def test_who_was_reported_and_why_nobody_was(history: History) -> None:
     twin, hole = read_story(history, "twin-1"), read_story(history, "hole-1")
     assert [(one.outcome, one.receiver) for one in twin.deliveries] == [("PENDING", "pager"), ("DELIVERED", "pager")]
-    assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "another incident explains it (twin-1)")
+    assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "inhibited by another incident (twin-1)")
     assert [(one.acknowledged_by, one.note) for one in twin.acknowledgements] == [("ada", "at it")]
     assert [one.silence_id for one in twin.silences] == ["5117e4ce"]
 
@@ -212,8 +212,8 @@ def test_who_was_reported_and_why_nobody_was(history: History) -> None:
 @pytest.mark.parametrize(
     ("rows", "not_notified_reason"),
     [
-        ([alert("one", "PENDING", 5)], "it never fired, and PENDING tells nobody"),
-        ([alert("one", "FIRING", 5)], "the delivery log has no row of it: no relay has looked since it fired"),
+        ([alert("one", "PENDING", 5)], "it never fired; PENDING sends no notification"),
+        ([alert("one", "FIRING", 5)], "no row in the delivery log: no relay has run since it fired"),
     ],
 )
 def test_why_nobody_was_reported_when_the_log_is_silent(
@@ -239,9 +239,9 @@ def test_long_lists_are_cut_and_what_is_left_out_is_counted(tmp_path: Path) -> N
 def test_a_beginning_is_enough_where_it_is_of_one_incident_alone(tmp_path: Path) -> None:
     history = History(write(tmp_path, {"alerts": [alert("abc", "FIRING", 5), alert("abd", "FIRING", 5)]}))
     assert find_incident(history, "abc") == "abc-1"
-    with pytest.raises(UnknownIncidentError, match="'ab' is the beginning of several: abc-1, abd-1"):
+    with pytest.raises(UnknownIncidentError, match="'ab' is a prefix of several: abc-1, abd-1"):
         find_incident(history, "ab")
-    with pytest.raises(UnknownIncidentError, match=r"INCIDENT 'abcd-1' is not in the alerts table; near it: ab"):
+    with pytest.raises(UnknownIncidentError, match=r"INCIDENT 'abcd-1' is not in the alerts table; nearest: ab"):
         find_incident(history, "abcd-1")
 
 
@@ -288,16 +288,16 @@ def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.Monk
     assert reported.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
     for line in (
         "  fix: Restart it.",
-        "  notified nobody: another incident explains it (twin-1)",
-        "  15:07:30  PENDING  the first sign; its hold is running",
+        "  notified: no receiver: inhibited by another incident (twin-1)",
+        "  15:07:30  PENDING  first seen; waiting to confirm",
         "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
-        "  15:07:30  orders broker-a:0-1 OK → UNOWNED: meant for A@1, then nobody; pulled by A@1, then nobody",
-        "  15:07:36  INHIBITED  nobody firing, route all: twin-1",
+        "  15:07:30  orders broker-a:0-1 OK → UNOWNED: planned owner A@1 → none; consumed by A@1 → none",
+        "  15:07:36  INHIBITED  no receiver firing, route all: twin-1",
     ):
         assert line in reported
     assert "Explains" not in reported
     assert max(len(line) for line in reported.splitlines()) <= 120
-    assert "Explains, which therefore do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
+    assert "Inhibits, so these do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
 
 
 def test_the_commands_json_is_the_whole_story(warehouse: Path) -> None:
@@ -314,7 +314,7 @@ def test_the_command_says_which_incidents_there_are(warehouse: Path, tmp_path: P
     assert (result.exit_code, result.stdout) == (1, "")
     assert "INCIDENT 'nope' is not in the alerts table" in result.stderr
     result = run(write(tmp_path / "empty"), "explain")
-    assert (result.exit_code, result.stderr) == (1, "error: the alerts table is empty: there is nothing to explain\n")
+    assert (result.exit_code, result.stderr) == (1, "error: the alerts table is empty: no incident to explain\n")
 
 
 def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:

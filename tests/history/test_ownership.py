@@ -56,14 +56,14 @@ def lines(warehouse: Path, *arguments: str) -> list[str]:
 
 def test_one_line_says_who_was_meant_to_and_who_did(warehouse: Path) -> None:
     assert lines(warehouse, "orders", "broker-a:7", "--group", "billing", "--at", THEN) == [
-        "orders broker-a:7 of billing (c) at 2025-06-15 15:07:20 UTC: meant for A@1 (AVG), pulled by A@1 at h1:5 and "
-        "A@1 at h2:5: DOUBLE_CONSUMED since 2025-06-15 15:07:10 UTC (completeness 0.5)"
+        "orders broker-a:7 of billing (c) at 2025-06-15 15:07:20 UTC: planned owner: A@1 (AVG); consumed by: A@1 at "
+        "h1:5 and A@1 at h2:5; verdict DOUBLE_CONSUMED, certain since 2025-06-15 15:07:10 UTC (completeness 50%)"
     ]
 
 
 def test_it_is_the_answer_of_that_moment(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:7", "--group", "bill*", "--at", "2025-06-15T15:07:09Z")
-    assert "pulled by A@1: OK since 2025-06-15 15:06:40 UTC" in line
+    assert "consumed by: A@1; verdict OK, certain since 2025-06-15 15:06:40 UTC" in line
 
 
 def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) -> None:
@@ -73,18 +73,28 @@ def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) ->
 
 def test_where_nobody_does_the_open_incident_and_its_causes_advice_are_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
-    assert "meant for nobody, pulled by nobody: UNOWNED" in line
-    assert line.endswith("; starved_queue, frozen_client, incident gone-1: Name them apart.")
+    assert "planned owner: none; consumed by: none; verdict UNOWNED" in line
+    assert line.endswith("incident gone-1: Name them apart.")
+
+
+def test_both_times_are_named_that_of_the_alert_and_that_of_the_verdict(warehouse: Path) -> None:
+    """A queue is not consumed for a while before its verdict is certain; the line says which time is which."""
+    (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
+    assert "verdict UNOWNED, certain since 2025-06-15 15:07:10 UTC" in line
+    assert "alert starved_queue (frozen_client), not consumed since 2025-06-15 15:06:40 UTC" in line
+    assert line.count("since 20") == 2
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", THEN)
+    assert (row["since"], row["incident_since"]) == ("2025-06-15T15:07:10.000Z", "2025-06-15T15:06:40.000Z")
 
 
 def test_an_incident_that_is_over_by_then_is_not_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", LATER)
-    assert line.endswith("(completeness 1)")
+    assert line.endswith("(completeness 100%)")
 
 
 def test_what_was_not_heard_is_said_not_to_be_known(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:1", "--at", THEN)
-    assert line.endswith("UNKNOWN since 2025-06-15 15:07:10 UTC (completeness 0); no data from it")
+    assert line.endswith("verdict UNKNOWN, certain since 2025-06-15 15:07:10 UTC (completeness 0%); missing data")
 
 
 def test_json_has_the_same_by_name(warehouse: Path) -> None:
@@ -109,7 +119,7 @@ def test_csv_and_parquet_have_one_flat_row_a_group(warehouse: Path) -> None:
 def test_a_moment_long_after_the_newest_row_is_reported_with_what_is_not_known(warehouse: Path) -> None:
     """The newest row of any table counts, up to that moment; board.stale_seconds is 660."""
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
-    assert "OK since" in line
+    assert "verdict OK, certain since" in line
     reported = "newest row 2025-06-15 15:08:15 UTC, 2 h 12 min before: what came since is not known"
     assert line.endswith(f"; {reported}")
     assert "not known" not in lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T15:19:15Z")[0]
@@ -123,22 +133,22 @@ def test_a_moment_long_after_the_newest_row_is_reported_with_what_is_not_known(w
 def test_a_moment_to_come_is_refused(warehouse: Path) -> None:
     result = run(warehouse, "owner", "orders", "broker-a:2", "--at", "2999-01-01T00:00:00Z")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--at 2999-01-01T00:00:00Z is yet to come" in result.stderr
+    assert "--at 2999-01-01T00:00:00Z is in the future" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["order", "broker-a:7"], "TOPIC 'order' is not in the assignments table; near it: orders"),
+        (["order", "broker-a:7"], "TOPIC 'order' is not in the assignments table; nearest: orders"),
         (["orders", "broker-a:3"], "topic orders has no queue broker-a:3; it has broker-a:0-2,7"),
         (
             ["orders", "broker-a:7", "--group", "biling"],
-            "--group 'biling' has no queue of topic orders; near it: billing",
+            "--group 'biling' has no queue of topic orders; nearest: billing",
         ),
         (["orders", "broker-a:7", "--cluster", "x"], "--cluster 'x' has no queue of topic orders"),
         (
             ["orders", "broker-a:7", "--at", BEFORE],
-            "nothing is known of orders broker-a:7 at 2025-06-15 15:06:39 UTC; its history begins 2025-06-15 15:06:40",
+            "orders broker-a:7 has no row at 2025-06-15 15:06:39 UTC; its first row is from 2025-06-15 15:06:40",
         ),
     ],
 )
@@ -156,7 +166,7 @@ def test_what_the_tables_do_not_know_ends_with_1_and_names_what_comes_near(
 def test_a_queue_is_a_broker_and_a_number(warehouse: Path, queue: str) -> None:
     result = run(warehouse, "owner", "orders", queue)
     assert result.exit_code == 2
-    assert "give a broker's name and a queue's number, such as broker-a:7" in result.stderr
+    assert "give a broker name and a queue number, such as broker-a:7" in result.stderr
 
 
 def test_an_empty_history_says_that_the_topic_is_unknown(tmp_path: Path) -> None:
@@ -167,7 +177,7 @@ def test_an_empty_history_says_that_the_topic_is_unknown(tmp_path: Path) -> None
 def test_the_moment_is_reported_in_the_local_zone_too(warehouse: Path, zone: Callable[[str], None]) -> None:
     zone("Asia/Shanghai")
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15 23:07:20")
-    assert "at 2025-06-15 15:07:20 UTC (23:07:20 CST): meant for A@1" in line
+    assert "at 2025-06-15 15:07:20 UTC (23:07:20 CST): planned owner: A@1" in line
     assert START_MS == 1_750_000_000_000
 
 
@@ -184,4 +194,4 @@ def test_a_table_of_an_older_release_reports_no_reason_and_is_read_all_the_same(
     rows = arrow_table([assignment(7, "UNKNOWN", 0, **UNOWNED, verdict_reason=None)], ASSIGNMENTS, 0)
     write_deltalake(str(tmp_path / "assignments"), rows.drop_columns(["verdict_reason"]))
     (line,) = lines(tmp_path, "orders", "broker-a:7", "--at", THEN)
-    assert line.endswith("no data from it")
+    assert line.endswith("; missing data")

@@ -162,7 +162,7 @@ def test_whatever_ends_the_command_ends_its_worker(number: signal.Signals, wareh
         ("import os; os.abort()", r"needs more than 2GB of memory; ask for less \(DuckDB ended by SIGABRT\)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
         ("raise ImportError('no such library')", "could not be started: ImportError: no such library"),
-        ("import os; os._exit(75)", "change faster than they can be read; ask again"),
+        ("import os; os._exit(75)", "were deleted or replaced while the query read them; run it again"),
         ("import os; os._exit(0)", "could not be started"),
     ],
 )

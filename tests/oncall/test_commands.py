@@ -93,9 +93,9 @@ def test_a_dry_run_says_who_would_be_notified_what_and_why_and_sends_and_writes_
     before = sorted(warehouse.rglob("*"))
     rows = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
     assert [(row["incident_id"].split("-")[0], row["receiver"], row["route"], row["why"]) for row in rows] == [
-        ("open", "pager", "bad", "due"),
-        ("mild", "log", "info is only logged", "due"),
-        ("explained", "*", "", "not notified: open-1 explains it"),
+        ("open", "pager", "bad", "pending"),
+        ("mild", "log", "info is only logged", "pending"),
+        ("explained", "*", "", "not notified: inhibited by open-1"),
     ]
     assert sorted(warehouse.rglob("*")) == before
     assert pager.received == []
@@ -115,13 +115,13 @@ def test_once_delivers_what_is_due_and_a_second_time_nothing(warehouse: Path, pa
         run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
     planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
-    assert [row["why"] for row in planned] == ["not notified: open-1 explains it"]
+    assert [row["why"] for row in planned] == ["not notified: inhibited by open-1"]
 
 
 def test_once_ends_with_1_and_a_sentence_when_a_receiver_is_not_reached(warehouse: Path, pager: FakePagerDuty) -> None:
     pager.close()
     result = run("relay", "--once", "--warehouse", str(warehouse), code=1)
-    assert "1 notices are still due to pager" in result.stderr
+    assert "1 notification is still pending for pager" in result.stderr
 
 
 def test_an_acknowledgement_reaches_pagerduty(warehouse: Path, pager: FakePagerDuty) -> None:
@@ -131,6 +131,23 @@ def test_an_acknowledgement_reaches_pagerduty(warehouse: Path, pager: FakePagerD
     for _ in range(2):
         run("relay", "--once", "--warehouse", str(warehouse))
     assert [call.fields["event_action"] for call in pager.received] == ["trigger", "acknowledge"]
+
+
+def test_a_prefix_of_the_id_is_enough_to_acknowledge_the_open_incident(warehouse: Path) -> None:
+    """Of several incidents with the prefix the only open one is meant: `explain` and `ack` find the same."""
+    later = [alert_row("over", "FIRING", START_MS + 10, incident_id="over-2")]
+    append_rows(RowWriter(warehouse), {"alerts": later}, "app", 1)
+    said = run("ack", "over", "--owner", "ada", "--note", "on it", "--warehouse", str(warehouse))
+    assert said.stdout.startswith("over-2 acknowledged by ada: ")
+    story = run("explain", "over", "--warehouse", str(warehouse)).stdout
+    assert "incident: over-2" in story
+    assert "ada  on it" in story
+
+
+def test_a_new_silence_is_printed_with_the_command_that_ends_it(warehouse: Path) -> None:
+    arguments = ("--match", "kind=starved_*", "--for", "2h", "--owner", "ada", "--reason", "release")
+    said = run("silence", "add", "--warehouse", str(warehouse), *arguments).stdout
+    run("silence", "end", said.split("`balancewatch silence end ")[1].split("`")[0], "--warehouse", str(warehouse))
 
 
 def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: FakePagerDuty) -> None:
@@ -144,12 +161,12 @@ def test_a_silence_is_added_listed_obeyed_and_ended(warehouse: Path, pager: Fake
     assert pager.received == []
     planned = rows_of("relay", "--dry-run", "--warehouse", str(warehouse))
     assert sorted((row["incident_id"].split("-")[0], row["why"]) for row in planned) == [
-        ("explained", "not notified: open-1 explains it"),
+        ("explained", "not notified: inhibited by open-1"),
         ("open", f"not notified: silenced by {added['silence_id']}"),
     ]
     run("silence", "end", added["silence_id"], "--warehouse", str(warehouse))
     assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
-    assert [row["state"] for row in rows_of("silence", "list", "--all", "--warehouse", str(warehouse))] == ["over"]
+    assert [row["state"] for row in rows_of("silence", "list", "--all", "--warehouse", str(warehouse))] == ["ended"]
     run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.counts("dedup_key") == {f"open-{START_MS}": 1}
 
@@ -166,14 +183,14 @@ def test_a_mute_that_is_open_is_listed_obeyed_and_explained_with_the_end_of_its_
     assert (listed["silence_id"], listed["state"], listed["created_by"]) == (why, "active", "[[mutes]]")
     planned = {row["incident_id"].split("-")[0]: row["why"] for row in planned_rows(warehouse)}
     assert planned == {
-        "explained": "not notified: open-1 explains it",
-        "mild": "due",
+        "explained": "not notified: inhibited by open-1",
+        "mild": "pending",
         "open": f"not notified: silenced by {why}",
     }
     run("relay", "--once", "--warehouse", str(warehouse))
     assert pager.received == []
     story = " ".join(run("explain", f"open-{START_MS}", "--warehouse", str(warehouse)).stdout.split())
-    assert f"SILENCED nobody firing: {why}" in story
+    assert f"SILENCED no receiver firing: {why}" in story
     monkeypatch.delenv("BALANCEWATCH_MUTES")
     assert rows_of("silence", "list", "--warehouse", str(warehouse)) == []
     run("relay", "--once", "--warehouse", str(warehouse))
@@ -201,7 +218,7 @@ def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
         (
             ["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*", "--for", "2 hours"],
             2,
-            "--for '2 hours' is no span",
+            "--for '2 hours' is not a duration",
         ),
         (
             ["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*", "--until", "2020-01-01"],
@@ -211,20 +228,30 @@ def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
         (
             ["silence", "add", "--owner", "a", "--reason", "b", "--match", "clutser=*", "--for", "2h"],
             2,
-            "--match 'clutser=*': 'clutser' is no label; choose kind, severity",
+            "--match 'clutser=*': 'clutser' is not a label; choose kind, severity",
         ),
         (
             ["silence", "add", "--owner", " ", "--reason", "b", "--match", "cluster=*", "--for", "2h"],
             2,
             "--owner ' ': give 1 to 1000 characters",
         ),
-        (["silence", "end", "nope"], 2, "SILENCE_ID 'nope' is not known"),
-        (["ack", "nope", "--owner", "a", "--note", "b"], 2, "INCIDENT 'nope' is not known"),
-        (["ack", f"over-{START_MS}", "--owner", "a", "--note", "b"], 1, "is over since"),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--match", "kind=group_offlin", "--for", "2h"],
+            2,
+            "--match kind= 'group_offlin' is unknown; nearest: group_offline",
+        ),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--match", "severity=info,critcal", "--for", "2h"],
+            2,
+            "--match severity= 'critcal' is unknown; nearest: critical",
+        ),
+        (["silence", "end", "nope"], 1, "SILENCE_ID 'nope' does not exist"),
+        (["ack", "nope", "--owner", "a", "--note", "b"], 1, "INCIDENT 'nope' is not in the alerts table; known: "),
+        (["ack", f"over-{START_MS}", "--owner", "a", "--note", "b"], 1, "was resolved at 2026"),
         (["relay", "--dry-run", "--format", "yaml"], 2, "--format 'yaml': choose table, json or csv"),
         (["relay", "--dry-run", "--once"], 2, "give --dry-run or --once, not both"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_what_cannot_work_ends_in_a_sentence(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, sentence: str

@@ -143,7 +143,7 @@ def test_a_moment_has_what_had_come_as_it_stood_then(warehouse: Path, clock: str
 
 
 def test_what_was_asked_and_that_there_are_more_is_noted_as_by_the_other_commands(warehouse: Path) -> None:
-    more = "note: the newest 2 rows; there are more, and --limit 0 prints all"
+    more = "note: only the newest 2 rows; --limit 0 prints all"
     assert call(warehouse, "--limit", "2").stderr.splitlines() == [more]
     assert call(warehouse, "--limit", "2", "--format", "json").stderr.splitlines() == [more]
     assert call(warehouse, "--limit", "6").stderr == ""
@@ -256,7 +256,7 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", PULLS, "0", "1", "--file", "no.json"], 2, "--file no.json: No such file or directory"),
         (["repair", HEARTBEATS, "0", "4", "--set", "a=1"], 2, "give the whole event by --file"),
         (["repair", "--topic", "none", "--set", "a=1"], 1, "no quarantined message matches"),
-        (["repair", "--since", "soon", "--set", "a=1"], 2, "--since 'soon' is neither"),
+        (["repair", "--since", "soon", "--set", "a=1"], 2, "--since 'soon' is not a time"),
         (["repair", PULLS, "0", "1", "--set", "queue_id=3", "--owner", " "], 2, "--owner ' ': give 1 to 255"),
         (["replay", "--topic", PULLS], 2, "kafka.bootstrap_servers is empty"),
         (["find", PULLS, "0", "1", "--bootstrap-servers", "x:1"], 1, "is WAITING, not UNKNOWN"),

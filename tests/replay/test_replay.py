@@ -112,7 +112,7 @@ def test_a_page_that_nobody_was_sent_is_new(night: Path, tmp_path: Path) -> None
 def test_without_an_alerts_table_it_says_so_and_lists_the_pages(night: Path, tmp_path: Path) -> None:
     since = ["--since", "2023-11-14T22:13:20Z", "--until", "2023-11-15T00:00Z"]
     result = command("--events", str(night), "--warehouse", str(tmp_path / "none"), *since)
-    assert "nothing to compare with" in result.stderr
+    assert "no pages to compare with" in result.stderr
     assert "1 new" in result.stdout
     assert "duplicate_client_id" in result.stdout
     assert not (tmp_path / "none").exists()
@@ -129,6 +129,19 @@ def test_only_pages_of_the_span_are_listed_and_what_came_before_warms_up(night: 
     assert reported.paged_ms is not None
     after = Asked(reported.paged_ms + 1, START + 60 * MINUTE)
     assert compare(pages_of(night, asked=after), [reported], after.from_ms, after.to_ms) == []
+
+
+def test_a_file_ends_with_its_last_event(night: Path, warehouse: Path, tmp_path: Path) -> None:
+    """--until is that event by default, and spans count back from it: alerts of a later day are no pages that are gone."""
+    later = [{**row, "alert_id": f"{row['alert_id']}-later", "incident_id": f"{row['incident_id']}-later",
+              "started_at": row["started_at"] + 86_400_000, "changed_at": row["changed_at"] + 86_400_000}
+             for row in alerts_of(night)]  # fmt: skip
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": [*alerts_of(night), *later]}, "app", 0)
+    arguments = ("--events", str(night), "--warehouse", str(tmp_path), "--format", "json")
+    for since in ("2023-11-14T22:13:20Z", "10m"):
+        found = json.loads(command(*arguments, "--since", since).stdout)
+        assert found["counts"] == {"same": 1, "new": 0, "gone": 0}
+        assert found["until"] == "2023-11-14T22:21:20.001Z"
 
 
 def test_the_filters_are_for_the_alerts_and_not_for_the_events(night: Path, warehouse: Path) -> None:
@@ -226,7 +239,7 @@ def test_a_line_that_is_no_event_is_reported_by_its_number(tmp_path: Path, line:
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (["--since", "soon"], "--since or --until 'soon' is neither a span"),
+        (["--since", "soon"], "--since or --until 'soon' is not a time"),
         (["--since", "1h", "--until", "2h"], "--since 1h is not before --until 2h"),
         (["--format", "xml"], "--format 'xml': choose table, json or csv"),
         (["--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': "),

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streaming.cli import app
+from streaming.service.forgetting import Decision, forget_event, read_effects
 from tests.history.warehouse_stage import alert, assignment, write
 
 WHO = ["--owner", "ada", "--reason", "sold"]
@@ -51,25 +52,52 @@ def test_a_dry_run_says_what_would_end_and_needs_no_kafka(warehouse: Path) -> No
     cluster = alert("one", "FIRING", 5)["cluster"]
     said = forget(warehouse, "--cluster", cluster, "--dry-run")
     assert said.exit_code == 0, said.output
-    assert f"cluster {cluster} would be forgotten, and with it 3 open incidents" in said.output
+    assert f"cluster {cluster} would be forgotten, with 3 open incidents" in said.output
     assert "broker_no_data FIRING, since 2025-06-15" in said.output
     broker = forget(warehouse, "--cluster", cluster, "--broker", "broker-z", "--dry-run")
-    assert f"broker broker-z of cluster {cluster} would be forgotten, and with it 1 open incident" in broker.output
+    assert f"broker broker-z of cluster {cluster} would be forgotten, with 1 open incident" in broker.output
     collector = forget(warehouse, "--cluster", cluster, "--collector", "pod-1/ns:9876", "--dry-run")
-    assert f"collector pod-1/ns:9876 of cluster {cluster} would be forgotten, and with it 1 open" in collector.output
+    assert f"collector pod-1/ns:9876 of cluster {cluster} would be forgotten, with 1 open" in collector.output
     assert "cluster_no_data FIRING, since 2025-06-15" in collector.output
+
+
+def test_brokers_that_one_alert_joins_count_one_by_one(tmp_path: Path) -> None:
+    """Of an alert about two brokers each is a broker, and forgetting one of them lists the alert."""
+    joined = alert("two", "FIRING", 5, kind="broker_isolated", queues=[], topic=None, consumer_group=None,
+                   broker_name="broker-a,broker-b")  # fmt: skip
+    write(tmp_path, {"alerts": [joined], "assignments": [assignment(0, "OK", 0)]})
+    said = forget(tmp_path, "--cluster", "c", "--dry-run")
+    assert "1 open incident, 1 group and 2 brokers" in said.output
+    effects = read_effects(tmp_path, Decision("c", "cluster", "c", "ada", "sold"))
+    assert forget_event(Decision("c", "cluster", "c", "ada", "sold"), effects.brokers, 0)["brokers_asked"] == [
+        "broker-a",
+        "broker-b",
+    ]
+    assert "with 1 open incident;" in forget(tmp_path, "--cluster", "c", "--broker", "broker-b", "--dry-run").output
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--cluster", "nowhere"], "--cluster 'nowhere' is not known; there is "),
-        (["--broker", "broker-y"], "--broker 'broker-y' is not known in cluster prod-0; near it: broker-z"),
-        (["--group", "nobody"], "--group 'nobody' is not known in cluster prod-0"),
+        (["--cluster", "nowhere"], "--cluster 'nowhere' does not exist; known: "),
+        (["--broker", "broker-y"], "--broker 'broker-y' does not exist in cluster prod-0; nearest: broker-z"),
+        (["--group", "unknown"], "--group 'unknown' does not exist in cluster prod-0"),
         (
             ["--collector", "pod-2/ns:9876"],
-            "--collector 'pod-2/ns:9876' is in no alert of cluster prod-0; near it: pod-1",
+            "--collector 'pod-2/ns:9876' is in no alert of cluster prod-0; nearest: pod-1",
         ),
+    ],
+)
+def test_a_name_that_does_not_exist_ends_with_1(warehouse: Path, arguments: list[str], sentence: str) -> None:
+    cluster = alert("one", "FIRING", 5)["cluster"]
+    said = forget(warehouse, *(["--cluster", cluster] if "--cluster" not in arguments else []), *arguments, "--dry-run")
+    assert said.exit_code == 1
+    assert sentence.replace("prod-0", cluster) in said.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
         (["--broker", "broker-z", "--group", "g"], "--broker and --group: give one of them"),
         (["--group", "g", "--collector", "x"], "--group and --collector: give one of them"),
         (["--broker", " "], "--broker ' ': give 1 to 255 characters"),

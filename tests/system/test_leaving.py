@@ -34,7 +34,7 @@ def test_a_command_that_fails_leaves_its_sentence_alone(start: str, tmp_path: Pa
     command = [sys.executable, "-c", HOLDER + start, "explain", "nothing", "--warehouse", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "error: INCIDENT 'nothing' is not in the alerts table; there is one-1\n"
+    assert ended.stderr == "error: INCIDENT 'nothing' is not in the alerts table; known: one-1\n"
 
 
 def test_an_error_of_whoever_uses_our_tables_is_still_reported(tmp_path: Path) -> None:

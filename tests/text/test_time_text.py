@@ -32,13 +32,13 @@ def test_a_span_is_a_number_and_a_unit(text: str, span_ms: int) -> None:
 )
 def test_anything_else_is_no_moment(text: str) -> None:
     assert parse_span(text) is None
-    with pytest.raises(ValueError, match="neither a span such as"):
+    with pytest.raises(ValueError, match="is not a time; use 90s"):
         parse_moment(text, NOW_MS)
 
 
 @pytest.mark.parametrize("text", ["1969-12-31T00:00:00Z", "99999d", "999999999d"])
 def test_what_lies_before_the_epoch_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not between 1970 and 9999"):
+    with pytest.raises(ValueError, match="is not between the years 1970 and 9999"):
         parse_moment(text, NOW_MS)
 
 
@@ -92,7 +92,7 @@ def test_yesterday_is_a_day_of_the_calendar_though_the_clocks_changed_in_between
 def test_a_span_may_say_ago(zone: Zone) -> None:
     assert parse_moment("2h ago", NOW_MS) == parse_moment("2h", NOW_MS) == NOW_MS - 7_200_000
     assert parse_moment("2h ago", NOW_MS, is_ahead=True) == NOW_MS - 7_200_000
-    with pytest.raises(ValueError, match="neither a span such as"):
+    with pytest.raises(ValueError, match="is not a time; use 90s"):
         parse_moment("03:12 ago", NOW_MS)
 
 
@@ -123,7 +123,7 @@ def test_ahead_it_is_the_first_of_the_two(zone: Zone) -> None:
 @pytest.mark.parametrize("text", ["02:30", "today 02:30", "2025-03-30 02:30", "2025-03-30T02:59:59.5"])
 def test_a_local_time_that_the_clocks_went_over_is_refused(text: str, zone: Zone) -> None:
     zone("Europe/Berlin")
-    with pytest.raises(ValueError, match="does not exist: the local clocks went forward over it"):
+    with pytest.raises(ValueError, match="does not exist: daylight saving skips it in local time"):
         parse_moment(text, at("2025-03-30T12:00:00+02:00"))
     assert parse_moment("02:30 UTC", at("2025-03-30T12:00:00+02:00")) == at("2025-03-30T02:30:00Z")
 

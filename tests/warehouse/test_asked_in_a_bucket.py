@@ -171,4 +171,4 @@ def test_people_silence_and_acknowledge_in_a_bucket(same: str) -> None:
 
 def test_forget_knows_what_a_bucket_has(same: str) -> None:
     ended = ask(same, "forget", "--owner", "a", "--reason", "b", "--cluster", "prod-0", "--dry-run")
-    assert "would be forgotten" in ended.output or "is not known; there is" in ended.output
+    assert "would be forgotten" in ended.output or "does not exist; known: " in ended.output

@@ -1,0 +1,94 @@
+"""The help of every command: what can be copied from it, its groups and its exit codes."""
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from streaming.cli import COMMANDS, EXIT_CODES, GROUPS, app
+from tests.offenders import assert_none
+
+ROOT = Path(__file__).parents[2]
+
+
+def leaves(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if name:
+        yield name
+    for below in getattr(command, "commands", ()):
+        yield from leaves(command.commands[below], (*name, below))
+
+
+NAMES = sorted(leaves(get_command(app)))
+
+
+def help_of(*name: str) -> str:
+    """As a terminal of COLUMNS gets it; Typer's own CliRunner forces a width."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), pytest.raises(SystemExit) as end:
+        app([*name, "--help"])
+    assert end.value.code == 0
+    return printed.getvalue()
+
+
+def parted(text: str) -> tuple[list[str], list[str]]:
+    """The examples of a help text, and its other lines."""
+    head, _, rest = text.partition("  Examples:\n")
+    examples, _, tail = rest.partition("\n\n")
+    return [line.removeprefix("    ") for line in examples.splitlines()], [*head.splitlines(), *tail.splitlines()]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_example_is_one_line_that_can_be_copied(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    texts = [path.read_text().replace('"""', ' """ ') for path in (ROOT / "streaming").rglob("*.py")]
+    source = " ".join(word for text in texts for word in text.split())
+    printed = [line for name in NAMES for line in parted(help_of(*name))[0]]
+    assert len(printed) > 50
+    assert_none(line for line in printed if f"Example: {line} " not in source)
+    assert_none(line for line in printed if not set(shlex.split(line)) & set(COMMANDS))
+
+
+def test_prose_and_options_fit_the_terminal_and_no_word_with_hyphens_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = [line for name in NAMES for line in parted(help_of(*name))[1]]
+    assert_none(line for line in lines if line.endswith("-") or len(line) > 60)
+
+
+def test_help_uses_a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert 100 < max(map(len, help_of().splitlines())) <= 120
+
+
+def test_the_commands_come_in_five_groups() -> None:
+    lines = help_of().splitlines()
+    titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options", "Inspect", "Act", "Run", "Try", "Data"]
+    assert list(GROUPS) == ["inspect", "act", "run", "try", "data"]
+
+
+def test_help_names_the_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert EXIT_CODES in help_of()
+
+
+@pytest.mark.parametrize("name", NAMES, ids=" ".join)
+def test_no_command_offers_to_install_completion(name: tuple[str, ...]) -> None:
+    assert "completion" not in help_of(*name)
+
+
+def test_a_shell_gets_no_completion_script(tmp_path: Path) -> None:
+    """Installing one used to write to ~/.bashrc and break each TAB."""
+    environment = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
+    for group in ("silence", "quality", "quarantine"):
+        command = [sys.executable, "-m", "streaming.cli", group, "--install-completion", "bash"]
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert ended.returncode == 2, ended.stderr
+    assert list(tmp_path.iterdir()) == []
