@@ -69,7 +69,7 @@ class NewRows:
             try:
                 rows = FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem).to_table()
             except FileNotFoundError as error:
-                raise AlertLogError(f"a file that is new in the alerts table is gone: {error}"[:300]) from None
+                raise AlertLogError(f"a new file of the alerts table is missing: {error}"[:300]) from None
             observe(read_rows(ALERTS.name, rows, read_transition))
         self.version = newest
 
@@ -153,11 +153,11 @@ class AlertFeed:
                 else:
                     self._new.take(news, self._observe)
         except AlertLogError as error:
-            log.warning("the relay begins anew, from the tables", reason=str(error))
+            log.warning("relay reloaded from the tables", reason=str(error))
             self._on_lost()
         except Exception as error:  # whatever it is, it is tried again
             self._is_behind = True
-            log.error("the alerts table cannot be read", error=str(error)[:300])
+            log.error("alerts table not read, retrying", error=str(error)[:300])
         else:
             self._is_behind = False
             self._on_read()

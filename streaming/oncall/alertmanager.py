@@ -74,7 +74,9 @@ class Alertmanager:
         left = _halves(notices)
         while left:
             if time.monotonic() > until:
-                return Answer("RETRY", first.code, f"{reason}; for which alerts is not known yet", 0.0, tuple(refused))
+                return Answer(
+                    "RETRY", first.code, f"{reason}; the rejected alerts are not identified yet", 0.0, tuple(refused)
+                )
             some = left.pop()
             answer = self._post(some, now_ms)
             if answer.verdict in {"RETRY", "BAD_KEY"}:

@@ -110,7 +110,7 @@ class CanaryThread:
                     publisher.publish(topic, event)
                 publisher.flush()
         except (PublishError, KafkaError) as error:
-            log.warning("the canary could not be injected", reason=str(error))
+            log.warning("canary not injected", reason=str(error))
 
 
 class CanaryReceiver:
@@ -129,7 +129,7 @@ class CanaryReceiver:
         for notice in notices:
             if notice.status == "firing":
                 self.delivered_at_ms = now_ms
-                log.info("the canary arrived", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
+                log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
         return Answer("DELIVERED", None, "here")
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ def judge(
     if code is None or (code == 0 and answer.verdict != "DELIVERED"):
         if answer.verdict != "DELIVERED":
             return answer
-        return Answer("RETRY", answer.code, f"{poster.host} answered {answer.code}, but not as a robot does")
+        return Answer("RETRY", answer.code, f"{poster.host} answered {answer.code} without a robot's result code")
     if code == 0:
         return answer
     message = poster.quote(str(fields.get(message_field, "")))
@@ -46,7 +46,7 @@ def judge(
     return dataclasses.replace(
         answer,
         verdict=verdict,
-        reason=f"{poster.host} refused it with code {code}: {message}",
+        reason=f"{poster.host} rejected the message with code {code}: {message}",
         retry_after_seconds=seconds,
     )
 

@@ -209,7 +209,7 @@ class _Log:
     def append(self, rows: Sequence[dict[str, Any]], batch_id: int, transaction: Transaction | None = None) -> None:
         """One commit. Raises RuntimeError without the right to write."""
         if self._appender is None:
-            raise RuntimeError(f"{self._contract.name} may only be read")
+            raise RuntimeError(f"{self._contract.name} is read-only here")
         self._appender.append(arrow_table(rows, self._contract, batch_id), transaction)
 
     @property

@@ -1,8 +1,8 @@
-"""Which alerts are notified, to whom, and why the others are not. The clock is the caller's; nothing is sent from here.
+"""The notification policy: which alerts go to which receivers, and the reasons of the others. It sends nothing.
 
-Told are the first FIRING row that nothing inhibits, silences or holds back, then each FIRING row whose cause or
-severity changed, or whose queues did and stand still, then the RESOLVED row. What was told once is followed to its end,
-whatever inhibits or silences it later; a silence only keeps the changes quiet.
+Notified are the first FIRING row that is neither inhibited, silenced nor limited; then each FIRING row with another
+cause or severity, or with other queues that have settled; then the RESOLVED row. A notified incident is resolved at its
+receivers even if it is inhibited or silenced later; a silence hides only its changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from udfs.alerts.routing import Route
 from udfs.alerts.self_kinds import RELAY_KINDS
 from udfs.alerts.silence import Quiet, Silence
 
-NO_ROUTE = "no route takes it"
+NO_ROUTE = "no route matches"
 """The reason of a row NO_ROUTE."""
 
 MOST_COMPLETED = 100_000

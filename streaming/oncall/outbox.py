@@ -91,7 +91,7 @@ class Outbox:
         for queue in [queue for queue in self._queues.values() if self._is_superseded(queue)]:
             delivery = queue.owed.popleft()
             self._forget_if_done(delivery.notice, queue, now.pace_ms, is_last=True)
-            answer = Answer("REFUSED", None, "a newer incident of this alert is open there")
+            answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
             records.append(self._record(delivery, "REFUSED", answer, now.wall_ms, 0))
         return records
 

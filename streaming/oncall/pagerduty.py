@@ -53,7 +53,9 @@ class PagerDuty:
     ) -> None:
         """Raises AddressError."""
         if not routing_key.strip():
-            raise AddressError(f"the routing key of {name} is empty; take the integration key of an Events API v2")
+            raise AddressError(
+                f"the routing key of {name} is empty; use the integration key of an Events API v2 integration"
+            )
         self.name = name
         self._routing_key = routing_key.strip()
         self._links = links
@@ -65,7 +67,7 @@ class PagerDuty:
         return self._post(notice, "trigger" if notice.status == "firing" else "resolve", now_ms)
 
     def acknowledge(self, notice: Notice, now_ms: int) -> Answer:
-        """Say that somebody is at it: it stops escalating, and stays open."""
+        """Acknowledge the incident: PagerDuty stops escalating, and the incident stays open."""
         return self._post(notice, "acknowledge", now_ms)
 
     def _post(self, notice: Notice, action: Action, now_ms: int) -> Answer:
@@ -94,7 +96,7 @@ def event(notice: Notice, action: Action, routing_key: str, links: Links = NO_LI
     incident, runbook = links.incident(notice), links.runbook(notice)
     if incident:
         body["client_url"] = incident
-    named = ((incident, "The incident on the board"), (runbook, f"Runbook: {notice.kind}"))
+    named = ((incident, "Incident on the board"), (runbook, f"Runbook: {notice.kind}"))
     if shown := [{"href": href, "text": text} for href, text in named if href]:
         body["links"] = shown
     if action != "trigger":
@@ -103,7 +105,7 @@ def event(notice: Notice, action: Action, routing_key: str, links: Links = NO_LI
     details = payload["custom_details"]
     encoded = json_bytes(body)
     if len(encoded) > BODY_BYTES:
-        details["evidence"] = "left out: the event was over 512 KB; the alerts table has it"
+        details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
         encoded = json_bytes(body)
     if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
         details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]

@@ -1,4 +1,4 @@
-"""What a relay that starts now would tell whom, and why; and what it would not tell, and why not."""
+"""The dry run of the relay: which alerts it would send to which receivers, which not, and the reasons."""
 
 from typing import Any
 
@@ -16,14 +16,17 @@ from streaming.warehouse.readable_rows import open_written
 
 HELD = {
     "SILENCED": "not notified: silenced by {}",
-    "INHIBITED": "not notified: {} explains it",
+    "INHIBITED": "not notified: inhibited by {}",
     "LIMITED": "not notified: {}",
     "NO_ROUTE": "not notified: {}",
 }
 
 
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
-    """One row a notice and receiver, in the order of sending. Writes nothing. Raises NotWrittenError, SettingsError."""
+    """Return a row per notification and receiver, in sending order. Writes nothing.
+
+    Raises NotWrittenError, SettingsError.
+    """
     warehouse = settings.paths.warehouse
     receivers = make_receivers(settings.oncall)
     open_written(warehouse, ALERTS)
@@ -37,7 +40,9 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     rows = []
     for name, box in relay.policy.outboxes.items():
         rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
-        rows += [_row(name, notice, "", "told again: it holds a lease") for notice in box.renewed()]
+        rows += [
+            _row(name, notice, "", "repeated: the receiver would resolve it otherwise") for notice in box.renewed()
+        ]
     rows += [
         _held_row(incident_state.newest.notice, incident_state.withheld)
         for incident_state in relay.policy.incident_states.values()
@@ -51,7 +56,9 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
 def _why(delivery: Delivery) -> str:
     if delivery.acknowledgement is not None:
         return f"acknowledged by {delivery.acknowledgement.acknowledged_by}"
-    return f"due, tried {delivery.attempts} times" if delivery.attempts else "due"
+    if not delivery.attempts:
+        return "pending"
+    return f"pending after {delivery.attempts} failed {'call' if delivery.attempts == 1 else 'calls'}"
 
 
 def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:

@@ -151,13 +151,13 @@ class Poster:
             case httpx.ConnectTimeout():
                 return f"not connected within {self._time_outs.connect:g} s"
             case httpx.TimeoutException():
-                return f"nothing for {self._time_outs.read:g} s"
+                return f"no data for {self._time_outs.read:g} s"
             case TimeoutError():
-                return f"not done within {self._time_outs.total:g} s"
+                return f"not finished within {self._time_outs.total:g} s"
             case httpx.ConnectError():
-                return f"no connection: {self.quote(str(error))}"
+                return f"connection failed: {self.quote(str(error))}"
             case httpx.RemoteProtocolError() | httpx.ReadError() | httpx.WriteError():
-                return "the connection broke off before the answer was there"
+                return "connection closed before the answer"
         return type(error).__name__
 
     def quote(self, text: str) -> str:
@@ -193,7 +193,7 @@ def bearer(token: str | None) -> dict[str, str]:
     if token is None or not token.strip():
         return {}
     if not (token.strip().isascii() and token.strip().isprintable()):
-        raise AddressError("the token holds a character that no HTTP header can carry; give printable ASCII")
+        raise AddressError("the token has a character that is not allowed in an HTTP header; use printable ASCII")
     return {"Authorization": f"Bearer {token.strip()}"}
 
 
@@ -233,11 +233,11 @@ def _classify(code: int) -> tuple[Verdict, str]:
     if 200 <= code < 300:
         return "DELIVERED", f"answered {code}"
     if code in {401, 403}:
-        return "BAD_KEY", f"answered {code}: it does not know the key"
+        return "BAD_KEY", f"answered {code}: the key is invalid"
     if code in {408, 429} or code >= 500:
         return "RETRY", f"answered {code}"
     if 300 <= code < 400:
-        return "REFUSED", f"answered {code}, a redirect, which is not followed; give the address it leads to"
+        return "REFUSED", f"answered {code}, a redirect, which is not followed; configure its target address"
     return "REFUSED", f"answered {code}"
 
 
@@ -245,10 +245,10 @@ def _parse(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError):
-        raise AddressError("the address is no URL; give one like https://host/path") from None
+        raise AddressError("the address is not a URL; use one like https://host/path") from None
     if parsed.scheme not in {"http", "https"} or not parsed.host:
-        notified = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
-        raise AddressError(f"the address must be http:// or https:// with a host; it has {notified}")
+        parts = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
+        raise AddressError(f"the address must be http:// or https:// with a host; it has {parts}")
     return parsed
 
 

@@ -1,4 +1,4 @@
-"""How many alerts of one kind and cluster are told at a time, and who waits for room."""
+"""The limit on notified alerts of a kind and cluster, and the alerts that wait for it."""
 
 from streaming.oncall.incident_state import IncidentState
 from streaming.oncall.notice import Notice
@@ -6,7 +6,7 @@ from streaming.oncall.relay_alerts import Limited
 from udfs.alerts.firing_limit import pick_notified, rank_of
 
 Scope = tuple[str, str]
-"""Cluster and kind: what the limit counts by."""
+"""Cluster and kind, the unit of the limit."""
 
 
 def _scope(notice: Notice) -> Scope:
@@ -14,7 +14,7 @@ def _scope(notice: Notice) -> Scope:
 
 
 class RateLimit:
-    """What was told keeps its place until it is over; `admit` gives free places to those that wait."""
+    """A notified alert keeps its place until it resolves; `admit` gives free places to waiting alerts."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -23,29 +23,29 @@ class RateLimit:
 
     @property
     def reason(self) -> str:
-        """Why those that wait are not told."""
-        return f"{self._limit} of this kind and cluster are told"
+        """Return the reason of waiting alerts for the delivery log."""
+        return f"the limit of {self._limit} alerts of this kind and cluster is reached"
 
     def wait(self, notice: Notice, incident_state: IncidentState) -> None:
         self._waiting.setdefault(_scope(notice), {})[notice.incident_id] = incident_state
 
     def leave(self, notice: Notice) -> None:
-        """It waits no more."""
+        """Remove a waiting alert."""
         self._waiting.get(_scope(notice), {}).pop(notice.incident_id, None)
 
     def take(self, notice: Notice) -> None:
-        """It is told, whether there is room or not."""
+        """Count a notified alert, whether there is room or not."""
         self._notified.setdefault(_scope(notice), set()).add(notice.incident_id)
 
     def free(self, notice: Notice) -> None:
-        """It is over."""
+        """Free the place of a resolved alert."""
         self._notified.get(_scope(notice), set()).discard(notice.incident_id)
 
     def has_room(self, notice: Notice) -> bool:
         return len(self._notified.get(_scope(notice), ())) < self._limit
 
     def admit(self, notice: Notice) -> list[tuple[IncidentState, Notice]]:
-        """As many of its kind and cluster as there is room for; they wait no more, and have their places."""
+        """Return as many waiting alerts of its kind and cluster as there is room for, and give them places."""
         notified, waiting = self._notified.setdefault(_scope(notice), set()), self._waiting.get(_scope(notice), {})
         if not waiting or len(notified) >= self._limit:
             return []
@@ -61,7 +61,7 @@ class RateLimit:
         ]
 
     def limited(self, cluster: str, kind: str) -> list[Notice]:
-        """Those of this kind that wait."""
+        """Return the waiting alerts of this kind."""
         return [
             incident_state.newest.notice
             for incident_state in self._waiting.get((cluster, kind), {}).values()
@@ -69,13 +69,13 @@ class RateLimit:
         ]
 
     def waiting(self) -> list[IncidentState]:
-        """All that wait."""
+        """Return all waiting alerts."""
         return [
             incident_state for incident_states in self._waiting.values() for incident_state in incident_states.values()
         ]
 
     def counted(self) -> list[Limited]:
-        """What the alerts that stand for the rest say."""
+        """Return the contents of the alerts_limited alerts, one per cluster and kind."""
         counted = []
         for cluster, kind in self._waiting:
             notices = self.limited(cluster, kind)

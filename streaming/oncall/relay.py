@@ -130,10 +130,10 @@ class Relay:
 
     def _watchdog(self, now_ms: int) -> Notice | None:
         if self._progress_age is None:
-            return watchdog(self._started_at_ms, now_ms, "the relay works; it cannot say whether the queries do")
+            return watchdog(self._started_at_ms, now_ms, "the relay works; it does not cover the queries")
         if self._progress_age() > self._settings.watchdog_seconds:
             return None
-        return watchdog(self._started_at_ms, now_ms, "the queries make progress and the relay works")
+        return watchdog(self._started_at_ms, now_ms, "the queries progress and the relay works")
 
     def _call(self, send: Send) -> None:
         name = send.receiver

@@ -1,6 +1,6 @@
-"""What the relay tells of itself: when each of its alerts holds, and what it says. The watchdog is only sent.
+"""The relay's alerts about itself: their conditions and texts.
 
-The others are written to the alerts table like any other, and so survive a restart.
+The watchdog is only sent. The others are written to the alerts table and so survive a restart.
 """
 
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLU
 
 _TROUBLES = {
     "bad_key": (
-        "refuses our key; alerts for it wait",
-        "Mend the key in its environment variable and start the relay again; whatever waits is delivered then",
+        "rejects its key; its alerts are waiting",
+        "Correct the key in its environment variable and restart the relay; it then delivers the waiting alerts",
     ),
     "unreachable": (
-        "cannot be delivered to; alerts for it wait",
-        "Look at the receiver and at the way to it; whatever waits is delivered then",
+        "cannot be reached; its alerts are waiting",
+        "Check the receiver and the network path to it; the relay retries and delivers the waiting alerts",
     ),
     "refuses": (
-        "refuses what it is sent; those alerts are given up",
-        "Look at its address, and in alert_deliveries at what it answered; what it refused is not sent again",
+        "rejects alerts; they are not retried",
+        "Check its address, and its answers in the table alert_deliveries; rejected alerts are not sent again",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Limited:
-    """How many alerts of one cluster and kind the limit holds back now, and the worst severity among them."""
+    """The number of alerts of a cluster and kind that the limit holds back, and their worst severity."""
 
     cluster: str
     kind: str
@@ -46,9 +46,9 @@ class Limited:
 
 
 class RelayAlerts:
-    """Those that are open. `note` is told each of their rows, whoever wrote it. Waits are by the pace.
+    """The relay's open alerts. `note` receives each of their rows. Waits use the monotonic clock.
 
-    A canary that has not arrived for `lost_after_ms` is lost; 0 expects none, and with None nobody looks here.
+    A canary is lost after `lost_after_ms` without arrival. 0 expects no canary; with None this process does not check.
     """
 
     def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
@@ -60,7 +60,7 @@ class RelayAlerts:
         self._has_canary = False
 
     def note_canary(self, pace_ms: int) -> None:
-        """It arrived."""
+        """Note that a canary arrived."""
         self._canary_at_ms, self._has_canary = pace_ms, True
 
     def note(self, transition: Transition) -> None:
@@ -71,7 +71,7 @@ class RelayAlerts:
             self._alerts.note(_alert_of(notice), transition.state, notice.started_at_ms, transition.at_ms)
 
     def rows(self, limited: list[Limited], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
-        """The rows that make them what they should be; the figure of an open one changes once a resend at most."""
+        """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
         alerts = [*map(alerts_limited, limited)]
         alerts += [alert for name, box in outboxes.items() if (alert := self._trouble(name, box, now.pace_ms))]
         if self._is_canary_lost(now.pace_ms):
@@ -105,7 +105,7 @@ class RelayAlerts:
         return known.alert.kind != CANARY_LOST or self._lost_after_ms is not None
 
     def _trouble(self, name: str, box: Outbox, now_ms: int) -> SelfAlert | None:
-        """What was open before a restart stays so until the receiver takes something again."""
+        """Return the alert of a failing receiver. One from before a restart stays open until a delivery succeeds."""
         trouble = box.trouble(now_ms)
         if trouble is not None:
             return delivery_failed(name, trouble, sum(1 for _ in box.owed()))
@@ -116,7 +116,7 @@ class RelayAlerts:
         return delivery_failed(name, cause, 0) if cause in _TROUBLES else None
 
     def _is_canary_lost(self, now_ms: int) -> bool:
-        """What was lost before a restart stays so until one arrives."""
+        """Return whether the canary is lost. One lost before a restart stays lost until a canary arrives."""
         if not self._lost_after_ms:
             return False
         if self._canary_at_ms is None:
@@ -135,7 +135,7 @@ def _alert_of(notice: Notice) -> SelfAlert:
 
 
 def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
-    """For all other receivers. `trouble` is bad_key, unreachable or refuses."""
+    """Return the alert for all other receivers. `trouble` is bad_key, unreachable or refuses."""
     what, advice = _TROUBLES[trouble]
     return SelfAlert(
         DELIVERY_FAILED,
@@ -149,7 +149,7 @@ def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
 
 
 def alerts_limited(held: Limited) -> SelfAlert:
-    """For whoever would have got those held back; as severe as the worst of them."""
+    """Return the alert for the receivers of the alerts held back, with their worst severity."""
     text = describe_more(held.kind, held.cluster, held.number, held.limit)
     labels = {"cluster": held.cluster, "limited_kind": held.kind}
     evidence = {"limited": held.number, "limit": held.limit}
@@ -157,19 +157,19 @@ def alerts_limited(held: Limited) -> SelfAlert:
 
 
 def canary_lost() -> SelfAlert:
-    """The modelled twins do not arrive: what is real may not either."""
+    """Return the alert for a canary that did not arrive: real alerts may not arrive either."""
     return SelfAlert(
         CANARY_LOST,
         "critical",
         CANARY_LOST,
         {"cluster": OWN_CLUSTER},
-        "The canary does not arrive: alerts of real trouble may be late, or lost on the way from Kafka to here.",
-        "Look at `balancewatch run` (log, progress) and at Kafka; `balancewatch canary` shows the last that came.",
+        "The canary alert did not arrive: real alerts may be late, or lost between Kafka and the relay.",
+        "Check `balancewatch run` (log, /readyz) and Kafka; `balancewatch canary` shows the latest canaries.",
     )
 
 
 def watchdog(started_at_ms: int, now_ms: int, attests: str) -> Notice:
-    """Fires always: a receiver that no longer gets it knows that something on the way is dead."""
+    """Return the alert that always fires: if a receiver no longer gets it, a part of the delivery path is down."""
     labels = {"cluster": OWN_CLUSTER}
     identity = alert_id(WATCHDOG, labels)
     return Notice(
@@ -187,8 +187,8 @@ def watchdog(started_at_ms: int, now_ms: int, attests: str) -> Notice:
         broker_name=None,
         client_id=None,
         queues=(),
-        summary=f"This alert fires always: {attests}.",
-        advice="Let a dead-man's switch page when it stops coming.",
+        summary=f"This alert always fires: {attests}.",
+        advice="Configure a dead man's switch that pages when this alert stops.",
         started_at_ms=started_at_ms,
         changed_at_ms=now_ms,
     )

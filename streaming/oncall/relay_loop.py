@@ -126,7 +126,7 @@ class RelayLoop:
                 self._tables.append(self._unwritten)
                 self._unwritten = []
         except (DeltaError, StoreCallError, OSError) as error:
-            log.error("the delivery log cannot be written; people are told all the same", error=str(error)[:300])
+            log.error("delivery log not written, notifications continue", error=str(error)[:300])
 
     def _restore(self, now: Now, renewed_since_ms: int) -> int:
         history = self._tables.read_history(self.policy.outboxes, renewed_since_ms, now.wall_ms)
@@ -162,7 +162,7 @@ class RelayLoop:
             self.policy.note_canary(now)
         if reply.answer.verdict != "DELIVERED":
             log.warning(
-                "not delivered",
+                "notification not delivered",
                 receiver=reply.receiver,
                 verdict=reply.answer.verdict,
                 code=reply.answer.code,

@@ -84,7 +84,7 @@ class RelayThread:
         try:
             _check(settings)
         except SettingsError as error:
-            log.error("whom to tell is not changed", reason=str(error))
+            log.error("notification settings invalid, keeping the previous ones", reason=str(error))
             return
         self._settings = settings
         self._end.set()
@@ -111,7 +111,7 @@ class RelayThread:
             except Exception as error:
                 if time.monotonic() - began >= HEALTHY_SECONDS:
                     pause = 1.0
-                log.error("the relay failed and starts again", error=str(error)[:300], seconds=pause)
+                log.error("relay restarted", error=str(error)[:300], retry_in=pause)
                 self._listener.restarted()
                 self._stop.wait(pause)
                 pause = min(PAUSE_MOST_SECONDS, 2 * pause)

@@ -57,6 +57,6 @@ def call(receiver: Receiver, send: Send, now_ms: int) -> Answer:
         else:
             answer = receiver.send(send.notices, now_ms)
     except Exception as error:
-        log.error("a receiver raised", receiver=send.receiver, error=type(error).__name__)
-        return Answer("RETRY", None, f"the receiver raised {type(error).__name__}")
+        log.error("receiver failed", receiver=send.receiver, error=type(error).__name__)
+        return Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
     return answer

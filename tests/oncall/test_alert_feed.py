@@ -163,7 +163,7 @@ def test_a_new_file_that_was_compacted_and_deleted_is_an_error_and_not_tried_for
     table = DeltaTable(table_of(settings))
     table.optimize.compact()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    with pytest.raises(AlertLogError, match="is gone"):
+    with pytest.raises(AlertLogError, match="is missing"):
         new.read_to(lambda _: None)
 
 

@@ -101,7 +101,7 @@ def test_an_event_too_large_leaves_out_what_is_least_and_says_so(large: dict[str
         (request,) = vendor.received
     details = request.fields["payload"]["custom_details"]
     assert len(request.body) <= BODY_BYTES
-    assert "left out" in details["evidence"]
+    assert "omitted" in details["evidence"]
     assert len(details["queues"]) == 2 or details["queues"][-1] == "and 99900 more"
 
 

@@ -24,7 +24,7 @@ def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_afte
     stage.write(alert_row("m", "RESOLVED", stage.now_ms, severity="warning"))
     stage.run(30)
     rows = [(row["status"], row["receiver"], row["reason"]) for row in stage.outcomes("NO_ROUTE")]
-    assert rows == [(status, "*", "no route takes it") for status in ("firing", "firing", "resolved")]
+    assert rows == [(status, "*", "no route matches") for status in ("firing", "firing", "resolved")]
     stage.crash()
     chat = stage.receivers["chat"] = Scripted()
     stage.routes = [CRITICAL, Route("rest", ("chat",))]

@@ -66,7 +66,7 @@ def test_each_status_has_one_meaning(vendor: FakeServer, poster: Poster, code: i
 
 def test_a_redirect_says_what_to_change(vendor: FakeServer, poster: Poster) -> None:
     vendor.script(Reply(302, headers={"Location": "/elsewhere"}))
-    assert "redirect, which is not followed; give the address" in poster.post(b"{}", NOW_MS).answer.reason
+    assert "redirect, which is not followed; configure its target" in poster.post(b"{}", NOW_MS).answer.reason
 
 
 @pytest.mark.parametrize("behaviour", [Hang(), Reset(), Drip()], ids=lambda one: type(one).__name__)
@@ -109,8 +109,8 @@ def test_once_the_head_is_there_the_status_is_the_answer(
 @pytest.mark.parametrize(
     ("behaviour", "time_outs", "reason"),
     [
-        (Hang(), TimeOuts(read=0.2), "nothing for 0.2 s"),
-        (Drip(pause_seconds=0.05), TimeOuts(total=0.4), "not done within 0.4 s"),
+        (Hang(), TimeOuts(read=0.2), "no data for 0.2 s"),
+        (Drip(pause_seconds=0.05), TimeOuts(total=0.4), "not finished within 0.4 s"),
     ],
     ids=["silence", "a drip, though each byte comes in time"],
 )
@@ -127,7 +127,7 @@ def test_nobody_listening_is_tried_again() -> None:
     answer = poster.post(b"{}", NOW_MS).answer
     poster.close()
     assert answer.verdict == "RETRY"
-    assert "no connection" in answer.reason
+    assert "connection failed" in answer.reason
 
 
 def test_a_long_answer_is_read_up_to_a_limit(vendor: FakeServer, poster: Poster) -> None:

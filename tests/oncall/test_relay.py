@@ -199,7 +199,7 @@ def test_a_receiver_whose_address_is_wrong_is_notified_to_the_others(tmp_path: P
         scene.write(alert_row("m", "FIRING", START_MS))
         scene.deliver()
         summaries = [one["annotations"]["summary"] for r in well.received for one in r.fields["alerts"]]
-        assert "Receiver moved refuses what it is sent; those alerts are given up." in summaries
+        assert "Receiver moved rejects alerts; they are not retried." in summaries
 
 
 def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene: Scene, hook: FakeServer) -> None:
@@ -299,7 +299,7 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
     assert bool(summaries) is comes
     if comes:
-        assert ("cannot say whether the queries do" in summaries[0]) is (age is None)
+        assert ("does not cover the queries" in summaries[0]) is (age is None)
 
 
 def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_it_raised() -> None:
@@ -312,7 +312,7 @@ def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_i
         def close(self) -> None: ...
 
     answer = call(Raising(), Send("r", ()), 0)
-    assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "the receiver raised ValueError")
+    assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
 
 
 def test_each_replica_of_alertmanager_is_a_receiver_of_its_own() -> None:

@@ -260,6 +260,6 @@ def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settin
     with Instruments(quiet, [FOLLOWER]) as instruments:
         on_read = instruments.follow(FOLLOWER)
         instruments.begin(None, runs_queries=False, notifies=True)
-        assert instruments.reasons_not_ready() == [f"the query {FOLLOWER} has not ended its first batch"]
+        assert instruments.reasons_not_ready() == [f"the query {FOLLOWER} has not finished its first batch"]
         on_read()
         assert instruments.reasons_not_ready() == []
