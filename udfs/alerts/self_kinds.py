@@ -1,7 +1,7 @@
-"""What each kind of alert about ourselves says of when it fires and ends: of our health, the events, what Kafka lost.
+"""Facts about the alerts on balancewatch itself: event quality, data loss, delivery, canary and watchdog.
 
-No rule decides these; beside KIND_FACTS they are for people who ask what an alert would do. The spans and numbers are
-those that the code which writes them goes by.
+No rule decides these kinds. Like KIND_FACTS, the facts are for the runbooks and `balancewatch alerts rules`. The code
+that writes these alerts uses the same LIMITS.
 """
 
 import re
@@ -13,27 +13,27 @@ from udfs.alerts.firing_limit import ALERTS_LIMITED, SEVERITIES
 from udfs.alerts.routing import WATCHDOG
 
 OWN_CLUSTER = "balancewatch"
-"""The cluster of what is about ourselves."""
+"""The cluster label of alerts about balancewatch itself."""
 
 DATA_QUALITY, DATA_LOSS = "data_quality", "data_loss"
 DELIVERY_FAILED, CANARY_LOST = "delivery_failed", "canary_lost"
 
 RELAY_KINDS = frozenset({DELIVERY_FAILED, ALERTS_LIMITED, CANARY_LOST})
-"""Those the relay writes to the alerts table."""
+"""Kinds that the relay writes to the alerts table."""
 
 KEY = re.compile(r"\{([a-z_]+\.[a-z_.]+)\}")
-"""A setting in a sentence."""
+"""A setting's key within a sentence."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What no setting changes.
+    """Limits that no setting changes.
 
-    topic_quiet_ms     a topic without a message for so long has nothing that is wrong any more
-    loss_settled_ms    so long a query must have gone on without a further loss
-    limited_linger_ms  so long nothing must wait: one alert that flaps would end `alerts_limited` again and again
-    canary_way_ms      what a canary may take beyond the intervals
-    most_refusals      so many notices refused one after the other are not the notices' fault
+    topic_quiet_ms     time without a message after which a topic's data_quality alert resolves
+    loss_settled_ms    time without a further loss after which data_loss resolves
+    limited_linger_ms  time without a waiting alert after which alerts_limited resolves; absorbs flapping alerts
+    canary_way_ms      delivery time that a canary gets beyond the intervals
+    most_refusals      consecutive refusals after which the receiver counts as faulty, not the alerts
     """
 
     topic_quiet_ms: int = 3_600_000
@@ -49,15 +49,14 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class SelfFacts:
-    """Sentences; in them `{section.key}` stands for a setting that decides, told with its value, and `{name}` for one
-    of LIMITS.
+    """Sentences in which `{section.key}` is replaced by a setting with its value, and `{name}` by one of LIMITS.
 
-    cause          the one it has, where it is always the same
-    causes         those it may have, where it is not
-    never          a key and the value with which it never fires, and the sentence that says so
-    reaches        whom it reaches, where that is not for the routes alone to say
-    is_of_cluster  it carries the cluster that it is about; the others carry our own name
-    is_of_topic    it carries the topic that it is about
+    cause          the cause, if it is always the same
+    causes         possible causes otherwise
+    never          a key, the value at which the alert never fires, and the sentence that says so
+    reaches        the receivers, if routes alone do not decide
+    is_of_cluster  the alert carries its subject's cluster label; other kinds carry OWN_CLUSTER
+    is_of_topic    the alert carries a topic label
     """
 
     means: str
@@ -73,73 +72,79 @@ class SelfFacts:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Settings that decide, in the order they are reported."""
+        """Return the settings that decide, in the order of the sentences."""
         of_never = (self.never[0],) if self.never else ()
         return tuple(dict.fromkeys([*of_never, *KEY.findall(f"{self.fires} {self.ends}")]))
 
 
 SELF_FACTS: Mapping[str, SelfFacts] = {
     DATA_QUALITY: SelfFacts(
-        "The events of a Kafka topic are not what they should be, and verdicts that rest on them may be wrong. One "
-        "alert a topic, whatever fails.",
-        "At once, when at {quality.alert_validations} looks in a row more than {quality.alert_share} of a sample's "
-        "events broke a critical expectation, or more than that share of the messages read since the look before was "
-        "quarantined. A query's topics are looked at every {quality.every_batches} of its batches, and "
-        "{quality.pause_seconds} apart at least.",
-        "RESOLVED when at {quality.alert_validations} looks in a row neither was above half of {quality.alert_share}, "
-        "or when the topic has had no message for {topic_quiet_ms}.",
+        "Events of a Kafka topic fail validation, and verdicts based on them may be wrong. There is one alert per "
+        "topic.",
+        "After {quality.alert_validations} consecutive failed validations. A validation fails if more than "
+        "{quality.alert_share} of the sampled events violate a critical expectation, or if more than that share of the "
+        "messages since the previous validation was quarantined. Validations run every {quality.every_batches} batches "
+        "of a query, and at least {quality.pause_seconds} apart.",
+        "After {quality.alert_validations} consecutive validations in which neither share exceeded half of "
+        "{quality.alert_share}, or when the topic has had no message for {topic_quiet_ms}.",
         ("error",),
         cause=DATA_QUALITY,
-        never=("quality.every_batches", 0, "no events are validated, and `run` ends what it finds open"),
+        never=("quality.every_batches", 0, "no events are validated, and `run` resolves open alerts of this kind"),
         is_of_topic=True,
     ),
     DATA_LOSS: SelfFacts(
-        "A streaming query has gone on without messages that Kafka no longer has: alerts of the gap may be missing or "
-        "late. One alert a query.",
-        "At once, when a query is started and Kafka lacks what it wants next, as {queries.fail_on_data_loss} lets it "
-        "go on.",
-        "RESOLVED once the query has gone on for {loss_settled_ms} without a further loss, in this `run` or a later "
-        "one.",
+        "A streaming query continued without messages that Kafka had already deleted. Alerts from that gap may be "
+        "missing or late. There is one alert per query.",
+        "Immediately, when a query starts, Kafka has deleted its next messages, and {queries.fail_on_data_loss} lets "
+        "it continue.",
+        "After {loss_settled_ms} of the query without a further loss; a restart of `run` does not reset this time.",
         ("error",),
         cause=DATA_LOSS,
-        never=("queries.fail_on_data_loss", True, "a query that has lost messages does not start, and says so instead"),
+        never=(
+            "queries.fail_on_data_loss",
+            True,
+            "a query that has lost messages fails at its start instead",
+        ),
     ),
     DELIVERY_FAILED: SelfFacts(
-        "A receiver does not take what it is sent: alerts for it wait, or are given up. One alert a receiver.",
-        "At once, when the receiver refuses our key, is not at its address, or refuses {most_refusals} alerts one "
-        "after the other; when it has failed in any other way for {oncall.delivery_failed_after_seconds}. With a "
-        "refused key it is tried again every {oncall.auth_retry_seconds}.",
-        "RESOLVED when none of that is so any more; after a restart, once the receiver has taken something.",
+        "A receiver does not accept alerts; they wait or are dropped. There is one alert per receiver.",
+        "Immediately, when the receiver refuses the configured key, does not exist at its address, or refuses "
+        "{most_refusals} consecutive alerts. After {oncall.delivery_failed_after_seconds} of any other failure. With a "
+        "refused key the relay retries every {oncall.auth_retry_seconds}.",
+        "When the receiver works again; after a restart of the relay, with the first alert that it accepts.",
         ("critical",),
         causes=("bad_key", "unreachable", "refuses"),
-        reaches="every receiver but the one that fails, whatever the routes say",
+        reaches="every receiver except the failing one, regardless of the routes",
     ),
     ALERTS_LIMITED: SelfFacts(
-        "More alerts of one kind fire in a cluster than are sent one by one; this one stands for the rest, and says "
-        "how many wait.",
-        "At once, when more than {oncall.max_firing_per_kind} of one kind and cluster fire: those beyond wait.",
-        "RESOLVED when none has had to wait for {limited_linger_ms}.",
+        "More alerts of one kind fire in a cluster than the limit allows to send one by one. This alert represents the "
+        "rest and gives their number.",
+        "Immediately, when more than {oncall.max_firing_per_kind} alerts of one kind fire in one cluster; the others "
+        "wait.",
+        "After {limited_linger_ms} without a waiting alert.",
         SEVERITIES,
         cause="limit",
-        reaches="whoever those that wait would reach, by their own routes; as severe as the worst of them",
+        reaches="the receivers of the waiting alerts, with the highest severity among them",
         is_of_cluster=True,
     ),
     CANARY_LOST: SelfFacts(
-        "The modelled twins that `run` injects do not arrive where alerts are sent: alerts of real trouble may be "
-        "late, or lost on the way.",
-        "At once, when none has arrived for {canary_intervals} times {canary.interval_seconds} and {canary_way_ms}.",
-        "RESOLVED when one arrives.",
+        "The alert of the canary, a simulated pair of twins that `run` injects, is not delivered. Real alerts may be "
+        "late or lost, too.",
+        "When no canary has been delivered for {canary_intervals} times {canary.interval_seconds} plus "
+        "{canary_way_ms}.",
+        "When a canary is delivered.",
         ("critical",),
         cause=CANARY_LOST,
-        never=("canary.interval_seconds", 0, "none is injected, so none is missed"),
+        never=("canary.interval_seconds", 0, "no canary is injected"),
     ),
     WATCHDOG: SelfFacts(
-        "All is well: it is there to be missed. Let a dead-man's switch page when it stops coming. It is in no table.",
-        "Always, every {oncall.resend_seconds}, while the newest micro-batch is not older than "
-        "{oncall.watchdog_seconds}; that of `balancewatch relay` while the relay works.",
-        "Never RESOLVED: it falls silent.",
+        "A heartbeat of balancewatch that fires while everything works. Let a dead man's switch page when it stops. "
+        "No table records it.",
+        "Every {oncall.resend_seconds} while the newest micro-batch is at most {oncall.watchdog_seconds} old; for "
+        "`balancewatch relay`, while the relay works.",
+        "Never; it just stops.",
         ("info",),
         cause=WATCHDOG,
-        reaches="only receivers of routes that name its kind; no silence keeps it",
+        reaches="only receivers of routes that name its kind; silences do not apply",
     ),
 }
