@@ -147,7 +147,7 @@ def test_no_panel_lies_on_another() -> None:
 
 def test_the_rows_follow_the_way_of_the_data_back_from_people() -> None:
     assert [panel.title for panel in READ.panels if isinstance(panel, Row)] == [
-        "What is wrong now",
+        "Now",
         "Verdicts",
         "Alerts",
         "Deliveries",
