@@ -1,1 +1,1 @@
-"""`balancewatch check` and `balancewatch alerts rules`: the settings, and what an alert would do under them."""
+"""`balancewatch check` and `balancewatch alerts rules`: the settings, and alerts under them."""

@@ -1,4 +1,4 @@
-"""What an alert would do, and why: when it fires and is over, how loud it is, whom it reaches, what keeps it quiet."""
+"""Explanation of an alert: when it fires and ends, its severity, receivers, silences and inhibitors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ OPEN = ("FIRING", "RECOVERING")
 
 @dataclass(frozen=True)
 class Subject:
-    """The alert asked about. A row of the alerts table has more than a question that a person types."""
+    """The alert to explain, from the command line or from a row of the alerts table."""
 
     kind: str
     cluster: str
@@ -37,13 +37,13 @@ class Subject:
     cause: str | None = None
 
     def labels(self, severity: str) -> dict[str, str | None]:
-        """What routes and silences look at."""
+        """Return the labels that routes and silences match."""
         return {**asdict(self), "severity": severity}
 
 
 @dataclass(frozen=True)
 class World:
-    """What the answer rests on. `receivers` are all their names, `incidents` the newest row of each incident."""
+    """The data of an answer. `receivers` are all their names, `incidents` the newest row of each incident."""
 
     settings: "Settings"
     rulebook: Rulebook
@@ -58,7 +58,7 @@ class World:
 
 
 def check(subject: Subject, world: World, incident: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """JSON of the answer. `incident` is its newest row, where it is one that there is."""
+    """Return the answer as JSON. `incident` is its newest row for a question about an incident."""
     facts = KIND_FACTS.get(subject.kind)
     answer = _by_settings(subject, world) if facts is None else _by_rules(subject, world, facts)
     severities = [subject.severity] if subject.severity else answer["severities"]
@@ -90,7 +90,7 @@ def _by_rules(subject: Subject, world: World, facts: KindFacts) -> dict[str, Any
 
 
 def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
-    """Of an alert about ourselves, which no rule decides."""
+    """Return the answer for an alert about balancewatch itself, which settings decide."""
     facts, settings = SELF_FACTS[subject.kind], world.settings
     fires = facts.fires
     if facts.never is not None:
@@ -98,7 +98,7 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
         if setting(key, settings) == value:
             fires = f"Never: {{{key}}}: {why}."
     return {
-        "means": facts.means if facts.is_of_cluster else f"{facts.means} It carries the cluster {OWN_CLUSTER}.",
+        "means": facts.means if facts.is_of_cluster else f"{facts.means} Its cluster label is {OWN_CLUSTER}.",
         "fires": fill_in(fires, settings),
         "ends": fill_in(facts.ends, settings),
         "reaches": facts.reaches,
@@ -110,7 +110,7 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
 def _receivers(
     subject: Subject, severities: Iterable[str], labels: Mapping[str, str], world: World
 ) -> list[dict[str, Any]]:
-    """Whom it reaches, and by which route."""
+    """Return the receivers, with the route of each."""
     return [
         {"severity": severity, "receiver": receiver, "route": route}
         for severity in severities
@@ -124,12 +124,12 @@ def _pick(subject: Subject, severity: str, labels: Mapping[str, str], world: Wor
     if subject.kind == DELIVERY_FAILED:
         return {name: DELIVERY_FAILED for name in world.receivers if name != labels.get("receiver")}
     if subject.kind == ALERTS_LIMITED:
-        return {}  # those of the alerts that wait
+        return {}  # sent to the receivers of the limited alerts
     return pick_receivers(world.routes, subject.labels(severity), world.quiet)
 
 
 def _silences(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
-    """What keeps it quiet now, by severity."""
+    """Return the active silences, by severity."""
     return [
         {"severity": severity, **_silence(silence)}
         for severity in severities
@@ -148,7 +148,7 @@ def _mutes(subject: Subject, severities: Iterable[str], world: World) -> list[di
 
 
 def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
-    """With the window that is open now, or the next one."""
+    """Return the mute with its open or next window."""
     window = mute.next_window(now_ms)
     return {
         "name": mute.name,
@@ -163,18 +163,18 @@ def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
 def _describe_firing(kind: str, rules: Rules) -> str:
     of_kind = rules.of_kind(kind)
     if not of_kind.is_enabled:
-        return f"Never: kinds.{kind}.is_enabled is false, so it is never more than PENDING."
+        return f"Never: kinds.{kind}.is_enabled is false, so it stays PENDING."
     number = count(of_kind.pending_evaluations, "evaluation")
-    held = f"for {span_text(of_kind.pending_ms)}, at {number} at least" if of_kind.pending_ms else f"at {number}"
+    held = f"for {span_text(of_kind.pending_ms)} and at least {number}" if of_kind.pending_ms else f"for {number}"
     return (
-        f"It is seen to hold when {_describe_condition(kind, rules)}. Then it is PENDING, and fires once it was seen "
-        f"to hold {held}. Each clock event is one, and a gap of more than {span_text(rules.max_evaluation_gap_ms)} "
-        "between two counts for nothing."
+        f"The condition holds when {_describe_condition(kind, rules)}. The alert is PENDING while it holds, and FIRING "
+        f"after it held {held}. Each clock event is an evaluation; a gap of more than "
+        f"{span_text(rules.max_evaluation_gap_ms)} between two does not count."
     )
 
 
 def _describe_condition(kind: str, rules: Rules) -> str:
-    """With the value behind each threshold's name."""
+    """Return the condition with the value after each threshold's name."""
     facts = KIND_FACTS[kind]
     text = facts.holds_when
     for name in facts.thresholds:
@@ -186,11 +186,11 @@ def _describe_condition(kind: str, rules: Rules) -> str:
 def _describe_end(kind: str, rules: Rules) -> str:
     of_kind = rules.of_kind(kind)
     return (
-        f"It is RECOVERING when it no longer holds, and RESOLVED once it stayed away for "
-        f"{span_text(of_kind.recovering_ms)}; back within that, it is the same incident. Only evaluations count at "
-        f"which {rules.completeness_min:.0%} of what it is about gave data. One that comes and goes is held open: from "
-        f"more than {rules.flap_high:.0%} of changes in 21 slots of {span_text(rules.flap_slot_ms)} until less than "
-        f"{rules.flap_low:.0%}."
+        "The alert is RECOVERING when the condition no longer holds, and RESOLVED after "
+        f"{span_text(of_kind.recovering_ms)} without it; an earlier return continues the same incident. "
+        f"Only evaluations with a completeness of {rules.completeness_min:.0%} or more count. A flapping alert stays "
+        f"open: from more than {rules.flap_high:.0%} changes in 21 slots of {span_text(rules.flap_slot_ms)} until less "
+        f"than {rules.flap_low:.0%}."
     )
 
 
@@ -214,7 +214,7 @@ def _silence(silence: Silence) -> dict[str, Any]:
 def _explained_by(
     subject: Subject, kinds: Sequence[str], incidents: Iterable[Mapping[str, Any]], incident: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What inhibits it; for a question without an incident, what is open and may."""
+    """Return the inhibiting incident; for a question about a kind, the open incidents that would inhibit it."""
     known = {row["incident_id"]: row for row in incidents}
     cause_id = incident.get("inhibited_by") if incident else None
     cause = known.get(cause_id or "")
@@ -233,7 +233,7 @@ def _explained_by(
 def _keys(
     kind: str, thresholds: Sequence[str], rules: Rules, group: str | None, cluster: str, world: World
 ) -> Iterable[dict[str, Any]]:
-    """Each key in force, with its value and who set it: an override by its name, or the last source of the base."""
+    """Yield each key in force with its value and origin: an override by name, or the last source of the base."""
     why = world.rulebook.why(cluster, group)
     for name in (
         *thresholds,
@@ -248,7 +248,7 @@ def _keys(
 
 
 def _who(kind: str, name: str, why: Mapping[str, Any], world: World) -> str:
-    """A kind's own key, of an override or the base, wins over the one for all kinds."""
+    """Return the origin of a kind's key; a key of the kind wins over the one for all kinds."""
     own, of_all = f"kinds.{kind}.{name}", f"kinds.{OF_ALL}.{name}"
     if own in why:
         return f"override {why[own].name!r}"

@@ -1,4 +1,4 @@
-"""Who set a key of the settings: the last of the defaults, the other files, the environment, the rules file."""
+"""Origin of a setting: the last of defaults, other files, environment and rules file."""
 
 import os
 import tomllib
@@ -12,7 +12,7 @@ DEFAULT = "default"
 
 
 class Origins:
-    """Answers for the settings as they were loaded; flags are not known, but `--rules` is."""
+    """Origins of the loaded settings; of the flags only `--rules` is known."""
 
     def __init__(self, settings: Settings) -> None:
         rules_file = Path(settings.rules.file).expanduser() if settings.rules.file else None
@@ -20,14 +20,14 @@ class Origins:
         self._files = [(str(path), _read(path)) for path in settings.files() if path not in (DEFAULTS, rules_file)]
 
     def of_rule(self, key: str) -> str:
-        """For `settle_ms`, or `kinds.starved_queue.pending_ms`: a file, a variable, or "default"."""
+        """Return the origin of a rule, such as `settle_ms`: a file, a variable, or "default"."""
         names = key.split(".")
         if self._rules_file and _has(self._rules_file[1], names):
             return self._rules_file[0]
         return self.of(f"rules.{key}")
 
     def of(self, key: str) -> str:
-        """For `quality.alert_share`, likewise; the rules file is not asked."""
+        """Return the origin of a setting, such as `quality.alert_share`, without the rules file."""
         path = key.split(".")
         variables = {name.upper() for name in os.environ}
         for length in range(len(path), 0, -1):
@@ -50,4 +50,4 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError):
-        return {}  # it has just been read as settings; another process changes it
+        return {}  # another process is changing the file, which was valid a moment ago

@@ -73,7 +73,7 @@ def rules(
         row = _incident(subject, rows, settings)
         given = {"--cluster": cluster, "--group": group, "--topic": topic, "--severity": severity}
         if flags := [flag for flag, value in given.items() if value is not None]:
-            fail(f"{' '.join(flags)}: not for an incident, which has its own; leave out", code=2)
+            fail(f"{' '.join(flags)}: an incident has its own; leave it out", code=2)
         answer = check(_subject_of(row), world, row)
     print_json(answer) if format_ == "json" else print_answer(answer)
 

@@ -1,4 +1,4 @@
-"""Sentences of the catalogue of alerts about ourselves, with the values in force."""
+"""Sentences about alerts on balancewatch itself, with the values in force."""
 
 import re
 from dataclasses import asdict
@@ -15,7 +15,7 @@ def setting(key: str, settings: Settings) -> Any:
 
 
 def fill_in(text: str, settings: Settings) -> str:
-    """Each `{section.key}` as section.key (its value), each `{name}` as that limit."""
+    """Return the text with `{section.key}` as section.key (value), and `{name}` as that limit."""
     reported = KEY.sub(lambda found: f"{found[1]} ({_describe(found[1], setting(found[1], settings))})", text)
     limits = {name: _describe(name, value) for name, value in asdict(LIMITS).items()}
     return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], reported)

@@ -16,7 +16,7 @@ MOST_ROWS = 20_000
 
 
 def member_changes(history: History, story: IncidentStory) -> list[MemberChange]:
-    """Return changes of the group's members. Reports of several brokers on one client within a minute are one change."""
+    """Return changes of the group's members; reports of one client by several brokers within a minute are one."""
     if story.consumer_group is None:
         return []
     rows = history.rows(

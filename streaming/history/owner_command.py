@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from schemas.tables import ASSIGNMENTS
-from streaming.history.ownership import SCHEMA, UnknownQueueError, Queue, describe_owners, read_owners, record_of
+from streaming.history.ownership import SCHEMA, Queue, UnknownQueueError, describe_owners, read_owners, record_of
 from streaming.history.query_options import FORMAT, GLOB, At, Cluster, parse_options
 from streaming.history.running import open_history
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness

@@ -102,7 +102,7 @@ def run_query(question: Question, options: QueryOptions) -> None:
 
 
 NAMED_BY = {
-    "cluster": {table: "cluster" for table in LIVE_TABLES},
+    "cluster": dict.fromkeys(LIVE_TABLES, "cluster"),
     "group": {ALERTS: "consumer_group", ASSIGNMENTS: "consumer_group", MEMBERSHIPS: "consumer_group"},
     "topic": {ALERTS: "topic", ASSIGNMENTS: "topic", MEMBERSHIPS: "unnest(topics)"},
     "broker": {

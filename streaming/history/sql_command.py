@@ -33,7 +33,8 @@ def sql(
     """Query the tables in read-only SQL (DuckDB): one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
 
     Each table is a view. TABLE_now has the newest row of each key, TABLE_at(moment) the newest row of each key at that
-    time. Times are UTC. A query reads the tables only: no other file, no network, no environment. It has 2 GB of memory.
+    time. Times are UTC. A query has 2 GB of memory and reads the tables only: no other file, no network, no
+    environment.
 
     Example: balancewatch sql
 

@@ -169,9 +169,10 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class IncidentStory:
-    """One incident. `summary` is the newest, `advice` the newest while it was open; `ended_ms` is None while it is open.
+    """One incident. `summary` is the newest, `advice` the newest while it was open.
 
     started_ms, verdict_since_ms   when its trouble began, and since when the verdict on its queues is certain
+    ended_ms                       None while it is open
     from_ms, to_ms                 range of the context: two minutes before the start until the end, None while open
     inhibits_by_kind, paged_by_kind  how many incidents it inhibits, and how many of these paged nevertheless
     inhibitors                     the incident that inhibits this one, then the one that inhibits that one, and so on

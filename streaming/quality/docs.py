@@ -147,10 +147,10 @@ def _index(newest: Rows) -> str:
     lines = "\n".join(_index_line(suite, newest) for suite in SUITES.values())
     made = time_text(to_ms(datetime.now(UTC)))
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head("What events should be, and are")}\n<body>\n'
-        f"<h1>What events should be, and are</h1>\n<p>Made {made} by Great Expectations from the newest results.</p>\n"
-        "<table>\n<thead><tr><th>suite</th><th>result</th><th class='number'>hold</th><th class='number'>fail</th>"
-        "<th>what fails</th><th>validated</th></tr></thead>\n"
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head("Data expectations")}\n<body>\n'
+        f"<h1>Data expectations</h1>\n<p>Generated {made} by Great Expectations from the newest results.</p>\n"
+        "<table>\n<thead><tr><th>suite</th><th>result</th><th class='number'>pass</th><th class='number'>fail</th>"
+        "<th>failing expectations</th><th>validated</th></tr></thead>\n"
         f"<tbody>\n{lines}\n</tbody>\n</table>\n</body>\n</html>\n"
     )
 
@@ -161,7 +161,7 @@ def _index_line(suite: Suite, newest: Rows) -> str:
     name = f'<a href="expectations/{suite.name}.html">{suite.name}</a>'
     if not found:
         return f"<tr><td>{name}</td><td>not validated yet</td><td></td><td></td><td></td><td></td></tr>"
-    word = '<span class="text-danger">fails</span>' if failed else '<span class="text-success">holds</span>'
+    word = '<span class="text-danger">fails</span>' if failed else '<span class="text-success">passes</span>'
     says = "<br>".join(html.escape(f"{row['description'] or row['expectation']} ({_counted(row)})") for row in failed)
     at = time_text(to_ms(max(row["validated_at"] for row in found)))
     return (

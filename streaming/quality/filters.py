@@ -1,21 +1,21 @@
-"""Which quarantined messages are asked for; apart, because a command line is quicker without what reads them."""
+"""Filter on quarantined messages; separate from the reading code, whose import is slow."""
 
 from dataclasses import dataclass
 from typing import Any
 
 WAITING, REPAIRED, UNKNOWN, REPLAYED = "WAITING", "REPAIRED", "UNKNOWN", "REPLAYED"
 STATES = (WAITING, REPAIRED, UNKNOWN, REPLAYED)
-"""How a message stands: untouched; made good; claimed by a replay that did not say what came of it; in Kafka again."""
+"""State of a message: untouched; repaired; claimed by a replay without confirmation; published again."""
 
 OPEN = (WAITING, REPAIRED, UNKNOWN)
-"""What is over only when somebody repairs, replays or finds it."""
+"""States that need a person to repair, replay or find the message."""
 
 
 @dataclass(frozen=True)
 class QuarantineFilter:
-    """None asks nothing. `topic` and `reason` are globs, times epoch ms of Kafka's, `states` of STATES.
+    """None means any. `topic` and `reason` are globs, times are epoch ms of Kafka timestamps, `states` are of STATES.
 
-    With `at_ms` things are as they stood then, by what had come and what had been done until then.
+    With `at_ms` messages and states are those of that time.
     """
 
     topic: str | None = None

@@ -1,8 +1,8 @@
-"""The alert `data_quality`: a topic whose events are not what they should be, look after look.
+"""The alert `data_quality`: a topic whose events repeatedly fail their expectations.
 
-A look counts against its topic when a critical expectation fails for more than `alert_share` of the rows, or more than
-that share of all messages since the look before was quarantined; it counts for it when none does for more than half
-of that. So many in a row (`alert_validations`) open it and end it. One alert a topic, whatever fails.
+A validation fails if a critical expectation fails for more than `alert_share` of the rows, or if more than that share
+of the messages since the last validation was quarantined. It passes below half of that share. `alert_validations`
+consecutive failures open the alert, as many passes resolve it. A topic has one alert.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAler
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER
 
 _ADVICE = {
-    "queue": "Look whether a collector publishes the routes of that cluster, and whether two clusters share its name.",
-    "ahead_ms": "Set the clock of the machine that publishes these events (NTP), or of the agent that stamps them.",
+    "queue": "Check that a collector publishes the routes of the cluster, and that its name is unique.",
+    "ahead_ms": "Correct the clock (NTP) of the machine that publishes these events, or of the agent.",
 }
 
 
 @dataclass(frozen=True)
 class QuarantineShare:
-    """Messages that the stream has read of a topic since the look before, and those of them it quarantined."""
+    """Messages of a topic that the stream read since the last validation, and how many of them it quarantined."""
 
     read: int
     quarantined: int
@@ -36,14 +36,14 @@ class QuarantineShare:
 
 @dataclass
 class _Topic:
-    """`streak` counts looks in a row that would open its alert, or end it."""
+    """`streak` counts consecutive validations that would open or resolve the alert."""
 
     streak: int = 0
     event_ms: int = 0
 
 
 class QualityAlerts:
-    """Those that are open, by `alerts`, and how near the others are to it."""
+    """Open data_quality alerts, and the streaks of all topics."""
 
     def __init__(self, quality: Quality, alerts: SelfAlerts | None = None) -> None:
         self._quality = quality
@@ -51,7 +51,7 @@ class QualityAlerts:
         self._topics = {known.alert.labels["topic"]: _Topic(event_ms=known.changed_ms) for known in self._alerts}
 
     def judge(self, topic: str, outcomes: Sequence[Outcome], kept: QuarantineShare, now_ms: int) -> list[Row]:
-        """The row to write after a look, if any; times in epoch ms."""
+        """Return the row to write after a validation, if any; times in epoch ms."""
         state = self._topics.setdefault(topic, _Topic())
         state.event_ms = now_ms
         failed = [one for one in outcomes if not one.is_success and one.expectation.severity is Severity.CRITICAL]
@@ -70,14 +70,14 @@ class QualityAlerts:
         return []
 
     def rest(self, topic: str, now_ms: int) -> list[Row]:
-        """The row to write when a look found nothing new in the topic, if any."""
+        """Return the row to write for a topic without new messages, if any."""
         known = self._alerts.find(topic=topic)
         if known is None or now_ms - self._topics[topic].event_ms < LIMITS.topic_quiet_ms:
             return []
         return [self._end(known, now_ms)]
 
     def end_all(self, now_ms: int) -> list[Row]:
-        """The rows that end whatever is open."""
+        """Return rows that resolve all open alerts."""
         return [self._end(known, now_ms) for known in self._alerts]
 
     def _end(self, known: OpenAlert, now_ms: int) -> Row:
@@ -90,24 +90,24 @@ class QualityAlerts:
 
 
 def describe(topic: str, failed: Sequence[Outcome], kept: QuarantineShare) -> SelfAlert:
-    """What is wrong with a topic's events, the worst first."""
+    """Return the alert of a topic, the worst expectation first."""
     worst_first = sorted(failed, key=lambda one: -one.share)
     reported = [
-        f"{one.unexpected:,} of {one.evaluated:,} break: {one.expectation} (found {', '.join(map(str, one.observed))})"
+        f"{one.unexpected:,} of {one.evaluated:,} fail: {one.expectation} (found {', '.join(map(str, one.observed))})"
         for one in worst_first[:3]
     ]
-    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-    sampled = f" In the newest sample {'; '.join(reported)}{more}." if reported else ""
-    lost = f" {kept.quarantined:,} of the last {kept.read:,} messages are in quarantine." if kept.quarantined else ""
+    more = f"; {len(failed) - 3} more expectations fail" if len(failed) > 3 else ""
+    sampled = f" Newest sample: {'; '.join(reported)}{more}." if reported else ""
+    lost = f" Quarantined: {kept.quarantined:,} of the last {kept.read:,} messages." if kept.quarantined else ""
     column = worst_first[0].expectation.column if worst_first else "contract"
     return SelfAlert(
         DATA_QUALITY,
         "error",
         DATA_QUALITY,
         {"cluster": OWN_CLUSTER, "topic": topic, "suite": topic},
-        f"Events of {topic} are not what they should be, and verdicts that rest on them may be wrong.{sampled}{lost}",
+        f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong.{sampled}{lost}",
         _ADVICE.get(column)
-        or f"Mend the agent that publishes them: `balancewatch quarantine --topic {topic}` has each with its reasons.",
+        or f"Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons.",
         {
             "failed": [
                 {
@@ -135,12 +135,12 @@ def _described(alert: SelfAlert) -> Iterable[str]:
 
 
 def read_open_topics(warehouse: Location) -> SelfAlerts:
-    """What an earlier `run` left open."""
+    """Return the alerts that an earlier `run` left open."""
     return read_open(warehouse, DATA_QUALITY, _has_topic)
 
 
 def _has_topic(alert: SelfAlert) -> None:
-    """Its labels name its topic, and its evidence says what failed."""
+    """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
     if not isinstance(alert.labels["topic"], str):
-        raise ValueError("labels name no topic")
+        raise ValueError("labels lack a topic")
     list(_described(alert))

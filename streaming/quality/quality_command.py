@@ -1,4 +1,4 @@
-"""`balancewatch quality`: whether the events are what they should be, by the newest samples; now; and as pages."""
+"""`balancewatch quality`: data expectations in the newest samples, in Kafka now, and as static pages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,9 +34,9 @@ SELECT * FROM (
 ) WHERE (NOT $failed OR NOT coalesce(success, false)) AND ($topic IS NULL OR topic GLOB $topic)
 ORDER BY success, suite, expectation
 """
-"""A look writes all that is expected of a topic: what it did not write is expected no more."""
+"""Each validation writes all expectations of a topic; a missing one no longer exists."""
 
-Failed = Annotated[bool, typer.Option("--failed", help="Only what does not hold.")]
+Failed = Annotated[bool, typer.Option("--failed", help="Only expectations that fail.")]
 
 
 @quality.callback()
@@ -47,9 +47,10 @@ def newest(
     format_: FormatName = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Whether the events are what they should be, by the newest samples that `run` validated.
+    """Print which data expectations fail in the newest samples.
 
-    A table shows what fails and how many hold; JSON, CSV and Parquet have every expectation.
+    `run` validates samples of events regularly. A table lists failing expectations and counts the others; JSON, CSV and
+    Parquet have all.
 
     Example: balancewatch quality
 
@@ -63,7 +64,7 @@ def newest(
         history = History(asked.warehouse, [QUALITY])
         found = history.stream(_NEWEST, {"failed": failed and asked.format != "table", "topic": topic})
         of_topic = f" of {topic}" if topic else ""
-        nothing = f"No sample{of_topic} has been validated yet; `balancewatch quality check` does."
+        nothing = f"No sample{of_topic} has been validated yet; `balancewatch quality check` validates one now."
         print_answer(found, asked.format, _print_newest, nothing)
     except WarehouseError as error:
         fail(str(error))
@@ -72,18 +73,22 @@ def newest(
 @quality.command()
 def check(
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Kafka topic; repeat for more. All five without it.")
+        list[str] | None,
+        typer.Option("--topic", help="Kafka topic; repeat for more. Default: all five.", metavar="NAME"),
     ] = None,
     sample: Annotated[
         int | None,
         typer.Option(
-            help="Newest events of a topic to look at, at the most [quality.sample_messages]", min=1, max=100_000
+            help="Newest events to validate per topic, at most [quality.sample_messages]",
+            min=1,
+            max=100_000,
+            metavar="N",
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
-    """Validate the newest events in Kafka now; nothing is written. Ends with 1 when a critical expectation fails.
+    """Validate the newest events in Kafka now, without writing. Exit code 1: a critical expectation fails.
 
     Example: balancewatch quality check
 
@@ -95,7 +100,7 @@ def check(
     needs_kafka(settings)
     for one in topic or ():
         if one not in EVENTS:
-            fail(f"--topic {one[:100]!r}: choose of {', '.join(EVENTS)}", code=2)
+            fail(f"--topic {one[:100]!r} is unknown; choose one of {', '.join(EVENTS)}", code=2)
     bounds = Bounds(sample or settings.quality.sample_messages, settings.quality.sample_bytes)
     found: list[Inspected] = []
     run_or_exit(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))
@@ -112,12 +117,12 @@ def check(
 
 @quality.command()
 def docs(
-    out: Annotated[Path, typer.Option(help="Folder for the pages; those of an earlier time are replaced.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the pages; older pages are replaced.", metavar="FOLDER")] = Path(
         "quality-docs"
     ),
     warehouse: Warehouse = None,
 ) -> None:
-    """Write readable pages of every suite and its newest results, and print where: no server, no internet needed.
+    """Write static pages of every suite and its newest results, and print the path of the first.
 
     Example: balancewatch quality docs --out /var/www/quality
     """
@@ -130,21 +135,21 @@ def docs(
     except WarehouseError as error:
         if not _is_not_validated_yet(settings.paths.warehouse):
             fail(str(error))
-        rows = []  # the expectations can be read before anything was validated
+        rows = []  # pages of the expectations need no result
     try:
-        with spinner("writing the pages"):
+        with spinner("writing pages"):
             from streaming.quality.docs import write_docs  # noqa: PLC0415  # Great Expectations: 1.2 s, 230 MB
 
             index = write_docs(out, rows)
     except OSError as error:
         fail(f"--out {out}: {error.strerror or error}")
     if not rows:
-        say("No sample has been validated yet: the pages have the expectations alone.")
+        say("No sample has been validated yet; the pages list the expectations only.")
     say(str(index.resolve()))
 
 
 def _is_not_validated_yet(warehouse: Location) -> bool:
-    """Whether there are tables of ours, and `quality` is none of them."""
+    """Return whether balancewatch wrote tables here, but not `quality` yet."""
 
     written = {name for name in TABLES if DeltaTable.is_deltatable(table_path(warehouse, name))}
     return bool(written) and QUALITY.name not in written
@@ -169,7 +174,7 @@ def _inspect(settings: Any, topics: Sequence[str], bounds: Any) -> list[Inspecte
 def _extent(inspected: Inspected) -> str:
     messages = inspected.sample.messages
     if not messages:
-        return "no event"
+        return "no events"
     spans = ", ".join(f"{part}: {first} to {last}" for part, (first, last) in inspected.sample.spans.items())
     return f"{len(messages):,} events (partition {spans})"
 
@@ -180,7 +185,7 @@ def _as_read(inspected: Inspected) -> list[dict[str, Any]]:
 
 
 def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The same, and how old it is: a `run` that has stopped validates nothing."""
+    """Print the rows and their age: a stopped `run` validates nothing."""
 
     _print(rows)
     newest = {row["topic"]: row["validated_at"] for row in rows}
@@ -198,12 +203,12 @@ def _age(now: datetime, then: datetime) -> str:
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What fails, and of how many."""
+    """Print the failing expectations and the number of passing ones."""
 
     failed = [row for row in rows if not row["success"]]
     layout: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "expected": lambda row: f"{row['suite']}\n{row['description'] or row['expectation']}",
-        "not so": lambda row: f"{row['unexpected'] or 0:,} of {row['evaluated'] or 0:,}\n{row['severity'] or ''}",
+        "expectation": lambda row: f"{row['suite']}\n{row['description'] or row['expectation']}",
+        "failed": lambda row: f"{row['unexpected'] or 0:,} of {row['evaluated'] or 0:,}\n{row['severity'] or ''}",
         "found": lambda row: ", ".join(filter(None, row["observed"] or ())),
         "partition@offset": lambda row: "\n".join(
             place.rpartition("-")[2] for place in filter(None, row["sample_offsets"] or ())
@@ -212,4 +217,4 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     if failed:
         print_table(failed, layout)
     suites = len({row["suite"] for row in rows})
-    say(f"{len(rows) - len(failed)} of {len(rows)} expectations of {suites} suites hold.")
+    say(f"{len(rows) - len(failed)} of {len(rows)} expectations of {suites} suites pass.")

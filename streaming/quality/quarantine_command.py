@@ -1,4 +1,4 @@
-"""`balancewatch quarantine`: what was refused and why, repaired, and published again once."""
+"""`balancewatch quarantine`: list, repair and replay messages that broke their contract."""
 
 import getpass
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from conf.location import Location
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.query_options import (
+    GLOB,
     At,
     FormatName,
     Limit,
@@ -36,18 +37,22 @@ MOST_REASON = 1_000
 
 Reason = Annotated[
     str | None,
-    typer.Option(help="Only with this reason: missing_field, 'wrong_type: queue_id', globs such as 'not_*'."),
+    typer.Option(
+        help="Only with this reason: missing_field, 'wrong_type: queue_id' or a glob such as 'not_*'.", metavar=GLOB
+    ),
 ]
-State = Annotated[str | None, typer.Option(help=f"Only in this state, or several with commas: {', '.join(STATES)}.")]
+State = Annotated[
+    str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
+]
 Current = Annotated[
     bool,
-    typer.Option("--current", help=f"Only what still waits for somebody: {', '.join(OPEN)}; not what is REPLAYED."),
+    typer.Option("--current", help=f"Only open messages: {', '.join(OPEN)}, not REPLAYED."),
 ]
-TopicPlace = Annotated[str | None, typer.Argument(help="The Kafka topic.", metavar="[TOPIC]")]
-Partition = Annotated[int | None, typer.Argument(help="Its partition.", min=0, metavar="[PARTITION]")]
-Offset = Annotated[int | None, typer.Argument(help="The message's offset in it.", min=0, metavar="[OFFSET]")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
-Owner = Annotated[str | None, typer.Option(help="Who does it; you without it.")]
+TopicPlace = Annotated[str | None, typer.Argument(help="Kafka topic.", metavar="[TOPIC]")]
+Partition = Annotated[int | None, typer.Argument(help="Partition.", min=0, metavar="[PARTITION]")]
+Offset = Annotated[int | None, typer.Argument(help="Offset of the message.", min=0, metavar="[OFFSET]")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
+Owner = Annotated[str | None, typer.Option(help="Person responsible. Default: your user name.", metavar="NAME")]
 
 
 @quarantine.callback()
@@ -64,13 +69,14 @@ def listed(
     format_: FormatName = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Messages that broke their contract: where they were, why they were refused, and how they stand.
+    """List, repair and replay messages that broke their contract.
 
-    WAITING has not been touched, REPAIRED may be replayed, REPLAYED is in Kafka again. UNKNOWN was claimed by a replay
-    that did not live to say what came of it: it is never published again; `balancewatch quarantine find` looks for it.
+    States: WAITING (untouched), REPAIRED (can be replayed), REPLAYED (published again), UNKNOWN (a replay claimed the
+    message and ended before Kafka confirmed it). An UNKNOWN message is never published again; `balancewatch quarantine
+    find` searches Kafka for it.
 
-    Times are Kafka's. --at has the messages that were in Kafka by then, as they stood then. A message that broke its
-    contract may tell neither cluster nor group nor broker, so they are no options here.
+    Times are Kafka timestamps. --at lists messages by their state at that time. There are no options for cluster, group
+    and broker, because an invalid message can lack them.
 
     Example: balancewatch quarantine --current
 
@@ -112,13 +118,13 @@ def listed(
 
 @quarantine.command()
 def show(
-    topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
-    partition: Annotated[int, typer.Argument(help="Its partition.", min=0)],
-    offset: Annotated[int, typer.Argument(help="The message's offset in it.", min=0)],
-    raw: Annotated[bool, typer.Option("--raw", help="The bytes as they are, to a file or a pipe.")] = False,
+    topic: Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(help="Partition.", min=0, metavar="PARTITION")],
+    offset: Annotated[int, typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")],
+    raw: Annotated[bool, typer.Option("--raw", help="Write the unchanged bytes to a file or a pipe.")] = False,
     warehouse: Warehouse = None,
 ) -> None:
-    """Show one message: its bytes, safely, why it was refused, and what today's contract says of it.
+    """Show one message: its bytes, why it was rejected, and whether today's contract accepts it.
 
     Example: balancewatch quarantine show rocketmq.pulls 0 1742
 
@@ -130,7 +136,7 @@ def show(
         print_message(row)
         return
     if is_terminal():
-        fail("--raw writes bytes: send them to a file (> event.json) or a pipe", code=2)
+        fail("--raw writes bytes: redirect them to a file (> event.json) or a pipe", code=2)
     bytes_out().write(row["raw"] or b"")
 
 
@@ -141,11 +147,15 @@ def repair(
     offset: Offset = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="FIELD=VALUE, JSON or text; repeat for more. a.b, a[0].b go deeper."),
+        typer.Option(
+            "--set", help="Set a field (a, a.b or a[0].b) to JSON or text; repeat for more.", metavar="FIELD=VALUE"
+        ),
     ] = None,
-    unset: Annotated[list[str] | None, typer.Option("--unset", help="Take FIELD away; repeat for more.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="The whole event, JSON, instead of what it was.")] = None,
-    edit: Annotated[bool, typer.Option("--edit", help="Change it in $EDITOR.")] = False,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", help="Remove a field; repeat for more.", metavar="FIELD")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Replace the event by this JSON.", metavar="FILE")] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Edit the event in $EDITOR.")] = False,
     topic: Topic = None,
     reason: Reason = None,
     since: Since = None,
@@ -154,9 +164,9 @@ def repair(
     owner: Owner = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Make refused messages good, for `quarantine replay`: one, or by --set and --unset all that match a filter.
+    """Repair one message, or with --set and --unset all that match a filter; `quarantine replay` then publishes them.
 
-    What the contract would still refuse is told and not kept. Ends with 1 when nothing could be repaired.
+    A repair that still breaks the contract is reported and not kept. Exit code 1: no message was repaired.
 
     Example: balancewatch quarantine repair rocketmq.pulls 0 1742 --set queue_id=3 --unset broker
 
@@ -185,20 +195,20 @@ def replay(
     reason: Reason = None,
     since: Since = None,
     until: Until = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that can be replayed, without a filter.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Replay all repaired messages, without a filter.")] = False,
     unchanged: Annotated[
-        bool, typer.Option("--unchanged", help="Also what nobody repaired and today's contract takes as it is.")
+        bool, typer.Option("--unchanged", help="Also unrepaired messages that today's contract accepts.")
     ] = False,
-    old: Annotated[bool, typer.Option("--old", help="Old routes, too, though they would hide newer ones.")] = False,
+    old: Annotated[bool, typer.Option("--old", help="Also old routes, although they hide newer ones.")] = False,
     dry_run: DryRun = False,
     owner: Owner = None,
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Publish repaired messages to their topic again, each once, whatever crashes and however many people try.
+    """Publish repaired messages to their topic again, each at most once, despite crashes and concurrent replays.
 
-    A message is claimed before it is published; a claim without an end is UNKNOWN and not tried again. What the stream
-    refuses again is another message in quarantine. Ends with 1 when one is UNKNOWN afterwards.
+    A message is claimed before it is published; a claim without a confirmation is UNKNOWN and not retried. A replayed
+    message that breaks the contract again enters quarantine as a new one. Exit code 1: a message is UNKNOWN afterwards.
 
     Example: balancewatch quarantine replay --topic rocketmq.pulls --since 2h --dry-run
 
@@ -218,15 +228,15 @@ def replay(
 
 @quarantine.command()
 def find(
-    topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
-    partition: Annotated[int, typer.Argument(help="Its partition.", min=0)],
-    offset: Annotated[int, typer.Argument(help="The quarantined message's offset in it.", min=0)],
+    topic: Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(help="Partition.", min=0, metavar="PARTITION")],
+    offset: Annotated[int, typer.Argument(help="Offset of the quarantined message.", min=0, metavar="OFFSET")],
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Look in Kafka whether an UNKNOWN message was published after all; if so, it is REPLAYED from now on.
+    """Search Kafka for an UNKNOWN message; if it was published, its state becomes REPLAYED.
 
-    Ends with 1 when it is not there.
+    Exit code 1: Kafka does not have it.
 
     Example: balancewatch quarantine find rocketmq.pulls 0 1742
     """
@@ -238,14 +248,14 @@ def find(
 
 
 def _one(warehouse: Location, topic: str, partition: int, offset: int) -> Any:
-    """The newest message of that place. Leaves with 1 when there is none."""
+    """Return the newest message at this place. Leaves with 1 where there is none."""
 
     try:
         rows = read_quarantined(open_quarantine(warehouse), QuarantineFilter(topic, partition, offset), 100)
     except WarehouseError as error:
         fail(str(error))
     if not rows:
-        fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists what is")
+        fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
     return rows[-1]
 
 
@@ -258,7 +268,7 @@ def _wanted(
     *,
     needs_one: bool = True,
 ) -> QuarantineFilter:
-    """A place, or a filter; leaves with 2 for neither, or both."""
+    """Return a place or a filter. Leaves with 2 for neither or both."""
     has_filter = any(one is not None for one in (topic, reason, since, until))
     if any(one is not None for one in place):
         if None in place or has_filter:
@@ -271,7 +281,7 @@ def _wanted(
 
 
 def _glob(reason: str | None) -> str | None:
-    """A code alone means every field's. Leaves with 2 for one that nobody means."""
+    """Return the reason as a glob; a code alone matches all its fields. Leaves with 2 for an invalid length."""
     if reason is not None and not 0 < len(reason.strip()) <= MOST_REASON:
         fail(f"--reason {reason[:50]!r}: give 1 to {MOST_REASON} characters", code=2)
     if reason is None or ":" in reason or any(sign in reason for sign in "*?["):

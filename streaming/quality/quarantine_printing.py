@@ -1,4 +1,4 @@
-"""One quarantined message for people: nothing of it reaches the terminal that the terminal would obey."""
+"""A quarantined message as text, with terminal control characters escaped."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,21 @@ MOST_HEX_BYTES = 1_024
 
 
 def print_message(row: Mapping[str, Any]) -> None:
-    """All that is known of it."""
+    """Print the message, its state, and why it was rejected."""
     say(f"{row['topic']}-{row['partition']}@{row['offset']}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
-    say(f"refused for: {'; '.join(row['reasons'])}")
+    say(f"rejected for: {'; '.join(row['reasons'])}")
     _, reasons = judge(row["topic"], row["raw"], wall_ms())
-    takes = "takes it as it is"
+    takes = "accepts it"
     if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
-        takes += "; its topic's route, when it came, did not"
-    say(f"today's contract: {'refuses it for ' + '; '.join(reasons) if reasons else takes}")
+        takes += "; it was rejected by its topic's route at the time"
+    say(f"today's contract: {'rejects it for ' + '; '.join(reasons) if reasons else takes}")
     if row["state"] == "REPLAYED":
         say(f"replayed as {row['topic']}-{row['replayed_partition']}@{row['replayed_offset']}")
     if row["state"] == "UNKNOWN":
         place = f"{row['topic']} {row['partition']} {row['offset']}"
-        say(f"claimed by replay {row['claim_id']}, end unknown: `balancewatch quarantine find {place}` looks in Kafka")
+        say(
+            f"claimed by replay {row['claim_id']}, not confirmed: `balancewatch quarantine find {place}` searches Kafka"
+        )
     say(_content(row["raw"]))
     if row["repaired"] is not None:
         say(f"\nrepaired:\n{_content(row['repaired'])}")
@@ -33,24 +35,24 @@ def print_message(row: Mapping[str, Any]) -> None:
 
 def _content(value: bytes | None) -> str:
     if value is None:
-        return "it has no value"
+        return "no value"
     text = pretty(value)
     if text is not None:
         return _cut(visible(text), MOST_CHARACTERS, len(text))
-    return f"{len(value):,} bytes, no JSON:\n" + _cut(_hex(value[:MOST_HEX_BYTES]), 1 << 30, 0) + _rest(value)
+    return f"{len(value):,} bytes, not JSON:\n" + _cut(_hex(value[:MOST_HEX_BYTES]), 1 << 30, 0) + _rest(value)
 
 
 def _rest(value: bytes) -> str:
     left = len(value) - MOST_HEX_BYTES
-    return f"\n… and {left:,} bytes more; --raw has all" if left > 0 else ""
+    return f"\n… and {left:,} bytes more; --raw prints all" if left > 0 else ""
 
 
 def _cut(text: str, most: int, length: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}\n… and {length - most:,} characters more; --raw has all"
+    return text if len(text) <= most else f"{text[:most]}\n… and {length - most:,} characters more; --raw prints all"
 
 
 def _hex(value: bytes) -> str:
-    """Offset, sixteen bytes, and what of them is ASCII."""
+    """Return lines of offset, sixteen bytes, and their ASCII characters."""
     lines = []
     for start in range(0, len(value), 16):
         part = value[start : start + 16]

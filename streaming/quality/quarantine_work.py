@@ -1,4 +1,4 @@
-"""What `quarantine repair`, `replay` and `find` do, and say of it."""
+"""The work of `quarantine repair`, `replay` and `find`, and their output."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 MOST_AT_ONCE = 100_000
 SHOWN = 20
-"""Messages that are told one by one; of more, how many there are."""
+"""Messages listed; the rest is counted."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One of: fields to set and take away, a file with the event, or an editor."""
+    """One of: fields to set and remove, a file with the event, or an editor."""
 
     sets: tuple[str, ...] = ()
     unsets: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Change:
 
 
 def repair_all(warehouse: Location, wanted: QuarantineFilter, change: Change, owner: str, *, dry_run: bool) -> int:
-    """How many were repaired, or would be."""
+    """Return the number of repaired messages, or of those that would be."""
     rows = _read(warehouse, wanted, (WAITING, REPAIRED))
     values: dict[Place, bytes] = {}
     lines: list[dict[str, str]] = []
@@ -64,10 +64,10 @@ def repair_all(warehouse: Location, wanted: QuarantineFilter, change: Change, ow
                 fail(f"{place}: {error}", code=2)
             value, reasons = b"", [str(error)]
         if reasons and wanted.offset is not None:
-            fail(f"{place} would still be refused for {'; '.join(reasons)}{_kept(value, change, place)}")
+            fail(f"{place} would still be rejected for {'; '.join(reasons)}{_kept(value, change, place)}")
         if not reasons:
             values[place] = value
-        lines.append({"place": str(place), "then": "; ".join(reasons) if reasons else "keeps its contract"})
+        lines.append({"place": str(place), "then": "; ".join(reasons) if reasons else "valid"})
     _print(lines, {"message": lambda line: line["place"], "after the repair": lambda line: line["then"]})
     if dry_run:
         say(f"{len(values):,} of {len(rows):,} would be repaired.")
@@ -85,7 +85,7 @@ def _changed(row: Row, change: Change, sets: Mapping[str, Any]) -> bytes:
     if change.file is not None:
         try:
             if change.file.stat().st_size > MAX_BYTES:
-                raise RepairError(f"--file {change.file} is over {MAX_BYTES >> 20} MiB, which no event may be")
+                raise RepairError(f"--file {change.file} is larger than {MAX_BYTES >> 20} MiB, the maximum of an event")
             return change.file.read_bytes().strip()
         except OSError as error:
             raise RepairError(f"--file {change.file}: {error.strerror}") from None
@@ -100,17 +100,17 @@ def _changed(row: Row, change: Change, sets: Mapping[str, Any]) -> bytes:
 
 
 def _kept(value: bytes, change: Change, place: Place) -> str:
-    """An editor's text is not lost with its fault."""
+    """Save the editor's text after an invalid repair, and return a hint to it."""
     if not change.edit:
         return ""
     path = Path(f"{place.topic}-{place.partition}-{place.offset}.json")
     path.write_bytes(value)
-    return f"; your text is in {path}: mend it there and give it by --file"
+    return f"; your text is in {path}: correct it there and use --file {path}"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`unchanged`: also what nobody repaired and today's contract takes. `old`: also old routes."""
+    """`unchanged`: also unrepaired messages that today's contract accepts. `old`: also old routes."""
 
     unchanged: bool = False
     old: bool = False
@@ -118,7 +118,7 @@ class Asked:
 
 
 def replay_all(settings: Settings, wanted: QuarantineFilter, owner: str, asked: Asked) -> Sequence[Place]:
-    """Those that are UNKNOWN afterwards. Raises PublishError or KafkaUnreachableError."""
+    """Return the messages that are UNKNOWN afterwards. Raises PublishError or KafkaUnreachableError."""
     now_ms = wall_ms()
     ready: list[Ready] = []
     lines: list[dict[str, str]] = []
@@ -127,14 +127,14 @@ def replay_all(settings: Settings, wanted: QuarantineFilter, owner: str, asked: 
         one, why = _ready(row, asked, now_ms)
         note = "" if one is None else one.age_note(now_ms)
         if note and one is not None and one.place.topic in KEPT_BACK and not asked.old:
-            one, why = None, f"too old: {note} (--old publishes it)"
+            one, why = None, f"too old: {note} (--old publishes it anyway)"
         if one is None:
             left[why] += 1
             continue
         ready.append(one)
         late.update([note] if note else [])
         time = time_text(one.event.event_time_ms)
-        lines.append({"place": str(one.place), "time": time, "note": "too late to matter" if note else ""})
+        lines.append({"place": str(one.place), "time": time, "note": "too late to have an effect" if note else ""})
     layout: Layout = {
         "message": lambda line: line["place"],
         "event time": lambda line: line["time"],
@@ -142,7 +142,7 @@ def replay_all(settings: Settings, wanted: QuarantineFilter, owner: str, asked: 
     }
     _print(lines, layout)
     for note, number in late.items():
-        say(f"{number:,} too late to matter: {note}")
+        say(f"{number:,} too late to have an effect: {note}")
     for why, number in sorted(left.items()):
         say(f"{number:,} left out, {why}")
     if asked.dry_run or not ready:
@@ -152,16 +152,16 @@ def replay_all(settings: Settings, wanted: QuarantineFilter, owner: str, asked: 
 
 
 def _ready(row: Row, asked: Asked, now_ms: int) -> tuple[Ready | None, str]:
-    """What is to be published for it, or why it is left out."""
+    """Return the message to publish, or why it is left out."""
     if row["state"] in (REPLAYED, UNKNOWN):
-        return None, f"{row['state']}: claimed before, and published once at the most"
+        return None, f"{row['state']}: already claimed; a message is published at most once"
     place = place_of(row)
     value: bytes | None = row["repaired"] if row["repaired"] is not None else row["raw"]
     event, reasons = judge(place.topic, value, now_ms)
     if reasons or value is None:
-        return None, "refused by today's contract: repair them first"
+        return None, "rejected by today's contract: repair them first"
     if row["repaired"] is None and not asked.unchanged:
-        return None, "not repaired; today's contract takes them as they are, and --unchanged publishes them so"
+        return None, "not repaired; today's contract accepts them, and --unchanged publishes them"
     return Ready(place, value, event), ""
 
 
@@ -180,19 +180,19 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> list[Pla
         raise PublishError(str(error)) from None
     say(f"{len(came.get(REPLAYED, [])):,} published.")
     if "CLAIMED" in came:
-        say(f"{len(came['CLAIMED']):,} left to another replay that claimed them in the meantime.")
+        say(f"{len(came['CLAIMED']):,} left to another replay, which claimed them meanwhile.")
     unknown = came.get(UNKNOWN, [])
     if unknown:
         some = ", ".join(map(str, unknown[:5]))
-        say(f"{len(unknown):,} UNKNOWN, Kafka did not confirm them: {some}; `balancewatch quarantine find` looks.")
+        say(f"{len(unknown):,} UNKNOWN, not confirmed by Kafka: {some}; `balancewatch quarantine find` finds them.")
     return unknown
 
 
 def find_one(settings: Settings, row: Row, owner: str) -> None:
-    """Leaves with 1 when it is not there."""
+    """Find one UNKNOWN message. Leaves with 1 where Kafka does not have it."""
     place = place_of(row)
     if row["state"] != UNKNOWN:
-        fail(f"{place} is {row['state']}, not UNKNOWN: there is nothing to find")
+        fail(f"{place} is {row['state']}, not UNKNOWN: only an UNKNOWN message is searched for")
     try:
         landed = find(settings.kafka, place, row["claim_id"], to_ms(row["claimed_at"]))
     except TimeoutError as error:
@@ -203,23 +203,24 @@ def find_one(settings: Settings, row: Row, owner: str) -> None:
             f"kafka.bootstrap_servers = {servers!r}: no broker answers ({type(error).__name__})"
         ) from None
     if landed is None:
-        fail(f"{place} is not among what Kafka still has: it was not published, unless it has expired there since")
+        fail(f"{place} was not found in Kafka: it was not published, or has expired since")
     Repairs(settings.paths.warehouse).done(row["claim_id"], {place: landed}, owner, wall_ms())
     say(f"{place} was published as {place.topic}-{landed[0]}@{landed[1]}: it is REPLAYED")
 
 
 def _read(warehouse: Location, wanted: QuarantineFilter, states: Sequence[str]) -> list[Row]:
-    """Leaves with 1 when there is none, or too many."""
+    """Return matching messages. Leaves with 1 where there is none, with 2 for more than MOST_AT_ONCE."""
     try:
         wanted = QuarantineFilter(**{**wanted.__dict__, "states": tuple(states)})
         rows = read_quarantined(open_quarantine(warehouse), wanted, MOST_AT_ONCE + 1)
     except WarehouseError as error:
         fail(str(error))
     if not rows:
-        fail("no quarantined message matches" + (", or it was replayed already" if states else ""))
+        fail("no quarantined message matches" + (", or all matches are replayed already" if states else ""))
     if len(rows) > MOST_AT_ONCE:
         fail(
-            f"more than {MOST_AT_ONCE:,} messages match; ask for fewer by --topic, --reason, --since or --until", code=2
+            f"more than {MOST_AT_ONCE:,} messages match; narrow the filter with --topic, --reason, --since or --until",
+            code=2,
         )
     return rows
 

@@ -1,4 +1,4 @@
-"""Quarantined messages as people ask for them: by place, topic, reason and time, each with how it stands."""
+"""Quarantined messages by place, topic, reason and time, each with its state."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +56,7 @@ def open_quarantine(warehouse: Location) -> History:
 
 
 def list_quarantined(history: History, wanted: QuarantineFilter, limit: int | None) -> Found:
-    """The newest so many, oldest first, without their bytes. Raises WarehouseError."""
+    """Return the newest `limit` messages, oldest first, without their bytes. Raises WarehouseError."""
     if limit is None:
         return Found(history.stream(_SQL + _LISTED, wanted.parameters(None)), is_cut=False)
     rows = history.query(_SQL + _LISTED, wanted.parameters(limit + 1))
@@ -65,5 +65,5 @@ def list_quarantined(history: History, wanted: QuarantineFilter, limit: int | No
 
 
 def read_quarantined(history: History, wanted: QuarantineFilter, most: int) -> list[Mapping[str, Any]]:
-    """The oldest so many, whole: `raw` as it was, `repaired` where somebody did. Raises WarehouseError."""
+    """Return the oldest `most` messages with `raw` and `repaired` bytes. Raises WarehouseError."""
     return list(history.rows(_SQL + _WHOLE, wanted.parameters(most)))

@@ -1,4 +1,4 @@
-"""A refused message made good: fields set or taken away, or another text; judged by today's contract."""
+"""Repair of a rejected message: fields set or removed, or another text; validated by today's contract."""
 
 import json
 import re
@@ -17,24 +17,24 @@ MOST_CHARACTERS = 1_000
 
 
 class RepairError(ValueError):
-    """It cannot be mended so. The message says what to do instead."""
+    """The repair is impossible. The message says what to do instead."""
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
-    """The message as JSON, whatever its contract says. Raises RepairError where it is none, or too large."""
+    """Return the message as JSON, without its contract. Raises RepairError for other text and above MAX_BYTES."""
     if raw is None or len(raw) > MAX_BYTES:
-        raise RepairError("it has no JSON object that fields could be set in; give the whole event by --file")
+        raise RepairError("the message has no JSON object to set fields in; give a complete event with --file")
     try:
         event = json.loads(raw.decode())
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise RepairError("it is no JSON object that fields could be set in; give the whole event by --file")
+        raise RepairError("the message is not a JSON object; give a complete event with --file")
     return event
 
 
 def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
-    """`field=value`: JSON where the value is that, else text. Raises RepairError."""
+    """Parse `field=value`; a value that is not JSON is text. Raises RepairError."""
     found = {}
     for text in texts:
         field, equals, value = text.partition("=")
@@ -48,7 +48,7 @@ def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def set_fields(event: dict[str, Any], sets: Mapping[str, Any], unsets: Sequence[str]) -> bytes:
-    """The event's bytes with these fields; `a.b` is within an object, `a[0]` within a list. Raises RepairError."""
+    """Return the event's bytes with these fields; `a.b` is in an object, `a[0]` in a list. Raises RepairError."""
     for path, value in sets.items():
         container, key = _find(event, path)
         if isinstance(container, list) and key == len(container):
@@ -58,19 +58,19 @@ def set_fields(event: dict[str, Any], sets: Mapping[str, Any], unsets: Sequence[
     for path in unsets:
         container, key = _find(event, path)
         if isinstance(container, dict) and key not in container:
-            raise RepairError(f"--unset {path}: it has no such field")
+            raise RepairError(f"--unset {path}: the event has no such field")
         del container[key]
     try:
         return msgspec.json.encode(event)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise RepairError(f"it cannot be written as JSON then: {error}") from None
+        raise RepairError(f"the repaired event cannot be written as JSON: {error}") from None
 
 
 def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
-    """The container that the path ends in, and its key there."""
+    """Return the container that has the path's last key, and the key."""
     steps = _STEP.findall(path)
     if len(steps) > MAX_DEPTH or len(path) > MOST_CHARACTERS or not _PATH.fullmatch(path):
-        raise RepairError(f"field {path[:100]!r} is none; write a, a.b or a[0].b")
+        raise RepairError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
     node: Any = event
     keys = [int(step[1:-1]) if step.startswith("[") else step for step in steps]
     for key in keys[:-1]:
@@ -78,7 +78,7 @@ def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
     last = keys[-1]
     fits = isinstance(node, list) and isinstance(last, int) and last <= len(node)
     if not fits and not (isinstance(node, dict) and isinstance(last, str)):
-        raise RepairError(f"field {path[:100]!r} is not there")
+        raise RepairError(f"field {path[:100]!r} does not exist")
     return node, last
 
 
@@ -86,7 +86,7 @@ def _within(node: Any, key: int | str, path: str) -> Any:
     try:
         return node[key]
     except (KeyError, IndexError, TypeError):
-        raise RepairError(f"field {path[:100]!r} is not there") from None
+        raise RepairError(f"field {path[:100]!r} does not exist") from None
 
 
 def judge(topic: str, value: bytes | None, now_ms: int) -> tuple[Any, list[str]]:

@@ -1,8 +1,8 @@
-"""What people did with quarantined messages, and the claim by which each is published at most once.
+"""Actions on quarantined messages, and the claim that makes each message published at most once.
 
-Claims are optimistic: read the table, decide, commit the version after the one that was read, or read again. So of two
-replays at once one gets a message, and the claim is in the table before anything is published. A replay that dies
-between its claim and the word that Kafka has the message leaves it UNKNOWN, and nobody publishes it again.
+Claims are optimistic: read the table, decide, commit the next version, or read again. Of two concurrent replays only
+one claims a message, and it publishes after the claim is committed. A replay that ends between its claim and Kafka's
+confirmation leaves the message UNKNOWN; it is never published again.
 """
 
 import secrets
@@ -28,11 +28,11 @@ from streaming.warehouse.warehouse_error import NotWrittenError
 MOST_ATTEMPTS = 50
 
 CLAIMED = "CLAIMED"
-"""The action that makes a message UNKNOWN until REPLAYED follows; each other is named like the state it leads to."""
+"""The action that makes a message UNKNOWN until REPLAYED follows; other actions have the name of their state."""
 
 
 class Place(NamedTuple):
-    """A quarantined message: where it was, and when it came there, for offsets begin anew in a topic made anew."""
+    """A quarantined message: place and time, because offsets restart in a recreated topic."""
 
     topic: str
     partition: int
@@ -45,14 +45,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Standing:
-    """How a message stands: WAITING, REPAIRED, UNKNOWN or REPLAYED, and the claim, where there is one."""
+    """State of a message: WAITING, REPAIRED, UNKNOWN or REPLAYED; and its claim, if any."""
 
     state: str = WAITING
     claim_id: str | None = None
 
 
 class BusyError(BalancewatchError):
-    """Others write to the table all the time; nothing was done."""
+    """Other writers kept changing the table; nothing was written."""
 
 
 class Repairs:
@@ -129,7 +129,7 @@ class Repairs:
                 return places
             except CommitFailedError:
                 continue
-        raise BusyError(f"the table {REPAIRS.name} was written by others {MOST_ATTEMPTS} times in between; try again")
+        raise BusyError(f"other processes wrote table {REPAIRS.name} in each of {MOST_ATTEMPTS} attempts; try again")
 
 
 def _standings(table: DeltaTable) -> dict[Place, Standing]:

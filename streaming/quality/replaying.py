@@ -1,8 +1,8 @@
-"""Repaired messages back to their topic, at most once each: claimed, published, confirmed, noted, in this order.
+"""Publishing of repaired messages, each at most once: claim, publish, confirm, record.
 
-Semantics: a message is published only by the replay whose claim is in the table, and a claim is never given twice. A
-crash after the claim, or a Kafka that does not confirm, leaves the message UNKNOWN: it may be in Kafka or not, and
-`find` looks. What is published carries in its headers where it came from and by which claim.
+Only the replay whose claim is in the table publishes a message, and a message is claimed once. A crash after the claim,
+or a missing confirmation, leaves the message UNKNOWN; `find` searches Kafka for it. Headers of a published message have
+its origin and claim.
 """
 
 import time
@@ -25,16 +25,16 @@ CONFIRM_SECONDS = 30.0
 FIND_SECONDS = 120.0
 
 MATTERS_MS: Mapping[str, tuple[int, str]] = {
-    HEARTBEATS: (120_000, "the broker has forgotten that channel by now"),
-    PULLS: (120_000, "the client has pulled again since, or dropped the queue"),
-    SEND_LATENCIES: (1_800_000, "its FaultItem has been forgotten"),
-    ROUTES: (60_000, "a newer route is there, and Kafka would keep this one as the newest of its key"),
-    CLOCKS: (60_000, "time has gone on"),
+    HEARTBEATS: (120_000, "the broker has dropped that channel since"),
+    PULLS: (120_000, "the client has pulled again or dropped the queue since"),
+    SEND_LATENCIES: (1_800_000, "its FaultItem has expired"),
+    ROUTES: (60_000, "a newer route exists, and Kafka would keep this old one as the newest of its key"),
+    CLOCKS: (60_000, "later clock events have been processed"),
 }
-"""Topic to how old, in ms, an event may be that still changes anything, and why an older one does not."""
+"""Topic to the maximum age, in ms, of an event that still has an effect, and why an older one has none."""
 
 KEPT_BACK = (ROUTES,)
-"""Topics whose old events do harm: they are published on demand only."""
+"""Topics whose old events cause harm; --old publishes them."""
 
 
 class Ready(NamedTuple):
@@ -136,7 +136,7 @@ def _find(consumer: KafkaConsumer, place: Place, claim_id: str, since_ms: int) -
     deadline = time.monotonic() + FIND_SECONDS
     while left:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{place.topic} was not read to its end within {FIND_SECONDS:.0f} s")
+            raise TimeoutError(f"{place.topic} could not be read to its end within {FIND_SECONDS:.0f} s")
         for at, records in consumer.poll(timeout_ms=500).items():
             for record in records:
                 if wanted <= set(record.headers or ()):

@@ -82,8 +82,10 @@ def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end:
 
 @dataclass(frozen=True)
 class _Partition:
-    """One partition with its consumer, so that none is fetched faster than it is merged. Timestamps of the messages never
-    decrease."""
+    """One partition with its consumer, so that none is fetched faster than it is merged.
+
+    Timestamps of its messages never decrease.
+    """
 
     consumer: KafkaConsumer
     place: TopicPartition

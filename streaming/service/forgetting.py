@@ -108,7 +108,7 @@ def _names(history: History, column: str, cluster: str | None) -> set[str]:
 
 
 def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[str, Any]:
-    """Return the clock event of the decision. It does not advance time; for a cluster it names the brokers to forget."""
+    """Return the clock event of the decision, which does not advance time; for a cluster it names the brokers."""
     named = brokers[:MOST_BROKERS] if decision.kind == CLUSTER else [decision.name] if decision.kind == BROKER else []
     entry = {"kind": decision.kind, "name": decision.name, "owner": decision.owner, "reason": decision.reason}
     return {

@@ -106,7 +106,8 @@ class Group(Part):
     consume_orderly: bool = Field(default=False, description="MessageListenerOrderly: queues must be locked")
     pull_interval_ms: int = Field(default=0, ge=0, description="DefaultMQPushConsumer.pullInterval")
     lives_with_its_members: bool = Field(
-        default=False, description="made for one process, as a cache's invalidation is: nobody misses it afterwards"
+        default=False,
+        description="belongs to one process, for example to invalidate a cache; no member is expected afterwards",
     )
     reports_retry_topic: bool = Field(default=False, description="heartbeats list %RETRY%GROUP, as a real broker's do")
     consumers: tuple[Consumer, ...] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""A scenario as data: one TOML file, checked before anything runs.
+"""A scenario as data: one TOML file, validated before it runs.
 
 Times in a file are seconds of virtual time from the start. Field names are RocketMQ's.
 """
@@ -21,27 +21,27 @@ SCENARIOS = Path(__file__).with_name("scenarios")
 
 
 class ScenarioError(ValueError):
-    """A scenario cannot be played. The message is one sentence a fault, naming the field and its value."""
+    """A scenario is invalid. The message has one sentence for each fault, with field and value."""
 
 
 class Scenario(Part):
-    """A cluster, who uses it, what happens to it and what should be said of it.
+    """A cluster, its clients, what happens to them, and the alerts that are due.
 
-    Without `duration_seconds` it goes on for ever.
+    Without `duration_seconds` the scenario has no end.
     """
 
-    description: str = Field(default="", description="what happens, and what should be said")
-    healthy: bool = Field(default=False, description="nothing of it may page")
+    description: str = Field(default="", description="what happens, and which alerts are due")
+    healthy: bool = Field(default=False, description="no page is due")
     cluster: Name
     duration_seconds: float | None = Field(default=None, gt=0)
     clock_interval_ms: int = Field(default=5000, ge=1)
-    view: View = Field(default="model", description="the view of a run without conditions")
-    jitter: float = Field(default=0, ge=0, description="seconds at most by which a seed shifts all happenings alike")
+    view: View = Field(default="model", description="default view of a run")
+    jitter: float = Field(default=0, ge=0, description="maximum seconds by which a seed shifts all happenings")
     brokers: tuple[BrokerOrName, ...] = Field(min_length=1)
     topics: tuple[Topic, ...] = Field(min_length=1)
     groups: tuple[Group, ...] = ()
     producers: tuple[Producer, ...] = ()
-    rollouts: tuple[Rollout, ...] = Field(default=(), description="their groups and happenings come to the others")
+    rollouts: tuple[Rollout, ...] = Field(default=(), description="rollouts that add groups and happenings")
     happenings: tuple[Happening, ...] = ()
     expects: tuple[Expectation, ...] = ()
 
@@ -83,14 +83,14 @@ class Scenario(Part):
             _check_known(f"{where}: topic", [expected.topic], [None, *topics])
             _check_known(f"{where}: consumer_group", [expected.consumer_group], [None, *groups])
         if self.healthy and any(expected.required for expected in self.expects):
-            raise ValueError("healthy = true, and yet a finding is required")
+            raise ValueError("healthy = true excludes required findings")
         return self
 
 
 def _check_unique(what: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{what} has {twice[0]!r} twice")
+        raise ValueError(f"{what}: duplicate {twice[0]!r}")
 
 
 def _check_known(what: str, names: Iterable[str | None], known: Iterable[str | None]) -> None:
@@ -102,18 +102,18 @@ def _check_known(what: str, names: Iterable[str | None], known: Iterable[str | N
 
 
 def scenario_names() -> list[str]:
-    """The scenarios that come with the package."""
+    """Return the names of the packaged scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 
 def load_scenario(name_or_path: str | Path) -> Scenario:
-    """A scenario by its name, or from a TOML file. Raises ScenarioError."""
+    """Load a scenario by name or from a TOML file. Raises ScenarioError."""
     path = Path(name_or_path)
     if str(name_or_path) in scenario_names():
         path = SCENARIOS / f"{name_or_path}.toml"
     elif not path.is_file():
         choice = ", ".join(scenario_names())
-        raise ScenarioError(f"scenario {str(name_or_path)!r} is not a file and not one of {choice}")
+        raise ScenarioError(f"scenario {str(name_or_path)!r} is neither a file nor one of {choice}")
     try:
         return parse_scenario(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -121,7 +121,7 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
 
 
 def parse_scenario(fields: dict[str, Any]) -> Scenario:
-    """A scenario from what a TOML file says. Raises ScenarioError."""
+    """Return the scenario of parsed TOML. Raises ScenarioError."""
     try:
         scenario = Scenario.model_validate(fields)
         if not scenario.rollouts:

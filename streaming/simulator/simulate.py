@@ -1,4 +1,4 @@
-"""`balancewatch simulate`: a modelled cluster's events into Kafka, with progress."""
+"""`balancewatch simulate`: publish the events of a simulated cluster to Kafka, with progress."""
 
 import threading
 import time
@@ -23,16 +23,16 @@ from streaming.text.output import end_progress, show_progress
 from streaming.text.times import to_ms, wall_ms
 
 ENDLESS_SECONDS = 900.0
-"""What of an endless scenario is played as fast as it goes, when no length is given."""
+"""Length of a scenario without end at full speed, unless one is given."""
 
 
 class SimulateError(ValueError):
-    """An argument cannot be used. The message is one sentence."""
+    """An argument is invalid. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Watching:
-    """How the cluster is watched, as the command's options say it: seconds and shares."""
+    """Monitoring of the cluster as the command's options: seconds and shares."""
 
     view: str = ""
     interval: float | None = None
@@ -69,7 +69,7 @@ def run_simulation(
     start: str | None,
     watching: Watching,
 ) -> int:
-    """Publish a run and return how many events. Raises SimulateError for arguments that cannot be used."""
+    """Publish a run and return how many events. Raises SimulateError for invalid arguments."""
     pace = _pace(speed)
     try:
         modelled = load_scenario(scenario)

@@ -1,4 +1,4 @@
-"""`balancewatch simulate`: its options, of which the second half say how the modelled cluster is watched."""
+"""`balancewatch simulate`: options of the simulated cluster and of its monitoring."""
 
 from typing import Annotated
 
@@ -13,49 +13,61 @@ from streaming.text.output import say
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(help="A scenario's name, or a TOML file.")] = "demo",
-    list_: Annotated[bool, typer.Option("--list", help="Print the scenarios' names and end.")] = False,
+    scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a TOML file.", metavar="[SCENARIO]")] = "demo",
+    list_: Annotated[bool, typer.Option("--list", help="Print the names of the scenarios.")] = False,
     bootstrap_servers: BootstrapServers = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same events.")] = 1,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal events.", metavar="N")] = 1,
     speed: Annotated[
-        str, typer.Option(help='1 is real time, 20 is 20 times as fast, "max" as fast as it goes.')
+        str, typer.Option(help="1 is real time, 20 is 20 times faster, max is without pauses.", metavar="N|max")
     ] = "max",
     seconds: Annotated[
-        float | None, typer.Option(help="Virtual seconds to play; the scenario's own length without it.", min=1)
+        float | None,
+        typer.Option(help="Virtual seconds to simulate. Default: the scenario's duration.", min=1, metavar="N"),
     ] = None,
-    start: Annotated[str | None, typer.Option(help="Virtual start, ISO 8601; without it, so that it ends now.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Virtual start, ISO 8601. Default: the run ends now.", metavar="TIME")
+    ] = None,
     view: Annotated[
         str,
         typer.Option(
-            help="View: model (all events, at once), agents (the same without a clock) or collector (rounds). "
-            "Default: the scenario's."
+            help="model (all events immediately), agents (the same without clock events) or collector (poll rounds). "
+            "Default: the scenario's.",
+            metavar="VIEW",
         ),
     ] = "",
-    interval: Annotated[float | None, typer.Option(help="Seconds from round to round.", min=1, max=600)] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Poll interval in seconds.", min=1, max=600, metavar="N")
+    ] = None,
     missed_rounds: Annotated[
-        float, typer.Option(help="Share of the rounds that one broker does not answer.", min=0, max=1)
+        float, typer.Option(help="Share of poll rounds that one broker does not answer.", min=0, max=1, metavar="SHARE")
     ] = 0.0,
     lost_answers: Annotated[
-        float, typer.Option(help="Share of a collector's questions to clients that time out.", min=0, max=1)
+        float, typer.Option(help="Share of requests to clients that time out.", min=0, max=1, metavar="SHARE")
     ] = 0.0,
     mute_clients: Annotated[
-        float, typer.Option(help="Share of the consumers that answer no question.", min=0, max=1)
+        float, typer.Option(help="Share of consumers that answer no request.", min=0, max=1, metavar="SHARE")
     ] = 0.0,
     listed_only: Annotated[
-        float, typer.Option(help="Share of the clients whose heartbeats brokers do not tell.", min=0, max=1)
+        float, typer.Option(help="Share of clients whose heartbeats are not published.", min=0, max=1, metavar="SHARE")
     ] = 0.0,
     skew: Annotated[
-        str | None, typer.Option(help='One wrong clock: "broker:-95" is 95 s behind; or client, collector.')
+        str | None,
+        typer.Option(help="A wrong clock: broker:-95 is 95 s behind; or client, collector.", metavar="WHO:SECONDS"),
     ] = None,
-    lag: Annotated[float, typer.Option(help="Seconds that agents' events need to Kafka.", min=0, max=600)] = 0.0,
+    lag: Annotated[
+        float, typer.Option(help="Seconds until events of agents reach Kafka.", min=0, max=600, metavar="N")
+    ] = 0.0,
     beside: Annotated[
         str,
         typer.Option(
-            help='Another group: hung, suspended, slow, or "rollout PODS one_by_one|quarters|surge stable|new|groups".'
+            help='Second group: hung, suspended, slow, or "rollout PODS one_by_one|quarters|surge stable|new|groups".',
+            metavar="GROUP",
         ),
     ] = "",
 ) -> None:
-    """Publish a modelled RocketMQ cluster to Kafka: seeded, in virtual time, at any speed, watched in any way.
+    """Publish a simulated RocketMQ cluster to Kafka, with configurable monitoring faults.
+
+    Events are seeded and carry virtual time, at any speed.
 
     Example: balancewatch simulate twins --bootstrap-servers localhost:9092
 

@@ -16,8 +16,9 @@ from streaming.warehouse.reaching import StoreUnreachableError, reach
 
 
 def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
-    """Return the settings with the given flags. Leaves with 2 for an invalid one, and with 1 where a command with a flag
-    for the tables cannot reach their store.
+    """Return the settings with the given flags. Leaves with 2 for an invalid one.
+
+    A command with a flag for the tables leaves with 1 where it cannot reach their store.
 
     Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON.
     """

@@ -1,1 +1,1 @@
-"""`balancewatch whatif`: a change of a group, tried on paper from a file or from the tables."""
+"""`balancewatch whatif`: the effect of a change on a group, read from a file or from the tables."""

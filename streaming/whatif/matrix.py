@@ -1,4 +1,4 @@
-"""What `whatif` found, for people and for machines: verdict, shares by client, the queue by client matrix, sends."""
+"""The output of `whatif`: verdict, queues by client, the matrix of queues and clients, sends."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ TAKES, LEAVES = "x", "."
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A group before and after, and where sends go if a broker is slow."""
+    """A group before and after a change, and where sends go with a slow broker."""
 
     before: Group
     after: Group
@@ -32,7 +32,7 @@ class WhatIf:
     slow_broker: SlowBroker | None = None
 
     def report(self) -> dict[str, Any]:
-        """Everything, as JSON holds it. Raises ValueError when a strategy cannot be computed (allotment.py)."""
+        """Return the result as JSON. Raises ValueError where a strategy cannot be computed (allotment.py)."""
         before, after = allot(self.before), allot(self.after)
         changes = compare(before, after)
         return {
@@ -50,7 +50,7 @@ class WhatIf:
 
 
 def print_whatif(whatif: WhatIf, format_: Format) -> None:
-    """Print to stdout: as CSV the queues, a row each; as JSON everything. Raises ValueError as `WhatIf.report`."""
+    """Print the result; CSV has a row for each queue. Raises ValueError as `WhatIf.report`."""
     report = whatif.report()
     if format_ == "json":
         write_json(report)
@@ -113,14 +113,14 @@ def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
         for line in lines:
             console.print(line)
     else:
-        console.print(f"The matrix of {len(labels)} clients does not fit here; --format csv has it.")
+        console.print(f"The matrix of {len(labels)} clients is wider than the terminal; --format csv prints it.")
     if whatif.slow_broker:
         console.print()
         whatif.slow_broker.print(console)
 
 
 def _clients(report: dict[str, Any], letters: dict[str, str], is_changed: bool) -> Table:
-    """The letters of the matrix: who it is, and the queues by ranges."""
+    """Return the table of clients with their letters and queue ranges."""
     table = Table()
     table.add_column("", no_wrap=True)
     table.add_column("client", overflow="fold")
@@ -138,7 +138,7 @@ def _clients(report: dict[str, Any], letters: dict[str, str], is_changed: bool) 
 
 def _share(client: dict[str, Any] | None, usual: str) -> str:
     if client is None:
-        return "not there"
+        return "absent"
     queues = client["queues"]
     own = "" if client["strategy"] == usual else f" ({client['strategy']})"
     return (f"{len(queues)}: {name_queues(queues)}" if queues else f"none: {client['idle']}") + own
@@ -152,7 +152,7 @@ def _letters(number: int) -> list[str]:
 
 
 def _matrix(report: dict[str, Any], labels: Sequence[str], is_changed: bool) -> Iterator[str]:
-    """A line a run of queues that fare alike, a column a client: twice, before and after, when something changes."""
+    """Yield a line for each run of equal queues, with a column for each client, before and after a change."""
     letters = _letters(len(labels))
     there = {
         side: {client["client"] for client in report[side]["clients"]}
@@ -174,13 +174,13 @@ def _columns(cells: Sequence[str], letters: Sequence[str]) -> str:
 
 
 def _fate(row: dict[str, Any], labels: Sequence[str], there: dict[str, set[str]]) -> tuple[str, list[str], str]:
-    """The broker, the marks of each side and the remark: queues that agree in these share a line."""
+    """Return broker, marks of each side and remark: queues that agree in these share a line."""
     blocks = [
         "".join(_mark(label, row[side], is_there=label in clients) for label in labels)
         for side, clients in there.items()
     ]
     if row["cause"]:
-        remark = f"nobody: {row['cause']}"
+        remark = f"no client: {row['cause']}"
     elif row["after"] and len(row["after"]) > 1:
         remark = "taken twice" if len(row["after"]) == 2 else f"taken {len(row['after'])} times"
     elif row["change"] == RECOVERED:
@@ -191,7 +191,7 @@ def _fate(row: dict[str, Any], labels: Sequence[str], there: dict[str, set[str]]
 
 
 def _mark(label: str, takers: Sequence[str] | None, *, is_there: bool) -> str:
-    """Blank where the queue or the client is not there."""
+    """Return a blank where the queue or the client is absent."""
     if takers is None or not is_there:
         return " "
     return TAKES if label in takers else LEAVES

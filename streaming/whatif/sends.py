@@ -1,4 +1,4 @@
-"""Where one producer's sends go if a broker is slow: with and without its fault strategy, beside a healthy cluster."""
+"""Sends of one producer with a slow broker, with and without its fault strategy, and in a healthy cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,20 +8,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from udfs.alerts.prose import count
 from udfs.rocketmq.route import PERM_READ, PERM_WRITE, QueueData
 from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
 from udfs.whatif.group import Group
 from udfs.whatif.slow_broker import Sends, Traffic, play_sends
 
 MOST_SENDS = 20_000
-"""Three plays of so many take about two seconds."""
+"""Three simulations of this number take about 2 s."""
 
 
 @dataclass(frozen=True)
 class SlowBroker:
-    """A broker of the group's topic that answers in `latency_ms`. The topic's writable queues are its readable ones.
+    """A broker of the group's topic that answers in `latency_ms`. The writable queues equal the readable ones.
 
-    Raises ValueError for a broker without queues of the topic and for more sends than can be played in a few seconds.
+    Raises ValueError for a broker without queues of the topic, and for more than MOST_SENDS sends.
     """
 
     group: Group
@@ -32,12 +33,14 @@ class SlowBroker:
     def __post_init__(self) -> None:
         names = self.group.broker_names()
         if self.broker_name not in names:
-            raise ValueError(f"broker {self.broker_name} has no queue of {self.group.topic}; {', '.join(names)} have")
+            raise ValueError(
+                f"--slow-broker {self.broker_name!r} has no queue of {self.group.topic}; choose {', '.join(names)}"
+            )
         if self.traffic.sends_per_second * self.traffic.seconds > MOST_SENDS:
-            raise ValueError(f"--rate times --seconds is over {MOST_SENDS}; lower one of them")
+            raise ValueError(f"--rate times --seconds is above {MOST_SENDS}; lower one of them")
 
     def report(self) -> dict[str, Any]:
-        """JSON of the three plays and a sentence on them."""
+        """Return the three simulations and their verdict as JSON."""
         return {
             "verdict": self._verdict(),
             "broker_name": self.broker_name,
@@ -49,7 +52,7 @@ class SlowBroker:
         }
 
     def print(self, console: Console) -> None:
-        """The verdict and a table: of each broker, its share of the sends in each play."""
+        """Print the verdict and each broker's share of the sends."""
         console.print(self._verdict())
         table = Table()
         for name in ("broker", "all healthy", "slow, avoidance on", "slow, avoidance off"):
@@ -63,11 +66,11 @@ class SlowBroker:
         console.print(table)
         spans = self.plays["avoiding"].avoided_ms
         if spans:
-            console.print(f"Avoided, in seconds from the first send: {_describe_spans(spans)}.")
+            console.print(f"Avoided at seconds {_describe_spans(spans)} after the first send.")
 
     @cached_property
     def plays(self) -> dict[str, Sends]:
-        """By name: all brokers healthy; this one slow, with the fault strategy; slow, without it."""
+        """Return three simulations: healthy; slow with the fault strategy; slow without it."""
         info, slow = self._info(), {self.broker_name: self.latency_ms}
         avoiding = replace(self.traffic, send_latency_fault_enable=True)
         plain = replace(self.traffic, send_latency_fault_enable=False)
@@ -89,15 +92,15 @@ class SlowBroker:
         if not avoiding.avoided_ms:
             return (
                 f"At {self.latency_ms} ms {who} never avoids {self.broker_name}: "
-                f"it goes on sending it {avoiding.share(self.broker_name):.0%}."
+                f"{avoiding.share(self.broker_name):.0%} of its sends still go there."
             )
         seconds = sum(end - begin for begin, end in avoiding.avoided_ms) / 1000
         return (
-            f"At {self.latency_ms} ms {who} sends {self.broker_name} {avoiding.share(self.broker_name):.1%} instead of "
-            f"{healthy.share(self.broker_name):.1%}: it avoids it for {seconds:.1f} of {self.traffic.seconds} s, in "
-            f"{len(avoiding.avoided_ms)} span{'' if len(avoiding.avoided_ms) == 1 else 's'}. "
-            f"{avoiding.slow} of {avoiding.sends} sends meet it while it is slow, and {avoiding.failed} fail; without "
-            f"the fault strategy, which is off by default, {plain.slow} and {plain.failed}."
+            f"At {self.latency_ms} ms {who} sends {avoiding.share(self.broker_name):.1%} of its messages to "
+            f"{self.broker_name} instead of {healthy.share(self.broker_name):.1%}. It avoids the broker for "
+            f"{seconds:.1f} of {self.traffic.seconds} s, in {count(len(avoiding.avoided_ms), 'span')}. "
+            f"{avoiding.slow} of {avoiding.sends} sends are slow and {avoiding.failed} fail. Without this strategy, "
+            f"which is off by default, {plain.slow} are slow and {plain.failed} fail."
         )
 
 
@@ -113,4 +116,4 @@ def _play(sends: Sends) -> dict[str, Any]:
 
 def _describe_spans(spans: Sequence[tuple[int, int]], most: int = 6) -> str:
     reported = ", ".join(f"{begin / 1000:.1f} to {end / 1000:.1f}" for begin, end in spans[:most])
-    return f"{reported} and {len(spans) - most} times more" if len(spans) > most else reported
+    return f"{reported} and {len(spans) - most} more" if len(spans) > most else reported

@@ -1,4 +1,4 @@
-"""The state that `whatif` starts from, as a JSON file: read, written, and an example of it."""
+"""The initial state of `whatif` as a JSON file: reading, writing, and an example."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,11 @@ from udfs.whatif.group import Client, Group
 
 
 class WhatIfError(BalancewatchError):
-    """There is no such state. The message names what to change."""
+    """The state is invalid. The message names what to change."""
+
+
+class UnknownGroupError(BalancewatchError):
+    """The tables have no such group, topic or cluster. The message names the nearest."""
 
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -27,7 +31,7 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class QueueSpec(_Spec, kw_only=True):
-    """One broker's readable queues: 0 to read_queue_nums - 1, or the ids of a static topic one by one."""
+    """Readable queues of one broker: 0 to read_queue_nums - 1, or the ids of a static topic."""
 
     broker_name: Name
     read_queue_nums: Count | None = None
@@ -36,7 +40,7 @@ class QueueSpec(_Spec, kw_only=True):
 
 
 class ClientSpec(_Spec, kw_only=True):
-    """One channel; udfs.whatif.group.Client says what each field means."""
+    """One channel; fields as in udfs.whatif.group.Client."""
 
     client_id: Name
     client_addr: str | None = None
@@ -81,21 +85,21 @@ EXAMPLE = StateSpec(
         _example_client("10.20.0.13", 40112, "AVG_BY_CIRCLE"),
     ],
 )
-"""Two clients share out by the group's strategy, the third by its own."""
+"""Two clients allocate by the group's strategy, the third by another."""
 
 
 def read_file(path: Path) -> Group:
-    """The state in a file. Raises WhatIfError when it cannot be read as one."""
+    """Return the state in a file. Raises WhatIfError for an invalid file."""
     try:
         spec = msgspec.json.decode(path.read_bytes(), type=StateSpec)
     except (OSError, msgspec.DecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise WhatIfError(f"--file {path}: {reason}; `balancewatch whatif --example` prints one that works") from None
+        raise WhatIfError(f"--file {path}: {reason}; `balancewatch whatif --example` prints a valid one") from None
     return to_group(spec)
 
 
 def save_file(path: Path, group: Group) -> None:
-    """Write the state to a new file. Raises WhatIfError when it is there already or cannot be written."""
+    """Write the state to a new file. Raises WhatIfError where the file exists or cannot be written."""
     try:
         with path.open("x") as file:
             file.write(to_json(to_spec(group)))
@@ -134,7 +138,7 @@ def _message_queues(topic: str, queues: QueueSpec) -> list[MessageQueue]:
 
 
 def to_spec(group: Group) -> StateSpec:
-    """The group as a file holds it; `to_group` gives it back."""
+    """Return the group in the file's form, the inverse of `to_group`."""
     return StateSpec(
         cluster=group.cluster,
         consumer_group=group.consumer_group,

@@ -1,4 +1,4 @@
-"""`balancewatch whatif`: its options, and how they become a state and changes to it."""
+"""`balancewatch whatif`: options, parsed into a state and changes to it."""
 
 import re
 from pathlib import Path
@@ -13,49 +13,72 @@ from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.whatif.live_group import read_group
 from streaming.whatif.matrix import WhatIf, print_whatif
 from streaming.whatif.sends import SlowBroker
-from streaming.whatif.whatif import EXAMPLE, WhatIfError, read_file, save_file, to_json
+from streaming.whatif.whatif import EXAMPLE, UnknownGroupError, WhatIfError, read_file, save_file, to_json
 from udfs.rocketmq.version import NEWEST, parse_client_version
 from udfs.whatif.group import Changes, change
 from udfs.whatif.slow_broker import Traffic
 
 
-def _names(flag: str, text: str) -> Any:
-    return typer.Option(flag, help=f"{text} Repeat for more.")
+def _names(flag: str, text: str, metavar: str) -> Any:
+    return typer.Option(flag, help=f"{text} Repeat for more.", metavar=metavar)
 
 
 def whatif(
-    group: Annotated[str | None, typer.Option("--group", help="Consumer group, read from the Delta tables.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="One of its topics.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Needed where several have the group.")] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="A state in JSON, instead of the Delta tables.")] = None,
-    save: Annotated[Path | None, typer.Option("--save", help="Write the state to this file too, to edit it.")] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print such a file and end.")] = False,
-    add_client: Annotated[list[str] | None, _names("--add-client", "A ClientId that joins.")] = None,
-    remove_client: Annotated[list[str] | None, _names("--remove-client", "A ClientId, address or host leaves.")] = None,
-    twin: Annotated[list[str] | None, _names("--twin", "One more process with this ClientId.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Consumer group in the tables.", metavar="NAME")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic of the group.", metavar="NAME")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Required if several clusters have the group.", metavar="NAME")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Read the state from JSON instead of the tables.", metavar="FILE")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Also write the state to a new file.", metavar="FILE")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print an example of such a file.")] = False,
+    add_client: Annotated[list[str] | None, _names("--add-client", "Client that joins.", "CLIENT_ID")] = None,
+    remove_client: Annotated[
+        list[str] | None, _names("--remove-client", "Client that leaves: ClientId, address or host.", "CLIENT")
+    ] = None,
+    twin: Annotated[list[str] | None, _names("--twin", "Another process with this ClientId.", "CLIENT_ID")] = None,
     unsubscribe: Annotated[
-        list[str] | None, _names("--unsubscribe", "A ClientId that stays without subscribing the topic.")
+        list[str] | None, _names("--unsubscribe", "Member that no longer subscribes to the topic.", "CLIENT_ID")
     ] = None,
-    add_broker: Annotated[list[str] | None, _names("--add-broker", "NAME, or NAME=QUEUES.")] = None,
-    remove_broker: Annotated[list[str] | None, _names("--remove-broker", "A broker whose queues go.")] = None,
-    queues: Annotated[list[str] | None, _names("--queues", "readQueueNums: N a broker, or BROKER=N.")] = None,
-    strategy: Annotated[list[str] | None, _names("--strategy", "NAME for all, or CLIENT_ID=NAME.")] = None,
+    add_broker: Annotated[list[str] | None, _names("--add-broker", "Broker that joins.", "NAME[=QUEUES]")] = None,
+    remove_broker: Annotated[
+        list[str] | None, _names("--remove-broker", "Broker that leaves with its queues.", "NAME")
+    ] = None,
+    queues: Annotated[
+        list[str] | None, _names("--queues", "readQueueNums of all brokers or of one.", "[BROKER=]N")
+    ] = None,
+    strategy: Annotated[
+        list[str] | None, _names("--strategy", "Allocation strategy of all clients or of one.", "[CLIENT_ID=]NAME")
+    ] = None,
     consumer_idc: Annotated[
-        list[str] | None, _names("--consumer-idc", "MACHINE_ROOM: a room that is consumed.")
+        list[str] | None, _names("--consumer-idc", "MACHINE_ROOM: room that the group consumes.", "ROOM")
     ] = None,
-    virtual_nodes: Annotated[int | None, typer.Option(help="CONSISTENT_HASH: replicas of a client.", min=0)] = None,
-    client_version: Annotated[str | None, typer.Option(help="Release of all clients and of the producer.")] = None,
-    slow_broker: Annotated[str | None, typer.Option(help="Show where sends go if this broker is slow.")] = None,
-    latency_ms: Annotated[int, typer.Option(help="How slow it answers, ms.", min=0)] = 1000,
-    rate: Annotated[int, typer.Option(help="The producer's sends a second.", min=1)] = 100,
-    seconds: Annotated[int, typer.Option(help="For how long it sends.", min=1)] = 60,
-    format_: Annotated[str, typer.Option("--format", help="table, json (everything) or csv (queues).")] = "table",
+    virtual_nodes: Annotated[
+        int | None, typer.Option(help="CONSISTENT_HASH: virtual nodes per client.", min=0, metavar="N")
+    ] = None,
+    client_version: Annotated[
+        str | None, typer.Option(help="RocketMQ release of all clients and of the producer.", metavar="4.9.8")
+    ] = None,
+    slow_broker: Annotated[
+        str | None, typer.Option(help="Also compute sends with this broker slow.", metavar="NAME")
+    ] = None,
+    latency_ms: Annotated[int, typer.Option(help="Latency of the slow broker.", min=0, metavar="MS")] = 1000,
+    rate: Annotated[int, typer.Option(help="Sends per second.", min=1, metavar="N")] = 100,
+    seconds: Annotated[int, typer.Option(help="Duration of the sends.", min=1, metavar="N")] = 60,
+    format_: Annotated[
+        str, typer.Option("--format", help="table, json (everything) or csv (queues).", metavar="FORMAT")
+    ] = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """Try a change on paper: who takes which queue before and after, what starves, moves or doubles, and why.
+    """Compute the effect of a change on a group: which client gets which queue.
 
-    Nothing is changed anywhere. The state is one topic of one group, from the Delta tables (no JVM is started) or
-    from a file; without a change it is shown as it is.
+    The result lists queues that no client gets, that two clients get or that change hands, with the reason. The command
+    changes nothing. It reads one topic of one group from the tables or from a file; without a change it prints the
+    current state.
 
     Example: balancewatch whatif --group billing --topic orders --add-client 10.0.0.9@7 --add-broker broker-c=8
 
@@ -103,7 +126,7 @@ def whatif(
         if save is not None:
             save_file(save, state)
         print_whatif(WhatIf(state, changed, notes, slow), format_)  # type: ignore[arg-type]  # checked above
-    except WarehouseError as error:
+    except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except (WhatIfError, ValueError) as error:
         fail(str(error), code=2)
@@ -112,7 +135,7 @@ def whatif(
 def _release(text: str | None) -> tuple[int, int, int] | None:
 
     if text and not re.match(r"[vV]?\d+[._]\d+", text):
-        raise ValueError(f"--client-version {text!r} is not a release such as 4.9.8")
+        raise ValueError(f"--client-version {text!r} is not a RocketMQ release such as 4.9.8")
     return parse_client_version(text) if text else None
 
 

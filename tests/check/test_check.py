@@ -123,16 +123,19 @@ def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (["rules", "starved"], "kind = 'starved': the rules have no such kind; they have broker_evicted, "),
+        (["rules", "starved"], "kind 'starved' is unknown; nearest: starved_queue"),
         (["rules", "starved_queue"], "--cluster is missing"),
         (["rules", "starved_queue", "--cluster", "c"], "--group is missing"),
-        (["rules", "broker_isolated", "--cluster", "c", "--group", "g"], "--group 'g': broker_isolated is judged"),
+        (
+            ["rules", "broker_isolated", "--cluster", "c", "--group", "g"],
+            "--group 'g': broker_isolated is about brokers",
+        ),
         (["rules", "--cluster", "c"], "Missing argument 'KIND|INCIDENT'"),
-        (["rules", "twins-1", "--group", "g"], "--group: incident twins-1 has its own; leave it out"),
+        (["rules", "twins-1", "--group", "g"], "--group: an incident has its own; leave it out"),
         (["rules", "starved_queue", "--severity", "loud"], "--severity 'loud': choose critical, error, warning, info"),
         (["rules", "starved_queue", "--format", "csv"], "--format 'csv': choose table or json"),
         (["rules", "starved_queue", "--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': No such file"),
-        (["--cluster", "c", "rules", "starved_queue"], "--cluster stands before rules"),
+        (["--cluster", "c", "rules", "starved_queue"], "--cluster before rules has no effect"),
         (["starved_queue"], "No such command 'starved_queue'"),
     ],
     ids=range(11),
@@ -160,6 +163,23 @@ def test_settings_that_cannot_be_checked_end_with_2(arguments: list[str], report
     assert reported in result.stderr
 
 
+def test_a_threshold_below_the_clients_own_intervals_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "low.toml"
+    path.write_text(
+        'settle_ms = "10s"\n[[overrides]]\nname = "batch"\nconsumer_group = "batch-*"\npull_silence_ms = 60\n'
+        '[[overrides]]\nname = "fine"\nconsumer_group = "b-*"\npull_silence_ms = "1m"\n'
+    )
+    assert answer(check, "--rules", str(path))["warnings"] == [
+        "rules: settle_ms = 10000 is below 20 s, but clients rebalance every 20 s",
+        "override 'batch': pull_silence_ms = 60 is below 20 s, but an idle healthy queue is pulled every 15 to 20 s; "
+        'the unit is ms, write "60s" for seconds',
+    ]
+    printed = check("--rules", str(path))
+    assert "warning: override 'batch': pull_silence_ms = 60 is below 20 s" in " ".join(printed.stdout.split())
+    assert printed.exit_code == 0
+    assert answer(check)["warnings"] == []
+
+
 def test_the_alerts_are_listed_as_ever_beside_what_they_would_do(tmp_path: Path) -> None:
     """Also where a value of an option is called as the command below is."""
     write(tmp_path, {"incident_id": "twins-1", "kind": "duplicate_client_id", "consumer_group": "rules"})
@@ -179,8 +199,8 @@ def test_an_imagined_alert_is_judged_by_its_groups_rules(tmp_path: Path, rules: 
     assert reported["rules.kinds.starved_queue.recovering_ms"] == (5_000, "override 'batch jobs', for all kinds")
     assert reported["rules.kinds.starved_queue.pending_evaluations"] == (2, "default, for all kinds")
     assert "pull_silence_ms (2 min)" in found["fires"]
-    assert "for 1 min, at 2 evaluations" in found["fires"]
-    assert "stayed away for 5 s" in found["ends"]
+    assert "for 1 min and at least 2 evaluations" in found["fires"]
+    assert "RESOLVED after 5 s without it" in found["ends"]
 
 
 def test_a_kind_that_is_switched_off_never_fires(rules: list[str]) -> None:
@@ -246,7 +266,7 @@ def test_a_mute_that_matches_is_reported_with_its_window(
     line = f"'night' (consumer_group=bill* severity=critical), 22:00 to 06:00 Asia/Shanghai, every day: {sentence}"
     assert f"critical: {line}" in judge(*starved()).stdout
     assert answer(judge, *starved("orders"))["mutes"] == []
-    assert "no mute of the settings matches it" in judge(*starved("orders")).stdout
+    assert "no mute matches" in judge(*starved("orders")).stdout
     assert answer(judge, "watchdog")["mutes"] == []
     assert [one["name"] for one in answer(check)["mutes"]] == ["night", "kind=group_offline"]
     listed = check().stdout
@@ -287,6 +307,15 @@ def test_an_incident_is_reported_with_its_state_its_receivers_and_what_suppresse
     assert [one["receiver"] for one in found["receivers"]] == ["duty"]
     table = judge("starved-1").stdout
     assert "twins-1, so it does not page: Two of it." in table
+
+
+def test_a_prefix_of_an_incidents_id_is_enough(tmp_path: Path) -> None:
+    twins = {"incident_id": "3f1c2a9be07d4455-1700000000000", "kind": "duplicate_client_id", "state": "FIRING"}
+    write(tmp_path, twins, {**twins, "incident_id": "3f1c77770000aaaa-1700000000000"})
+    found = answer(judge, "3f1c2a9b")
+    assert found["incident"]["incident_id"] == "3f1c2a9be07d4455-1700000000000"
+    several = judge("3f1c")
+    assert (several.exit_code, "INCIDENT '3f1c' is a prefix of several: " in several.stderr) == (1, True)
 
 
 def test_an_incident_that_is_not_there_is_reported_and_ends_with_1(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_row_whose_json_cannot_be_read_hides_no_other(text: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["alerts", "--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no alerts table there"),
+        (["alerts", "--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no table alerts found"),
         (["alerts", "--format", "yaml"], 2, "--format 'yaml': choose table, json, csv or parquet"),
         (["run"], 2, "kafka.bootstrap_servers is empty"),
         (["collect", "--bootstrap-servers", "x:1"], 2, "collector.name_server is empty"),

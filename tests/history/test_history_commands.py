@@ -268,7 +268,7 @@ def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, 
     reported = "note: newest row 2025-06-15 15:07:45 UTC, "
     result = run(warehouse, command, "--current", "--format", "json")
     assert reported in result.stderr
-    assert "before: what came since is not known" in result.stderr
+    assert " old; is `run` up?" in result.stderr
     assert "note: newest row" not in run(warehouse, command, "--at", "2025-06-15T15:18:45Z").stderr
     assert reported in run(warehouse, command, "--at", "2025-06-15T15:18:46Z").stderr
     assert "note: newest row" not in run(warehouse, command).stderr
@@ -332,7 +332,7 @@ def test_a_warehouse_that_is_not_there_ends_with_1_and_names_the_setting(tmp_pat
     result = run(tmp_path / "nowhere", *command.split())
     assert result.exit_code == 1
     assert "paths.warehouse = " in result.stderr
-    assert "table there; has `run` written it?" in result.stderr
+    assert " found; has `balancewatch run` written here?" in result.stderr
 
 
 @pytest.mark.parametrize("pattern", ["prod-*", "?", "[ab]*", "[!a]*", "*-1", "a*b?", "prod-1", "*"])

@@ -10,7 +10,7 @@ import pytest
 from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
 from streaming.history.story import MOST_SHOWN, REASONS
 from streaming.store.store import History
-from tests.history.warehouse_stage import START_MS, Row, alert, assignment, delivery, member, run, write
+from tests.history.warehouse_stage import START_MS, Row, alert, assignment, delivery, member, rows_of, run, write
 from tests.queries.logs import one_batch
 from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -82,6 +82,16 @@ def history(warehouse: Path) -> History:
 
 def test_every_reason_has_words() -> None:
     assert set(REASONS) == {reason.value for reason in Reason}
+
+
+def test_the_time_of_the_alert_and_that_of_the_verdict_are_both_named(warehouse: Path) -> None:
+    """The queues were consumed last before their verdict was certain; other kinds have one time only."""
+    reported = run(warehouse, "explain", "hole").stdout
+    assert "  not consumed from: 2025-06-15 15:06:40 UTC until 2025-06-15 15:08:40 UTC" in reported
+    assert "  verdict certain since: 2025-06-15 15:07:30 UTC\n" in reported
+    (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", "2025-06-15T15:07:40Z")
+    assert row["since"] == "2025-06-15T15:07:30.000Z"
+    assert "verdict certain since" not in run(warehouse, "explain", "twin").stdout
 
 
 def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history: History) -> None:

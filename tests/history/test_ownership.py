@@ -120,10 +120,10 @@ def test_a_moment_long_after_the_newest_row_is_reported_with_what_is_not_known(w
     """The newest row of any table counts, up to that moment; board.stale_seconds is 660."""
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
     assert "verdict OK, certain since" in line
-    reported = "newest row 2025-06-15 15:08:15 UTC, 2 h 12 min before: what came since is not known"
+    reported = "newest row 2025-06-15 15:08:15 UTC, data is 2 h 12 min old; is `run` up?"
     assert line.endswith(f"; {reported}")
     assert "not known" not in lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T15:19:15Z")[0]
-    assert "what came since is not known" in lines(warehouse, "orders", "broker-a:2")[0]
+    assert "old; is `run` up?" in lines(warehouse, "orders", "broker-a:2")[0]
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
     assert (row["newest_row_at"], row["is_stale"]) == ("2025-06-15T15:08:15.000Z", True)
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:2", "--at", THEN)

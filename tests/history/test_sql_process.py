@@ -106,7 +106,7 @@ for name, sql in json.load(sys.stdin).items():
     except WarehouseError as error:
         told = str(error)
     kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    if "needs more than 2GB of memory; ask for less" not in told or kilobytes > 2_300_000:
+    if "needs more than 2GB of memory; select less" not in told or kilobytes > 2_300_000:
         print(name, told, kilobytes)
 """
     command = [sys.executable, "-c", program, str(warehouse)]
@@ -120,7 +120,7 @@ def test_the_rows_that_come_before_the_end_are_printed(warehouse: Path) -> None:
     result = run(warehouse, "sql", TAKE_LONG["rows"], "--format", "csv", "--timeout", "1")
     assert result.exit_code == 1
     assert result.stdout.startswith("range\n0\n1\n")
-    assert result.stderr == "error: no answer within 1 s; ask for less, or allow more time\n"
+    assert result.stderr == "error: no answer within 1 s; select less, or allow more time\n"
 
 
 def children_of(process_id: int) -> list[int]:
@@ -159,7 +159,7 @@ def test_whatever_ends_the_command_ends_its_worker(number: signal.Signals, wareh
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [
-        ("import os; os.abort()", r"needs more than 2GB of memory; ask for less \(DuckDB ended by SIGABRT\)"),
+        ("import os; os.abort()", r"needs more than 2GB of memory; select less \(DuckDB ended by SIGABRT\)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
         ("raise ImportError('no such library')", "could not be started: ImportError: no such library"),
         ("import os; os._exit(75)", "were deleted or replaced while the query read them; run it again"),

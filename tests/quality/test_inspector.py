@@ -175,7 +175,7 @@ def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
         inspector.note_batch("balance", place.batch_id, {"quarantine": bad})
         inspector.look("balance", START_MS + number * MINUTE)
-    assert "30 of the last 1,000 messages are in quarantine" in place.reported[0]["summary"]
+    assert "Quarantined: 30 of the last 1,000 messages." in place.reported[0]["summary"]
 
 
 def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[QuarantineShare]:

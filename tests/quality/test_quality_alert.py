@@ -78,7 +78,7 @@ def test_the_share_of_quarantined_messages_counts_too(quarantined: int, opens: b
     rows = [row for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, quarantined))]
     assert bool(rows) is opens
     if opens:
-        assert "11 of the last 1,000 messages are in quarantine" in rows[0]["summary"]
+        assert "Quarantined: 11 of the last 1,000 messages." in rows[0]["summary"]
         assert rows[0]["advice"].endswith("`balancewatch quarantine --topic rocketmq.pulls` has each with its reasons.")
 
 

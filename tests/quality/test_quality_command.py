@@ -73,7 +73,7 @@ def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: p
     assert "brokers is known" in shown
     assert "40 of 1,000" in shown
     assert "queue is known" not in shown
-    assert "1 of 2 expectations of 2 suites hold." in shown
+    assert "1 of 2 expectations of 2 suites pass." in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -89,7 +89,7 @@ def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> No
 def test_what_fails_is_counted_among_all(warehouse: Path) -> None:
     shown = call("--warehouse", str(warehouse), "--failed").stdout
     assert "brokers is known" in shown
-    assert "1 of 2 expectations of 2 suites hold." in shown
+    assert "1 of 2 expectations of 2 suites pass." in shown
 
 
 def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
@@ -141,10 +141,14 @@ def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no quality table there"),
+        (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no table quality found"),
         (["--format", "yaml"], 2, "--format 'yaml': choose table, json, csv or parquet"),
         (["check"], 2, "kafka.bootstrap_servers is empty"),
-        (["check", "--topic", "x", "--bootstrap-servers", "x:1"], 2, "--topic 'x': choose of rocketmq.heartbeats"),
+        (
+            ["check", "--topic", "x", "--bootstrap-servers", "x:1"],
+            2,
+            "--topic 'x' is unknown; choose one of rocketmq.heartbeats",
+        ),
         (["check", "--format", "parquet", "--bootstrap-servers", "x:1"], 2, "--format 'parquet': choose"),
         (["docs", "--out", __file__], 2, "is a file; name a folder"),
     ],

@@ -174,9 +174,9 @@ def test_a_table_fits_the_terminal_and_obeys_nothing(warehouse: Path, monkeypatc
     ("place", "lines"),
     [
         ((PULLS, "1"), ["WAITING", "wrong_type: queue_id", "refuses it for wrong_type: queue_id", '"queue_id": "x"']),
-        ((PULLS, "3"), ["takes it as it is; its topic's route, when it came, did not"]),
-        ((HEARTBEATS, "4"), ["6 bytes, no JSON:", "00000000  ff 1b 5b 33 31 6d"]),
-        ((HEARTBEATS, "5"), ["it has no value"]),
+        ((PULLS, "3"), ["accepts it; it was rejected by its topic's route at the time"]),
+        ((HEARTBEATS, "4"), ["6 bytes, not JSON:", "00000000  ff 1b 5b 33 31 6d"]),
+        ((HEARTBEATS, "5"), ["no value"]),
     ],
 )
 def test_what_is_shown_of_one(warehouse: Path, place: tuple[str, str], lines: list[str]) -> None:
@@ -252,7 +252,7 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", PULLS, "0", "1", "--topic", "x", "--set", "a=1"], 2, "give either TOPIC PARTITION OFFSET"),
         (["repair", "--topic", "*", "--edit"], 2, "--file and --edit are for one message"),
         (["repair", "--topic", "*", "--set", "a"], 2, "--set 'a': give FIELD=VALUE"),
-        (["repair", PULLS, "0", "1", "--set", "queue_id=-1"], 1, "would still be refused for unknown_queue: queue_id"),
+        (["repair", PULLS, "0", "1", "--set", "queue_id=-1"], 1, "would still be rejected for unknown_queue: queue_id"),
         (["repair", PULLS, "0", "1", "--file", "no.json"], 2, "--file no.json: No such file or directory"),
         (["repair", HEARTBEATS, "0", "4", "--set", "a=1"], 2, "give the whole event by --file"),
         (["repair", "--topic", "none", "--set", "a=1"], 1, "no quarantined message matches"),

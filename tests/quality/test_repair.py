@@ -36,13 +36,13 @@ def test_fields_are_set_and_taken_away(sets: list[str], unsets: list[str], mende
 @pytest.mark.parametrize(
     ("sets", "unsets", "sentence"),
     [
-        (["b.x.y=1"], [], "field 'b.x.y' is not there"),
-        (["d[7].e=1"], [], "field 'd[7].e' is not there"),
-        (["d.e=1"], [], "field 'd.e' is not there"),
-        (["a[0]=1"], [], "field 'a[0]' is not there"),
+        (["b.x.y=1"], [], "field 'b.x.y' does not exist"),
+        (["d[7].e=1"], [], "field 'd[7].e' does not exist"),
+        (["d.e=1"], [], "field 'd.e' does not exist"),
+        (["a[0]=1"], [], "field 'a[0]' does not exist"),
         (["a..b=1"], [], "is none; write a, a.b or a[0].b"),
         ([".".join("a" * 99) + "=1"], [], "is none; write a, a.b or a[0].b"),
-        ([], ["zzz"], "--unset zzz: it has no such field"),
+        ([], ["zzz"], "--unset zzz: the event has no such field"),
         (["a=NaN"], [], None),
     ],
 )
@@ -86,9 +86,9 @@ def test_a_topic_that_is_none_of_ours_is_never_good() -> None:
         (b'{"a": "\xe8\xae\xa2", "b": [1]}', '"a": "订"'),
         (b"\x1b[31mred", "00000000  1b 5b 33 31 6d 72 65 64"),
         ('{"a": "\u009b31m"}'.encode(), "\\x9b"),
-        (None, "it has no value"),
-        (b"\x00" * 5_000, "3,976 bytes more; --raw has all"),
-        (json.dumps({"a": "x" * 50_000}).encode(), "characters more; --raw has all"),
+        (None, "no value"),
+        (b"\x00" * 5_000, "3,976 bytes more; --raw prints all"),
+        (json.dumps({"a": "x" * 50_000}).encode(), "characters more; --raw prints all"),
     ],
     ids=["JSON", "an escape", "a C1 control", "null", "many bytes", "long JSON"],
 )

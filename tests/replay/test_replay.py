@@ -132,7 +132,7 @@ def test_only_pages_of_the_span_are_listed_and_what_came_before_warms_up(night: 
 
 
 def test_a_file_ends_with_its_last_event(night: Path, warehouse: Path, tmp_path: Path) -> None:
-    """--until is that event by default, and spans count back from it: alerts of a later day are no pages that are gone."""
+    """--until is that event by default, and spans count back from it; alerts of a later day are not gone."""
     later = [{**row, "alert_id": f"{row['alert_id']}-later", "incident_id": f"{row['incident_id']}-later",
               "started_at": row["started_at"] + 86_400_000, "changed_at": row["changed_at"] + 86_400_000}
              for row in alerts_of(night)]  # fmt: skip

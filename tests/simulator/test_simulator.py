@@ -163,7 +163,7 @@ def test_a_lost_host_leaves_by_expiry_and_says_no_farewell() -> None:
         ({"brokers": []}, "brokers = []: tuple should have at least 1 item"),
         ({"cluster": ""}, "cluster = '': string should have at least 1 character"),
         ({"speed": 3}, "speed is not a field of a scenario"),
-        ({"brokers": ["b", "b"]}, "brokers has 'b' twice"),
+        ({"brokers": ["b", "b"]}, "brokers: duplicate 'b'"),
         (
             {"happenings": [{"at": 1, "action": "freeze", "consumer": "nobody"}]},
             "action 'freeze' at 1: consumer 'nobody' is not one of order-1, order-2, order-3",
@@ -203,7 +203,7 @@ def test_a_lost_host_leaves_by_expiry_and_says_no_farewell() -> None:
             {"healthy": False, "expects": [{"kind": "slave_read", "broker_name": "broker-c"}]},
             "expected 'slave_read': broker_name 'broker-c' is not one of broker-a, broker-b",
         ),
-        ({"expects": [{"kind": "split_view"}]}, "healthy = true, and yet a finding is required"),
+        ({"expects": [{"kind": "split_view"}]}, "healthy = true excludes required findings"),
         ({"topics": [{"topic": "orders", "queue_nums": 1, "broker_names": ["b"]}]}, "broker_name 'b' is not one of"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_wrong_scenario_is_one_sentence(change: dict[str, Any], sentence: str)
 
 def test_an_unknown_scenario_names_the_known_ones() -> None:
     with pytest.raises(
-        ScenarioError, match=r"'nope' is not a file and not one of .*demo, empty_ring, .*healthy, .*twins"
+        ScenarioError, match=r"'nope' is neither a file nor one of .*demo, empty_ring, .*healthy, .*twins"
     ):
         load_scenario("nope")
 
