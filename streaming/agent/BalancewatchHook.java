@@ -37,12 +37,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * What RocketMQ's Java client knows of itself, as balancewatch's events in Kafka: each send attempt that moves a
- * FaultItem (rocketmq.send_latencies), and each queue's pulls by its own consumer (rocketmq.pulls).
+ * Publishes events of RocketMQ's Java clients to Kafka for balancewatch: send attempts that change a FaultItem
+ * (rocketmq.send_latencies), and the pulls of a consumer's queues (rocketmq.pulls).
  *
- * One instance serves every client of a process. The client's threads only put a small object on a bounded queue; a
- * daemon thread writes to Kafka. What Kafka does not take in time is dropped and counted, never waited for. For Java 8
- * on, rocketmq-client 4.7.1 to 5.5.0, kafka-clients 2.0 on.
+ * One instance serves all clients of a process. Client threads only put a small object on a bounded queue; a daemon
+ * thread writes to Kafka. Events that Kafka does not accept in time are dropped and counted; clients never wait.
+ * Requires Java 8, rocketmq-client 4.7.1 to 5.5.0 and kafka-clients 2.0 or newer.
  */
 public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     private static final Logger LOG = Logger.getLogger(BalancewatchHook.class.getName());
@@ -119,9 +119,9 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     }
 
     /**
-     * An attempt that ended. Asynchronous sends come here once they were handed over, without a result, and once at
-     * their end; what was retried meanwhile nobody tells: of a send that another broker took, the first one's attempt
-     * failed, in so long at most.
+     * Handles the end of an attempt. An asynchronous send calls this when it is handed over, without a result, and at
+     * its end. RocketMQ does not report retries in between: if another broker accepted the send, the first broker's
+     * attempt failed, within the total time.
      */
     @Override
     public void sendMessageAfter(SendMessageContext context) {
@@ -173,7 +173,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     }
 
     private static boolean isDetecting(DefaultMQProducer producer) {
-        try { // a setting that 4.x has not
+        try { // a setting that 4.x lacks
             return (boolean) producer.getClass().getMethod("isStartDetectorEnable").invoke(producer);
         } catch (ReflectiveOperationException none) {
             return false;
@@ -189,7 +189,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     private void drop() {
         long count = dropped.incrementAndGet();
         if (Long.bitCount(count) == 1) { // 1, 2, 4, 8, ...
-            LOG.warning("balancewatch: " + count + " events were dropped; is Kafka there?");
+            LOG.warning("balancewatch: " + count + " events dropped; is Kafka reachable?");
         }
     }
 
@@ -215,8 +215,8 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
         for (Pulls pulls : consumers) {
             try {
                 pulls.take(cluster).forEach(this::send);
-            } catch (ReflectiveOperationException | RuntimeException unread) { // a consumer that is not started yet
-                LOG.log(Level.FINE, "balancewatch: no pulls", unread);
+            } catch (ReflectiveOperationException | RuntimeException unread) { // a consumer that has not started
+                LOG.log(Level.FINE, "balancewatch: pulls not read", unread);
             }
         }
     }
@@ -250,8 +250,8 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     }
 
     /**
-     * A producer's newest attempts at a broker. Of quick ones a FaultItem learns nothing but by the first after a slow
-     * one, so those are told, and one a second.
+     * A producer's newest attempts at a broker. A quick attempt changes a FaultItem only after a slow one; such attempts
+     * are published, and one other per second.
      */
     private static class Quiet {
         private boolean wasSlow = true;
@@ -267,8 +267,8 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     }
 
     /**
-     * A consumer's pulls, as its ProcessQueues tell them; the hook knows which offset comes next. Commits are left out:
-     * the consumer's own are ahead of the broker's by up to persistConsumerOffsetInterval, and would seem to fall.
+     * A consumer's pulls, read from its ProcessQueues; the hook knows the next offset. Committed offsets are left out:
+     * the consumer's are ahead of the broker's by up to persistConsumerOffsetInterval, and would seem to fall.
      */
     private static class Pulls implements ConsumeMessageHook {
         private final DefaultMQPushConsumer consumer;
@@ -292,10 +292,10 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
 
         @Override
         public void consumeMessageAfter(ConsumeMessageContext context) {
-            // what was begun was pulled
+            // consumeMessageBefore has recorded the offset
         }
 
-        /** An event of each queue that was pulled since the last time; RocketMQ's objects say so without a request. */
+        /** Returns an event for each queue pulled since the last call, without a request to the broker. */
         List<Event> take(String cluster) throws ReflectiveOperationException {
             DefaultMQPushConsumerImpl impl = consumer.getDefaultMQPushConsumerImpl();
             List<Event> events = new ArrayList<>();
@@ -305,7 +305,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
             for (Map.Entry<MessageQueue, ProcessQueue> one : held.entrySet()) {
                 MessageQueue mq = one.getKey();
                 ProcessQueue queue = one.getValue();
-                long pulled = queue.getLastPullTimestamp(); // a new ProcessQueue has that of its making
+                long pulled = queue.getLastPullTimestamp(); // a new ProcessQueue has its creation time
                 Long before = told.put(mq, pulled);
                 boolean mayPull = queue.isLocked() || !impl.isConsumeOrderly();
                 boolean isPulled = before != null && before != pulled && !queue.isDropped() && !impl.isPause();

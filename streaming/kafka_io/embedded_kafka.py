@@ -56,7 +56,7 @@ class EmbeddedKafka:
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.log = self.data_dir / "kafka.log"
         if _answers(self.port):
-            raise EmbeddedKafkaError(f"port {self.port} is in use; give another with --port")
+            raise EmbeddedKafkaError(f"port {self.port} is in use; choose another with --port")
         make_private(self.data_dir)
         command = [java(), "-cp", class_path("kafka", jars), *self._jvm_options()]
         properties = self._write_properties()
@@ -138,7 +138,7 @@ class EmbeddedKafka:
         deadline = time.monotonic() + READY_SECONDS
         while not _answers(self.port):
             if not self.is_alive():
-                raise EmbeddedKafkaError(f"Kafka ended with code {self._process.returncode}; see {self.log}")
+                raise EmbeddedKafkaError(f"Kafka exited with code {self._process.returncode}; see {self.log}")
             if time.monotonic() > deadline:
                 raise EmbeddedKafkaError(f"Kafka did not answer within {READY_SECONDS:.0f} s; see {self.log}")
             time.sleep(0.05)

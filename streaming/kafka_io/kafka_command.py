@@ -14,13 +14,13 @@ from streaming.text.output import say
 
 def kafka(
     port: Annotated[
-        int | None, typer.Option(help="Port on the loopback; without it, a free one.", min=1, max=65535)
+        int | None, typer.Option(help="Port on the loopback. Default: a free one.", min=1, max=65535)
     ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Its data folder; kept for the next start.")] = Path(".kafka"),
+    data_dir: Annotated[Path, typer.Option(help="Data folder, kept for the next start.")] = Path(".kafka"),
 ) -> None:
-    """Run the embedded Kafka in the foreground, with the five topics, until Ctrl-C or SIGTERM.
+    """Run an embedded Kafka with the five topics in the foreground, until Ctrl-C or SIGTERM.
 
-    Prints `bootstrap_servers=HOST:PORT` once it is ready.
+    Prints `bootstrap_servers=HOST:PORT` when it is ready.
 
     Example: balancewatch kafka --port 9092 --data-dir /var/lib/balancewatch/kafka
     """
@@ -37,7 +37,7 @@ def kafka(
             while broker.is_alive() and not stop.wait(0.5):
                 pass
             if not stop.is_set():
-                raise EmbeddedKafkaError(f"Kafka ended by itself; see {broker.log}")
+                raise EmbeddedKafkaError(f"Kafka stopped unexpectedly; see {broker.log}")
         finally:
             broker.stop()
 

@@ -69,7 +69,7 @@ def read_events(lines: list[str]) -> Iterator[dict[str, Any]]:
     reported = [line for line in lines if not _CHATTER.match(line)]
     for is_plain, group in groupby(reported, lambda line: _event_in(line) is None):
         if is_plain:
-            yield {"event": "said by the JVM or a worker of its own", "lines": "\n".join(group)}
+            yield {"event": "jvm output", "lines": "\n".join(group)}
         else:
             yield from (event for line in group if (event := _event_in(line)) is not None)
 

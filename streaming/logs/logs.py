@@ -47,7 +47,7 @@ def set_up_logs(settings: Log) -> None:
 def say_failure(reason: str) -> None:
     """Why a command ends, on stderr: a sentence, or the last line of a log that is JSON."""
     if _is_json_only.is_set():
-        log.error("failed", reason=reason)
+        log.error("command failed", reason=reason)
     else:
         warn(f"error: {reason}")
 
@@ -143,4 +143,4 @@ def _say_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
 def _say_uncaught_in_thread(crash: threading.ExceptHookArgs) -> None:
     name = crash.thread.name if crash.thread is not None else "?"
     if crash.exc_value is not None:
-        log.error("a thread crashed", thread=name, exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback))
+        log.error("thread crashed", thread=name, exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback))

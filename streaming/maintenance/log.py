@@ -97,8 +97,8 @@ def refuse_empty_commits(table: str, files: Iterable[Found]) -> None:
     empty = [found.path for found in files if found.size == 0 and _COMMIT.fullmatch(found.path)]
     if empty:
         raise EmptyCommitError(
-            f"{table}/{empty[0]} is empty, as a power cut leaves a file, and the table misses the rows of that commit: "
-            "nothing is done to it; put the file back from a backup, or delete it where it is the newest of the log"
+            f"{table}/{empty[0]} is empty, as after a power failure, and the table lacks the rows of that commit. "
+            "Nothing was changed: restore the file from a backup, or delete it if it is the newest of the log"
         )
 
 

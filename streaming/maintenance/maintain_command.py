@@ -1,4 +1,4 @@
-"""`balancewatch maintain`: old rows dropped, small files taken together, unused files deleted; or what would be."""
+"""`balancewatch maintain`: drop old rows, compact small files, delete unused files; or a dry run."""
 
 import sys
 import time
@@ -24,29 +24,27 @@ SHOW_AFTER_SECONDS = 1.0
 
 def maintain(
     table: Annotated[
-        list[str] | None, typer.Option("--table", help="Only this table; repeat for more. All without it.")
+        list[str] | None, typer.Option("--table", help="Table to maintain; repeatable. Default: all.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")] = False,
     retention: Annotated[
         bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.retention_days].")
     ] = True,
     compact: Annotated[
-        bool, typer.Option("--compact/--no-compact", help="Take small files together [maintain.target_file_mb].")
+        bool, typer.Option("--compact/--no-compact", help="Compact small files [maintain.target_file_mb].")
     ] = True,
-    vacuum: Annotated[
-        bool, typer.Option("--vacuum/--no-vacuum", help="Delete files that no reader can need any more.")
-    ] = True,
+    vacuum: Annotated[bool, typer.Option("--vacuum/--no-vacuum", help="Delete files that no reader needs.")] = True,
     vacuum_hours: Annotated[
         int | None,
-        typer.Option(help="Hours that unused files stay, not below [maintain.reader_hours].", min=1, max=87_600),
+        typer.Option(help="Hours to keep unused files, at least [maintain.reader_hours].", min=1, max=87_600),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
 ) -> None:
-    """Keep the tables small and quick to open, while `run` writes and everyone reads. Once a day is enough.
+    """Drop old rows, compact small files and delete unused files. Run it once a day; `run` may write meanwhile.
 
-    What holds now stays however old it is, and so does every file that a reader may still need.
+    Rows of the current state and files that a reader may still need are always kept.
 
     Example: balancewatch maintain --dry-run
 
@@ -59,7 +57,7 @@ def maintain(
         fail(f"--format {format_!r}: choose table or json", code=2)
     for name in table or []:
         if name not in TABLES:
-            fail(f"--table {name!r}: choose of {', '.join(TABLES)}", code=2)
+            fail(f"--table {name!r}: choose one of {', '.join(TABLES)}", code=2)
     settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints}, maintain={"vacuum_hours": vacuum_hours})
     plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, compact, vacuum, dry_run)
     try:
@@ -78,7 +76,7 @@ def maintain(
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Any]:
-    """A bar on a terminal's stderr, with the table and the step at work, once it takes longer."""
+    """Show a progress bar with table and step on a terminal's stderr, after SHOW_AFTER_SECONDS."""
 
     began = time.monotonic()
     with Progress(console=VisibleConsole(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -94,8 +92,8 @@ def _progress(steps: int) -> Iterator[Any]:
 def _print_table(reports: list[Report]) -> None:
 
     dry_run = reports[0].dry_run
-    table = Table(caption="Nothing was changed: this is what would be done." if dry_run else None)
-    for name in ("table", "rows", "too old", "files", "compacted", "size", "unused files"):
+    table = Table(caption="Dry run: nothing was changed." if dry_run else None)
+    for name in ("table", "rows", "expired", "files", "compacted", "size", "unused files"):
         table.add_column(name, justify="left" if name == "table" else "right", no_wrap=name == "table")
     for one in [*reports, _total(reports)]:
         if one.table == "all":

@@ -104,7 +104,7 @@ class _KeptTable:
         except (DeltaError, BaseError, OSError) as error:  # another has compacted it first, or a disk is full
             said = in_one_line(error)
             if said != self._reported:
-                log.warning("a table's small files are left for now", table=self._name, reason=said)
+                log.warning("compaction postponed", table=self._name, reason=said)
             self._reported = said
 
     def _has_grown(self) -> bool:

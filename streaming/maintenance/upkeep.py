@@ -83,8 +83,10 @@ def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lamb
     warehouse = settings.paths.warehouse
     present = [name for name in plan.tables if _is_there(table_path(warehouse, name))]
     if not present:
-        which = f"table {plan.tables[0]}" if len(plan.tables) == 1 else "table of ours"
-        raise MaintainError(f"paths.warehouse = {str(warehouse)!r}: no {which} there; has `run` written it?")
+        which = f"no table {plan.tables[0]}" if len(plan.tables) == 1 else "no tables"
+        raise MaintainError(
+            f"paths.warehouse = {str(warehouse)!r}: {which} found; has `balancewatch run` written here?"
+        )
     for name in sorted(present, key=lambda name: name in SUBJECTS):
         upkeep = _Upkeep(settings, plan, now_ms, TABLES[name], on_step)
         try:

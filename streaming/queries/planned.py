@@ -60,7 +60,7 @@ def publish_plan(
         planned = plan_of(offsets, limit)
         text = json.dumps([planned.is_cut, sorted(planned.places), is_once])
     except (OSError, ValueError) as error:
-        log.warning("the plan of a batch cannot be read", batch_id=batch_id, reason=str(error))
+        log.warning("batch plan not read", batch_id=batch_id, reason=str(error))
         text = ""
     context.setLocalProperty(PROPERTY, text)
     return dict(counts)

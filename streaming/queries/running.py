@@ -91,14 +91,16 @@ class Sink:
             if time.monotonic() - reported >= COMMIT_SECONDS:
                 reported = time.monotonic()
                 log.warning(
-                    "stopping waits: Spark has not noted the last batch as done, which then would run again",
+                    "stop delayed until Spark commits the last batch",
                     query=self._name,
                     batch_id=self._written,
                     seconds=round(reported - began),
                 )
         if not self._is_noted():
             log.warning(
-                "the last batch will run again, and its rows be skipped", query=self._name, batch_id=self._written
+                "last batch not committed, the next start repeats it and skips its rows",
+                query=self._name,
+                batch_id=self._written,
             )
 
     def _is_noted(self) -> bool:
@@ -107,7 +109,7 @@ class Sink:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self._busy:
             if self._is_stopping:
-                raise StoppingError(f"batch {batch_id} is left to the next start")
+                raise StoppingError(f"stopping: batch {batch_id} runs at the next start")
             began_s = time.time()
             rows, read = self._write(batch, batch_id)
             self._written = batch_id

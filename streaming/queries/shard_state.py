@@ -90,8 +90,8 @@ class ShardState:
         shard_index = _shard_index.decode(value)
         if shard_index.version != ShardIndex().version:
             raise StateError(
-                f"the checkpoint holds state of version {shard_index.version}, "
-                f"this release reads {ShardIndex().version}; "
+                f"the checkpoint has state of version {shard_index.version}, "
+                f"this release reads version {ShardIndex().version}; "
                 "move the checkpoint away (checkpoints/README.md)"
             )
         return shard_index

@@ -20,7 +20,9 @@ def read_messages(spark: SparkSession, settings: Settings, topics: Sequence[str]
     """
     kafka, queries = settings.kafka, settings.queries
     if not kafka.bootstrap_servers:
-        raise SourceError("kafka.bootstrap_servers is empty; name a broker (host:port), or try `balancewatch demo`")
+        raise SourceError(
+            "kafka.bootstrap_servers is empty; set it to host:port of a broker, or try `balancewatch demo`"
+        )
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)

@@ -35,9 +35,9 @@ class StateNote:
             return
         if held != ShardIndex().version:
             raise SettingsError(
-                f"the checkpoint {self._file.parent} holds state of version {held}, written by balancewatch "
-                f"{release}; this release, {version('balancewatch')}, reads {ShardIndex().version}. Nothing was "
-                "touched: install that release again, or rewind (checkpoints/README.md)"
+                f"the checkpoint {self._file.parent} has state of version {held}, written by balancewatch {release}; "
+                f"this release, {version('balancewatch')}, reads version {ShardIndex().version}. Nothing was changed: "
+                "reinstall that release, or rewind (checkpoints/README.md)"
             )
 
     def on_batch(self, batch: WrittenBatch) -> None:
@@ -49,6 +49,6 @@ class StateNote:
             scratch.write_text(json.dumps(words))
             scratch.replace(self._file)
         except OSError as error:  # the next batch tries again
-            log.warning("the state's version is not noted", checkpoint=str(self._file.parent), reason=error.strerror)
+            log.warning("state version not saved, retrying", checkpoint=str(self._file.parent), reason=error.strerror)
         else:
             self._is_noted = True

@@ -51,8 +51,8 @@ def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
     asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
     if asked and frozen and asked != frozen:
         raise SettingsError(
-            f"queries.tasks = {asked}: the checkpoint {checkpoint} was begun with {frozen}, which cannot be changed; "
-            f"set it to 0 or {frozen}, or rewind (checkpoints/README.md)"
+            f"queries.tasks = {asked}: the checkpoint {checkpoint} was created with {frozen}, which cannot change; "
+            f"set 0 or {frozen}, or rewind (checkpoints/README.md)"
         )
 
 
@@ -62,7 +62,7 @@ def refuse_earlier(settings: Settings, name: str) -> None:
     earlier = [one for one in EARLIER if (root / one).is_dir()]
     if earlier and not (root / name).is_dir():
         raise SettingsError(
-            f"paths.checkpoints = {str(settings.paths.checkpoints)!r}: holds the checkpoints of an earlier release's "
-            f"queries ({', '.join(earlier)}), whose state this one cannot read; move them away, and the tables with "
-            "them (checkpoints/README.md, Rewind)"
+            f"paths.checkpoints = {str(settings.paths.checkpoints)!r}: has checkpoints of an earlier release "
+            f"({', '.join(earlier)}), which this release cannot read; move them and the tables away "
+            "(checkpoints/README.md, Rewind)"
         )

@@ -112,7 +112,7 @@ def end_drop(entry: ClusterEntry, now_ms: int) -> Iterator[Transition]:
     timing = entry.timing
     if timing.drop is not None:
         over = end(timing.drop, Reason.DATA_RETURNED, Evaluation(max(now_ms, timing.drop.written_ms)))
-        yield with_words(over, f"{timing.dropped} events were dropped in all.")
+        yield with_words(over, f"{timing.dropped} events were dropped in total.")
     timing.drop, timing.dropped = None, 0
 
 

@@ -56,11 +56,11 @@ class Loss:
         place = f"{self.topic}-{self.partition}"
         if self.is_remade:
             return (
-                f"{place} from offset {self.wanted}, but it ends at {self.span.end}: it was deleted and made again, "
-                "and an unknown number of messages is gone with the old one"
+                f"{place} from offset {self.wanted}, but it ends at {self.span.end}: the topic was deleted and "
+                "recreated, and an unknown number of messages is lost"
             )
         messages = f"{self.gone:,} message{'' if self.gone == 1 else 's'}"
-        return f"{place} from offset {self.wanted}, but it begins at {self.span.beginning}: {messages} gone"
+        return f"{place} from offset {self.wanted}, but it begins at {self.span.beginning}: {messages} lost"
 
 
 def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> list[Loss]:
@@ -103,9 +103,9 @@ def checkpoint_of(name: str, settings: Settings) -> Path:
 
 
 def sentence(name: str, losses: Sequence[Loss]) -> str:
-    """What is lost, and the setting that lets the query go on."""
+    """Return the error text: the lost messages and the setting that lets the query continue."""
     lost = "; ".join(str(loss) for loss in losses)
-    return f"the query {name} wants {lost}; set queries.fail_on_data_loss = false to go on with what is left"
+    return f"the query {name} needs {lost}; set queries.fail_on_data_loss = false to continue without them"
 
 
 def refuse_losses(names: Sequence[str], settings: Settings) -> None:
@@ -160,7 +160,7 @@ class DataLoss:
         """After each batch of a query."""
         known = self._alerts.find(query=name)
         if known is not None and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
-            why = f"Over: the query {name} has gone on for an hour."
+            why = f"Resolved: the query {name} has run for an hour without further loss."
             self._append(self._alerts.resolve(known, now_ms, why), "over")
 
     def _append(self, row: dict[str, Any], step: str) -> None:
@@ -181,8 +181,9 @@ def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
         "error",
         DATA_LOSS,
         {"cluster": OWN_CLUSTER, "query": name},
-        f"The query {name} has gone on without messages that Kafka no longer has: it wanted {lost}.",
-        "Restart `balancewatch run` sooner, or raise kafka.retention_hours; alerts of the gap may be missing or late.",
+        f"The query {name} continued without messages that Kafka has deleted: it needed {lost}.",
+        "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
+        "kafka.retention_hours.",
         {
             "ranges": [
                 {
@@ -206,6 +207,6 @@ def _has_position(alert: SelfAlert) -> None:
     """Its evidence has the position that it is written by, and its labels name the query."""
     at = alert.evidence
     if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
-        raise ValueError("evidence has no position of a query")
+        raise ValueError("evidence has no query position")
     if not isinstance(alert.labels["query"], str):
         raise ValueError("labels name no query")

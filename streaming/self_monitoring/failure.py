@@ -24,7 +24,7 @@ ROOM_BYTES = 16 << 20
 
 
 def reason(name: str, error: BaseException, settings: Settings) -> str:
-    """Why the query `name` ended. `error` is what Spark, py4j or deltalake raised, with the traces in its text."""
+    """Return why the query `name` ended. `error` comes from Spark, py4j or deltalake, with traces in its text."""
     text = str(error)
     if _FULL.search(text):
         return f"the query {name} failed: {full_disk(settings)}"
@@ -34,22 +34,22 @@ def reason(name: str, error: BaseException, settings: Settings) -> str:
         except KafkaUnreachableError:
             losses = []
         if losses:
-            return f"{sentence(name, losses)} (it was overtaken while it ran)"
+            return f"{sentence(name, losses)} (Kafka deleted them while the query ran)"
     if is_store(settings.paths.warehouse) and _STORE.search(text):
         return f"the query {name} failed: {why_not(settings.paths.warehouse, text)}"
     if _AWAY.search(text):
         servers = settings.kafka.bootstrap_servers
-        return f"the query {name} failed: kafka.bootstrap_servers = {servers!r} did not answer for too long"
+        return f"the query {name} failed: kafka.bootstrap_servers = {servers!r} did not answer in time"
     return f"the query {name} failed: {_cause(text) or type(error).__name__}"
 
 
 def full_disk(settings: Settings) -> str:
-    """Which of our folders has no room left."""
+    """Return the error text for a full disk, naming the folder."""
     folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
     near = {key: Path(place) for key, place in folders.items() if not is_store(place)}
     full = [f"{key} = {path}" for key, path in near.items() if _room(path) < ROOM_BYTES]
-    named = " and ".join(full) or "a disk (spark.local.dir, or the temporary folder)"
-    return f"no space left on the device of {named}; make room and start again, nothing is lost"
+    named = " and ".join(full) or "spark.local.dir or the temporary folder"
+    return f"no space left on the device of {named}; free space and restart, no data is lost"
 
 
 def is_full_disk(error: BaseException) -> bool:

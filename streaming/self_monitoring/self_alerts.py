@@ -76,7 +76,7 @@ class SelfAlerts:
         """The same incident says something else."""
         return _row(alert, FIRING, reason, known.started_ms, max(now_ms, known.changed_ms + 1))
 
-    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Over.") -> Row:
+    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Resolved.") -> Row:
         summary = f"{why} It was: {known.alert.summary}"
         over = replace(known.alert, summary=summary, advice="Nothing to do.")
         return _row(over, RESOLVED, Reason.RECOVERED, known.started_ms, max(now_ms, known.changed_ms + 1))

@@ -52,7 +52,7 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
         try:
             _run_ivy(name, scratch)
             if is_checked and (wrong := find_wrong(name, scratch)):
-                raise JarsError(f"{wrong}; the repository that Ivy asked is not the one that they were pinned from")
+                raise JarsError(f"{wrong}; Ivy used another repository than the pinned one")
             _settle(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -63,7 +63,7 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
 def _check_once(name: str, folder: Path) -> None:
     """A tenth of a second of a core for 70 MB."""
     if wrong := find_wrong(name, folder):
-        raise JarsError(f"{wrong}; delete {folder}, and they are resolved anew")
+        raise JarsError(f"{wrong}; delete {folder} to download them again")
 
 
 def find_wrong(name: str, folder: Path) -> str:
@@ -73,9 +73,9 @@ def find_wrong(name: str, folder: Path) -> str:
     if not wrong:
         return ""
     file = wrong[0]
-    what = "is missing" if file not in found else "is none of ours" if file not in pinned else "has another SHA-256"
-    others = f", and {len(wrong) - 1} more of '{name}'" if len(wrong) > 1 else ""
-    return f"{name}/{file} {what}{others}, by conf/jars.sha256"
+    what = "is missing" if file not in found else "is not pinned" if file not in pinned else "has another SHA-256"
+    others = f" (and {len(wrong) - 1} more of '{name}')" if len(wrong) > 1 else ""
+    return f"{name}/{file} {what}{others}, compared with conf/jars.sha256"
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -117,7 +117,7 @@ def _run_ivy(name: str, target: Path) -> None:
     command = [java(), "-jar", str(ivy), "-ivy", str(IVY_XML), "-confs", name, "-types", "jar", "bundle"]
     said: list[str] = []
     done = 0
-    warn(f"resolving the jars of '{name}' (once; later starts need no network)")
+    warn(f"downloading the jars of '{name}' (once; later starts need no network)")
     with subprocess.Popen(  # noqa: S603  # our own command line
         [*command, "-retrieve", pattern], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:

@@ -43,8 +43,8 @@ def read_newest_ms(history: History, since_ms: int | None = None, until_ms: int 
 
 
 def describe_stale(freshness: Freshness) -> str:
-    """newest row 2026-11-21 19:58:40 UTC, 2 h 13 min before: what came since is not known; "" while it is not stale."""
+    """newest row 2026-11-21 19:58:40 UTC, data is 2 h 13 min old; is `run` up?; "" while it is not stale."""
     if freshness.newest_ms is None or not freshness.is_stale:
         return ""
     age_ms = (freshness.at_ms - freshness.newest_ms) // 1000 * 1000
-    return f"newest row {time_text(freshness.newest_ms)}, {span_text(age_ms)} before: what came since is not known"
+    return f"newest row {time_text(freshness.newest_ms)}, data is {span_text(age_ms)} old; is `run` up?"

@@ -1,4 +1,4 @@
-"""How much a question may take, and what is said when it takes more."""
+"""Limits of a query, and the errors when it exceeds them."""
 
 MEMORY_LIMIT = "2GB"
 """Of DuckDB's buffers; a process that answers somebody's own SQL gets no more for anything."""
@@ -7,8 +7,8 @@ MEMORY_BYTES = 2 << 30
 
 
 def too_long(seconds: float | None) -> str:
-    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; ask for less, or allow more time"
+    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; select less, or allow more time"
 
 
 def too_much(limit: str = MEMORY_LIMIT) -> str:
-    return f"the answer needs more than {limit} of memory; ask for less"
+    return f"the query needs more than {limit} of memory; select less"

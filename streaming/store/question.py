@@ -79,7 +79,7 @@ def check_question(cursor: duckdb.DuckDBPyConnection, sql: str, paths: Collectio
     try:
         sql.encode()
     except UnicodeEncodeError:
-        raise WarehouseError("the SQL is no UTF-8 text") from None
+        raise WarehouseError("the SQL is not valid UTF-8") from None
     statements = cursor.extract_statements(sql)
     if len(statements) != 1:
         raise WarehouseError(ONE_SELECT)
@@ -92,10 +92,10 @@ def check_question(cursor: duckdb.DuckDBPyConnection, sql: str, paths: Collectio
     try:
         reported = json.loads(text)
         if reported["error"] or len(reported["statements"]) != 1:
-            raise WarehouseError(f"{ONE_SELECT}; {reported.get('error_message', 'there are several')}")
+            raise WarehouseError(f"{ONE_SELECT}; {reported.get('error_message', 'give one statement')}")
         _Question(paths).check(reported["statements"][0], frozenset())
     except RecursionError:
-        raise WarehouseError("the SQL is nested too deeply; ask in several steps") from None
+        raise WarehouseError("the SQL is nested too deeply; split it into several queries") from None
 
 
 class _Question:
@@ -136,7 +136,7 @@ class _Question:
         listed = function["arguments"][0]["expression"].get("arguments", ())
         files = {one["expression"].get("literal", {}).get("text") for one in listed}
         if not files or not files <= set(self._paths) or len(function["arguments"]) != 2:
-            raise WarehouseError("read_parquet is refused: it is for the tables' own files")
+            raise WarehouseError("read_parquet is not allowed: it reads only the tables' own files")
 
 
 def _check_kind(part: dict[str, Any], named: Names) -> None:

@@ -182,7 +182,7 @@ class History:
     def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
         """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
         if len(sql) > MOST_CHARACTERS:
-            raise WarehouseError(f"the SQL has {len(sql)} characters; {MOST_CHARACTERS} are read at the most")
+            raise WarehouseError(f"the SQL has {len(sql)} characters; at most {MOST_CHARACTERS} are allowed")
         with in_words(timer.seconds), self._gone_is_said():
             try:
                 return ask(timer.guard(self._cursor()), self._with_files(sql))
@@ -214,7 +214,7 @@ class History:
             paths = (path for files in self._files.values() for path in files.paths())
             if not self._is_sealed or all(map(os.path.exists, paths)):
                 raise
-            raise FilesGoneError("files of the tables went away meanwhile; ask again") from None
+            raise FilesGoneError("files of the tables were replaced during the query; run it again") from None
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:

@@ -33,7 +33,7 @@ def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -
     if number := _count(engine, table, new, bad):
         files.readable = f"NOT coalesce({bad}, false)"
         files.left_out += number
-        log.warning("%d rows of the table %s cannot be read and are left out", number, table.name)
+        log.warning("unreadable rows skipped table=%s rows=%d", table.name, number)
 
 
 def _is_bad(table: Table, lacking: Collection[str] = ()) -> str:

@@ -72,7 +72,7 @@ def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
     threading.Thread(target=run, name="unless-stopped", daemon=True).start()
     while not done.wait(0.2):
         if stop.is_set() and not done.wait(STOP_SECONDS):
-            raise StoppedError("what was waited for had not come")
+            raise StoppedError("stopped before the operation finished")
     if failures:
         raise failures[0]
 

@@ -55,17 +55,17 @@ class AppendContract:
         """Raises AppendRefusedError for a column that is not there, of another type, or null where it may not be."""
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             if name not in self.types:
-                raise AppendRefusedError(f"{self.table} has no column {name}; start `balancewatch run`, which adds it")
+                raise AppendRefusedError(f"{self.table} has no column {name}; start `balancewatch run` to add it")
             if column.type != self.types[name]:
                 raise AppendRefusedError(
-                    f"{self.table}: column {name} is of type {self.types[name]} there, and {column.type} here; "
-                    "move the table away, or use another [paths.warehouse]"
+                    f"{self.table}: column {name} has type {self.types[name]}, but this release writes {column.type}; "
+                    "move the table away, or set another paths.warehouse"
                 )
             if name in self.required and column.null_count:
-                raise AppendRefusedError(f"{self.table}: {column.null_count} rows have no {name}, which each must have")
+                raise AppendRefusedError(f"{self.table}: {column.null_count} rows have no {name}, which is required")
         missing = self.required - set(rows.column_names)
         if missing:
-            raise AppendRefusedError(f"{self.table}: the rows lack {', '.join(sorted(missing))}, which each must have")
+            raise AppendRefusedError(f"{self.table}: the rows lack {', '.join(sorted(missing))}, which are required")
 
 
 def contract_of(handle: DeltaTable) -> AppendContract:
@@ -74,9 +74,8 @@ def contract_of(handle: DeltaTable) -> AppendContract:
     found = sorted(_in_use(handle))
     if found:
         raise AppendRefusedError(
-            f"{path} uses {', '.join(found)}, which balancewatch's appends do not keep; "
-            "drop that from the table (ALTER TABLE ... DROP FEATURE, or unset its property), or use another "
-            "[paths.warehouse]"
+            f"{path} uses {', '.join(found)}, which balancewatch does not support when it appends; drop it from the "
+            "table (ALTER TABLE ... DROP FEATURE, or unset its property), or set another paths.warehouse"
         )
     fields = handle.schema().fields
     arrow = pa.schema(handle.schema().to_arrow())

@@ -55,7 +55,7 @@ class FolderPlace:
         except OSError as error:
             if error.errno in HELD:
                 return False
-            log.warning("no lock can be had here; who is there is known by a file alone", folder=str(self._path.parent))
+            log.warning("file locks unsupported, using a lease file only", folder=str(self._path.parent))
             self.is_turned, self.settle_seconds = True, SETTLE_SECONDS
         else:
             self._is_locked = True

@@ -48,7 +48,7 @@ class Lease:
         seen, since = self._place.look(), time.monotonic()
         if seen is None or self._place.is_over(seen.words):
             return
-        log.info("somebody has this, or had it and died: it is watched", holder=described(seen.words), name=self._name)
+        log.info("lease held, waiting for its expiry", holder=described(seen.words), name=self._name)
         self._watched = (seen.tag, since)
         while time.monotonic() - since < LEASE_SECONDS:
             time.sleep(LOOK_SECONDS)
@@ -88,7 +88,7 @@ class Lease:
         try:
             self._write({"free": True}, Seen(self._tag, {}))
         except (BaseError, OSError) as error:
-            log.warning("a lock is left behind", name=self._name, reason=type(error).__name__)
+            log.warning("lease not released", name=self._name, reason=type(error).__name__)
 
     def _has_settled(self) -> bool:
         """Whether it is still ours once each who wrote at the same time has written."""
@@ -105,14 +105,14 @@ class Lease:
                     continue
                 seen = self._place.look()
             except (BaseError, OSError) as error:
-                log.warning("a lock is not renewed", name=self._name, reason=type(error).__name__)
+                log.warning("lease not renewed", name=self._name, reason=type(error).__name__)
                 continue
             if seen is not None and seen.words.get("id") == self._words["id"]:
                 self._tag = seen.tag  # ours: its answer was lost
                 continue
             if seen is None and not self._place.is_turned:
                 continue  # somebody deleted the file; the next who comes writes one
-            self._on_lost("somebody else" if seen is None else described(seen.words))
+            self._on_lost("another process" if seen is None else described(seen.words))
             return
 
     def _turned(self) -> dict[str, Any]:

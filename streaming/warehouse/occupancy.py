@@ -33,9 +33,9 @@ NOTE_SECONDS = 0.2
 """A holder notes who it is just after it has the lock."""
 
 ADVICE: Mapping[Part, str] = {
-    "run": "end it first, or name other folders",
-    "relay": "one tells people, or they hear everything twice: end it first, or set oncall.enabled = false for `run`",
-    "demo": "end it first, or name another folder",
+    "run": "stop it first, or use other folders",
+    "relay": "only one process may send notifications: stop it first, or set oncall.enabled = false for `run`",
+    "demo": "stop it first, or use another folder",
 }
 
 
@@ -148,20 +148,20 @@ class _Hold:
     def refuse_lost(self) -> None:
         if self._lost is not None:
             raise OccupiedError(
-                f"{self._key} = {self._place!r}: {self._lost} is at it, who took over while this was cut off"
+                f"{self._key} = {self._place!r}: in use by {self._lost}, which took over while this process was cut off"
             )
 
     def _lose(self, holder: str) -> None:
         self._lost = holder
-        log.error("another has taken over meanwhile: this ends", key=self._key, holder=holder)
+        log.error("lease lost, stopping", key=self._key, holder=holder)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _occupied(self, holder: str) -> OccupiedError:
-        return OccupiedError(f"{self._key} = {self._place!r}: {holder} is at it; {ADVICE[self._part]}")
+        return OccupiedError(f"{self._key} = {self._place!r}: in use by {holder}; {ADVICE[self._part]}")
 
 
 def _holder_of(file: FolderPlace) -> str:
-    """Who has noted to have it."""
+    """Return the process that is noted as the holder."""
     until = time.monotonic() + NOTE_SECONDS
     while True:
         seen = file.look()

@@ -18,48 +18,48 @@ from streaming.warehouse.table_store import impatient_store
 PATIENCE = timedelta(seconds=5)
 """Of each attempt, of which there are three at the most."""
 
-_CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN where they are temporary"
+_CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they are temporary"
 
 _KINDS = (
     (
         r"NoSuchBucket",
-        "the bucket {bucket} is not there at {endpoint}; make it, or look at AWS_ENDPOINT_URL and AWS_REGION",
+        "bucket {bucket} does not exist at {endpoint}; create it, or check AWS_ENDPOINT_URL and AWS_REGION",
     ),
     (
         r"/latest/api/token|/latest/meta-data|169\.254\.170\.2|[Mm]issing ?[Cc]redentials"
         r"|CredentialsError|MissingSecretAccessKey|MissingAccessKeyId"
         r"|Missing (Secret)?AccessKey",
-        f"no credentials are found; set {_CREDENTIALS}",
+        f"no credentials found; set {_CREDENTIALS}",
     ),
     (
         r"builder error|URL scheme is not allowed",
-        "{endpoint} is no address that may be called; set AWS_ALLOW_HTTP=true for http://, or look at AWS_ENDPOINT_URL",
+        "{endpoint} is not allowed as an address; set AWS_ALLOW_HTTP=true for http://, or check AWS_ENDPOINT_URL",
     ),
     (
         r"PermanentRedirect|AuthorizationHeaderMalformed|301 Moved|missing region|Received redirect",
-        "the bucket {bucket} is in another region; set AWS_REGION",
+        "bucket {bucket} is in another region; set AWS_REGION",
     ),
     (
         r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|401 |403 |Unauthenticated"
         r"|PermissionDenied|UnauthenticatedError",
-        f"{{endpoint}} refuses access to the bucket {{bucket}}; look at {_CREDENTIALS}, and at what they may do there",
+        f"{{endpoint}} denies access to bucket {{bucket}}; check {_CREDENTIALS}, and their permissions",
     ),
-    (r"404 ", "the bucket {bucket} is not there at {endpoint}; look at AWS_ENDPOINT_URL and AWS_REGION"),
+    (r"404 ", "bucket {bucket} does not exist at {endpoint}; check AWS_ENDPOINT_URL and AWS_REGION"),
 )
 
 
 class StoreUnreachableError(BalancewatchError):
-    """The tables' store cannot be worked with. The message names the setting and the variable."""
+    """The object store of the tables does not work. The message names the setting and the variable."""
 
 
 def reach(warehouse: Location) -> None:
-    """Nothing where the tables are in a folder. Raises StoreUnreachableError, within seconds."""
+    """Check access to the object store within seconds; do nothing for a folder. Raises StoreUnreachableError."""
     if not is_store(warehouse):
         return
     address = _address()
     if address and not re.match(r"https?://[^/]", address):
         raise StoreUnreachableError(
-            f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL is no http:// or https:// address"
+            f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL must begin with http:// or https://"
         )
     try:
         next(iter(obstore.list(impatient_store(warehouse, PATIENCE), chunk_size=1)), None)
@@ -68,10 +68,10 @@ def reach(warehouse: Location) -> None:
 
 
 def why_not(warehouse: Location, said: str) -> str:
-    """A sentence for what the store's client said."""
+    """Return the error text for a message of the store's client."""
     bucket = urlsplit(str(warehouse)).netloc
     found = next((words for pattern, words in _KINDS if re.search(pattern, said)), None)
-    words = found or "{endpoint} does not answer; look at AWS_ENDPOINT_URL, and at the network"
+    words = found or "{endpoint} does not answer; check AWS_ENDPOINT_URL and the network"
     return f"paths.warehouse = {str(warehouse)!r}: {words.format(bucket=bucket, endpoint=_endpoint())}"
 
 

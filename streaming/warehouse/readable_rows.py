@@ -144,19 +144,19 @@ def say_left_out(table: str, row: Row, error: Exception) -> None:
     """Once each, in the log."""
     known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
     if _is_new(table, str(sorted(known.items()))):
-        log.warning("a row that cannot be read is left out", table=table, row=known, reason=why(error))
+        log.warning("unreadable row skipped", table=table, row=known, reason=why(error))
 
 
 def _say_file_left_out(table: str, file: str, error: Exception) -> None:
     """Once each, in the log."""
     if _is_new(table, file):
-        log.error("a file that cannot be read is left out", table=table, file=file, reason=why(error))
+        log.error("unreadable file skipped", table=table, file=file, reason=why(error))
 
 
 def say_nameless(table: str, rows: pa.Table) -> None:
     """Rows without an incident_id belong to nothing that is ever read: they are said here, once a table."""
     if rows["incident_id"].null_count and _is_new(table, "incident_id"):
-        log.warning("a row that cannot be read is left out", table=table, row={}, reason="incident_id is null")
+        log.warning("unreadable row skipped", table=table, row={}, reason="incident_id is null")
 
 
 def _is_new(table: str, what: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is said when the tables cannot be asked."""
+"""Errors of the tables."""
 
 from conf.location import Location
 from streaming.system.known_error import BalancewatchError
@@ -12,9 +12,9 @@ class NotWrittenError(WarehouseError):
     """`run` has not written a table yet, or any. The message names the setting and the table."""
 
     def __init__(self, warehouse: Location, table: str | None = None) -> None:
-        """Without `table` there is none of all our tables."""
-        missing = "none of our tables is" if table is None else f"no {table} table"
-        super().__init__(f"paths.warehouse = {str(warehouse)!r}: {missing} there; has `run` written it?")
+        """Without `table` the warehouse has no table at all."""
+        missing = "no tables" if table is None else f"no table {table}"
+        super().__init__(f"paths.warehouse = {str(warehouse)!r}: {missing} found; has `balancewatch run` written here?")
 
 
 class FilesGoneError(WarehouseError):

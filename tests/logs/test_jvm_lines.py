@@ -46,7 +46,7 @@ def test_a_trace_between_events_is_one_event() -> None:
     assert list(read_events([LOG4J_LINE, *TRACE, LOG4J_LINE])) == [
         (reported := {"level": "error", "event": 'no "disk"', "logger": "org.apache.spark.Thing"})
         | {"java_trace": "java.io.IOException"},
-        {"event": "said by the JVM or a worker of its own", "lines": "\n".join(TRACE)},
+        {"event": "jvm output", "lines": "\n".join(TRACE)},
         reported | {"java_trace": "java.io.IOException"},
     ]
 
@@ -84,7 +84,7 @@ def test_levels_are_those_of_the_event_and_a_warning_for_what_has_none(ear: Ear)
     assert [(level, event) for level, event, _ in ear.heard] == [
         ("critical", "x"),
         ("warning", "y"),
-        ("warning", "said by the JVM or a worker of its own"),
+        ("warning", "jvm output"),
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_process_that_inherits_the_pipe_is_heard_until_it_ends(ear: Ear) -> No
     assert process.wait(60) == 0
     assert [(level, event) for level, event, _ in ear.heard] == [
         ("error", 'no "disk"'),
-        ("warning", "said by the JVM or a worker of its own"),
+        ("warning", "jvm output"),
     ]
 
 

@@ -191,9 +191,9 @@ def test_what_is_not_wished_is_not_done(warehouse: Path) -> None:
 
 
 def test_a_warehouse_without_tables_is_refused_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(MaintainError, match=r"paths.warehouse = '.*': no table of ours there"):
+    with pytest.raises(MaintainError, match=r"paths.warehouse = '.*': no tables found"):
         work(tmp_path)
-    with pytest.raises(MaintainError, match="no table quarantine there"):
+    with pytest.raises(MaintainError, match="no table quarantine found"):
         work(tmp_path, QUARANTINE.name)
 
 

@@ -99,7 +99,9 @@ def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
         scene.deliver()
         scene.deliver()
     assert notified(hook) == [("m", "firing")]
-    assert [one["table"] for one in logs if one["event"] in ("unreadable row skipped", "unreadable file skipped")] == [table.name]
+    assert [one["table"] for one in logs if one["event"] in ("unreadable row skipped", "unreadable file skipped")] == [
+        table.name
+    ]
 
 
 @pytest.mark.parametrize("matchers", BAD_MATCHERS)

@@ -47,7 +47,7 @@ def test_no_batch_begins_after_draining(tmp_path: Path, written: Written) -> Non
     drained(BATCH, 4)
     note(tmp_path, 4)
     drained.drain()
-    with pytest.raises(StoppingError, match="batch 5 is left to the next start"):
+    with pytest.raises(StoppingError, match="batch 5 runs at the next start"):
         drained(BATCH, 5)
     assert written.batches == [4]
 
@@ -81,7 +81,7 @@ def test_draining_waits_for_a_note_that_comes_late_and_says_so(
 
         drained.drain(is_active)
     assert [(line["log_level"], line["batch_id"]) for line in logs] == [("warning", 7)] * 2
-    assert all(line["event"].startswith("stopping waits: ") for line in logs)
+    assert all(line["event"] == "stop delayed until Spark commits the last batch" for line in logs)
 
 
 def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: Written) -> None:
@@ -90,7 +90,7 @@ def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: P
     with capture_logs() as logs:
         drained.drain(lambda: False)
     assert [(line["event"], line["batch_id"]) for line in logs] == [
-        ("the last batch will run again, and its rows be skipped", 7)
+        ("last batch not committed, the next start repeats it and skips its rows", 7)
     ]
 
 

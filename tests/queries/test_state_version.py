@@ -44,7 +44,7 @@ def test_state_of_an_earlier_or_a_later_release_is_refused_with_what_to_do(
     with pytest.raises(SettingsError) as said:
         StateNote("balance", tmp_path).refuse_other()
     assert f"state of version {held}, written by balancewatch {release}; " in str(said.value)
-    assert f"reads {READ}. Nothing was touched: install that release again, or rewind" in str(said.value)
+    assert f"reads version {READ}. Nothing was changed: reinstall that release, or rewind" in str(said.value)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"state_version": null, "release": 1}'])

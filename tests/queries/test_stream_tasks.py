@@ -53,7 +53,7 @@ def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(
     assert found[3] == found[0]
 
     other = settings_for(loaded_kafka, tmp_path / "3", queries={"tasks": 2})
-    with pytest.raises(SettingsError, match="was begun with 3"):
+    with pytest.raises(SettingsError, match="was created with 3"):
         rows_after(other, warm_spark.newSession())
     unset = settings_for(loaded_kafka, tmp_path / "3")
     assert rows_after(unset, warm_spark.newSession()) == found[3]

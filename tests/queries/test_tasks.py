@@ -98,7 +98,7 @@ def test_another_number_than_the_checkpoint_s_is_refused_with_both(tmp_path: Pat
     with pytest.raises(SettingsError) as refused:
         refuse_other_tasks(settings_with(4), tmp_path)
     assert str(refused.value) == (
-        f"queries.tasks = 4: the checkpoint {tmp_path} was begun with 3, which cannot be changed; set it to 0 or 3, or "
+        f"queries.tasks = 4: the checkpoint {tmp_path} was created with 3, which cannot change; set 0 or 3, or "
         "rewind (checkpoints/README.md)"
     )
 
@@ -111,7 +111,7 @@ def test_checkpoints_of_the_two_queries_are_refused_until_they_are_moved(earlier
     with pytest.raises(SettingsError) as refused:
         refuse_earlier(settings, "balance")
     assert f"({', '.join(earlier)})" in str(refused.value)
-    assert "move them away, and the tables with them (checkpoints/README.md, Rewind)" in str(refused.value)
+    assert "move them and the tables away (checkpoints/README.md, Rewind)" in str(refused.value)
     for name in earlier:
         (tmp_path / name).rename(tmp_path / f"before.{name}")
     refuse_earlier(settings, "balance")
@@ -133,7 +133,8 @@ def forbidden(*_: Any, **__: Any) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("folder", "said"), [("balance", "was begun with 3, which cannot be changed"), ("assignments", "move them away")]
+    ("folder", "said"),
+    [("balance", "was created with 3, which cannot change"), ("assignments", "move them and the tables away")],
 )
 @pytest.mark.parametrize("available_now", [True, False])
 def test_run_refuses_before_anything_is_started_in_one_sentence_and_ends_with_2(

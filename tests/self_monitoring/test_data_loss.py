@@ -112,10 +112,10 @@ def kafka_holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[tuple[str, in
         (Span(0, 20), None),
         (Span(20, 20), None),
         (Span(20, 900), None),
-        (Span(21, 900), f"{PULLS}-0 from offset 20, but it begins at 21: 1 message gone"),
-        (Span(5_020, 9_000), f"{PULLS}-0 from offset 20, but it begins at 5020: 5,000 messages gone"),
-        (Span(0, 19), f"{PULLS}-0 from offset 20, but it ends at 19: it was deleted and made again"),
-        (None, f"{PULLS}-0 from offset 20, but it ends at 0: it was deleted and made again"),
+        (Span(21, 900), f"{PULLS}-0 from offset 20, but it begins at 21: 1 message lost"),
+        (Span(5_020, 9_000), f"{PULLS}-0 from offset 20, but it begins at 5020: 5,000 messages lost"),
+        (Span(0, 19), f"{PULLS}-0 from offset 20, but it ends at 19: the topic was deleted and recreated"),
+        (None, f"{PULLS}-0 from offset 20, but it ends at 0: the topic was deleted and recreated"),
     ],
 )
 def test_a_start_is_refused_in_one_sentence_with_the_query_the_partition_the_number_and_the_setting(
@@ -128,8 +128,8 @@ def test_a_start_is_refused_in_one_sentence_with_the_query_the_partition_the_num
         return
     with pytest.raises(DataLossError) as refused:
         refuse_losses([NAME], settings(fail_on_data_loss=True))
-    assert str(refused.value).startswith(f"the query {NAME} wants {said}")
-    assert str(refused.value).endswith("set queries.fail_on_data_loss = false to go on with what is left")
+    assert str(refused.value).startswith(f"the query {NAME} needs {said}")
+    assert str(refused.value).endswith("set queries.fail_on_data_loss = false to continue without them")
     refuse_losses([NAME], settings(fail_on_data_loss=False))
 
 
@@ -222,5 +222,5 @@ def test_what_kafka_deleted_and_a_topic_made_again_are_seen(own_kafka: EmbeddedK
     assert [(loss.wanted, loss.gone) for loss in losses_of(NAME, settings)[1]] == [(40, 30)]
     admin.delete_topics([PULLS])
     admin.close()
-    with pytest.raises(DataLossError, match="deleted and made again"):
+    with pytest.raises(DataLossError, match="deleted and recreated"):
         refuse_losses([NAME], settings)

@@ -76,14 +76,14 @@ def test_it_goes_on_with_what_is_left_and_describe_it_once(
 
     publish(strict, second)
     delete_pulls(strict, pulls_in(first) + 5)
-    with pytest.raises(DataLossError, match=f"balance wants {PULLS}-0 .* 5 messages gone; set queries.fail_on"):
+    with pytest.raises(DataLossError, match=f"balance needs {PULLS}-0 .* 5 messages lost; set queries.fail_on"):
         run(strict, spark)
     assert run(lenient, spark) == len(second) - 5
 
     make_pulls_again(tmp_path, empty_kafka)
     publish(strict, third)
     assert end_of_pulls(strict) < pulls_in(first) + pulls_in(second)
-    with pytest.raises(DataLossError, match="deleted and made again"):
+    with pytest.raises(DataLossError, match="deleted and recreated"):
         run(strict, spark)
     assert run(lenient, spark) == len(third)
     assert run(strict, spark) == 0
@@ -110,7 +110,7 @@ def test_retention_that_overtakes_a_running_query_ends_it_with_the_same_sentence
             delete_pulls(settings, end_of_pulls(settings))
 
     with (
-        pytest.raises(ServiceError, match=rf"balance wants {PULLS}-0 .* {pulls_in(second)} messages gone"),
+        pytest.raises(ServiceError, match=rf"balance needs {PULLS}-0 .* {pulls_in(second)} messages lost"),
         Service(settings, listeners=(Calling(overtake),), spark=spark) as service,
     ):
         service.wait(threading.Event(), 120)

@@ -78,5 +78,5 @@ def test_a_bucket_that_is_away_is_named_without_what_its_client_said(monkeypatch
     reported = reason("q", RuntimeError(said), Settings.load(paths={"warehouse": "s3://bucket/x"}))
     assert reported == (
         "the query q failed: paths.warehouse = 's3://bucket/x': http://127.0.0.1:1 does not answer; "
-        "look at AWS_ENDPOINT_URL, and at the network"
+        "check AWS_ENDPOINT_URL and the network"
     )

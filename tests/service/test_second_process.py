@@ -71,7 +71,7 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
         )
         assert second.returncode == 1
         assert f"`balancewatch {command}` (pid {first.pid} on " in second.stderr
-        assert "is at it" in second.stderr
+        assert "in use by" in second.stderr
         first.send_signal(signal.SIGKILL)
         first.wait()
     with running(command, tmp_path) as third:

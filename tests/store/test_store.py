@@ -88,9 +88,9 @@ def test_views_for_people_leave_the_canary_to_the_tables(tmp_path: Path) -> None
 
 
 def test_a_folder_without_our_tables_is_refused_with_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(WarehouseError, match=r"paths.warehouse = .*nowhere.*: none of our tables is there; has `run`"):
+    with pytest.raises(WarehouseError, match=r"paths.warehouse = .*nowhere.*: no tables found; has `balancewatch run`"):
         History(tmp_path / "nowhere")
-    with pytest.raises(WarehouseError, match=r": no alerts table there; has `run`"):
+    with pytest.raises(WarehouseError, match=r": no table alerts found; has `balancewatch run`"):
         History(tmp_path, [ALERTS])
 
 
@@ -365,7 +365,7 @@ def test_a_question_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 def test_a_question_that_needs_too_much_memory_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.store.store.MEMORY_LIMIT", "50MB")
-    with pytest.raises(WarehouseError, match=r"needs more than .* of memory; ask for less"):
+    with pytest.raises(WarehouseError, match=r"needs more than .* of memory; select less"):
         History(write(tmp_path)).query("SELECT len(list(i)) AS n FROM range(100000000) AS rows(i)")
 
 

@@ -31,7 +31,7 @@ from tests.oncall.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, PENDING,
 from udfs.alerts.self_kinds import DATA_LOSS
 
 ALERT: dict[str, Any] = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
-SAID = "1 rows of the table alerts cannot be read and are left out"
+SAID = "unreadable rows skipped table=alerts rows=1"
 
 
 @pytest.fixture

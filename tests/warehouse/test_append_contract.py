@@ -58,7 +58,7 @@ def test_features_that_no_append_breaks_are_kept(tmp_path: Path) -> None:
 
 WRONG_ROWS = {
     "has no column more": numbers(1).append_column("more", pa.array([1])),
-    "column number is of type int64 there, and string here": pa.table({"number": ["1"], "at": numbers(1)["at"]}),
+    "column number has type int64, but this release writes string": pa.table({"number": ["1"], "at": numbers(1)["at"]}),
     "1 rows have no number": pa.table(
         {"number": pa.array([None], pa.int64()), "at": numbers(1)["at"]},
     ),

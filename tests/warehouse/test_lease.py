@@ -73,8 +73,8 @@ def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(bucke
         occupying("run", "run", {"paths.warehouse": bucket}),
     ):
         pass
-    assert f"paths.warehouse = {bucket!r}: `balancewatch run` (pid " in str(said.value)
-    assert "is at it; end it first" in str(said.value)
+    assert f"paths.warehouse = {bucket!r}: in use by `balancewatch run` (pid " in str(said.value)
+    assert "; stop it first" in str(said.value)
     assert words_in(bucket) == {"free": True}
     free(bucket)
 

@@ -30,7 +30,9 @@ def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(tmp_p
     folders = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
     with occupying("run", "run", folders), pytest.raises(OccupiedError) as said, occupying("run", "run", folders):
         pass
-    assert f"paths.warehouse = {str(tmp_path / 'w')!r}: `balancewatch run` (pid {os.getpid()}" in str(said.value)
+    assert f"paths.warehouse = {str(tmp_path / 'w')!r}: in use by `balancewatch run` (pid {os.getpid()}" in str(
+        said.value
+    )
     assert f" on {socket.gethostname()}, since 20" in str(said.value)
     with occupying("run", "run", folders):
         pass
@@ -103,7 +105,7 @@ def test_who_was_killed_has_let_go(tmp_path: Path) -> None:
 def test_a_holder_that_noted_nothing_is_still_a_holder(tmp_path: Path) -> None:
     with occupying("run", "run", {"k": tmp_path}):
         (tmp_path / "run.lock").write_text("")
-        with pytest.raises(OccupiedError, match="another process is at it"), occupying("run", "run", {"k": tmp_path}):
+        with pytest.raises(OccupiedError, match="in use by another process"), occupying("run", "run", {"k": tmp_path}):
             pass
 
 

@@ -44,7 +44,7 @@ def test_a_bucket_that_is_there_and_a_folder_are_fine(bucket: str) -> None:
 
 def test_a_bucket_that_is_not_there_is_named(bucket: str, s3_address: str) -> None:
     said = said_of("s3://another-bucket/x")
-    assert said.startswith("paths.warehouse = 's3://another-bucket/x': the bucket another-bucket is not there at ")
+    assert said.startswith("paths.warehouse = 's3://another-bucket/x': bucket another-bucket does not exist at ")
     assert s3_address in said
     assert "AWS_ENDPOINT_URL" in said
 
@@ -57,18 +57,18 @@ def test_credentials_that_are_missing_are_named(
     for name in missing:
         monkeypatch.delenv(name)
     said = said_of(bucket)
-    assert "no credentials are found; set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY" in said
+    assert "no credentials found; set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY" in said
 
 
 def test_an_endpoint_that_is_away_says_nothing_or_is_none_is_named(
     bucket: str, monkeypatch: pytest.MonkeyPatch, mute: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:not-to-be-shown@127.0.0.1:1")
-    assert "http://127.0.0.1:1 does not answer; look at AWS_ENDPOINT_URL" in said_of(bucket)
+    assert "http://127.0.0.1:1 does not answer; check AWS_ENDPOINT_URL" in said_of(bucket)
     monkeypatch.setenv("AWS_ENDPOINT_URL", mute)
     assert f"{mute} does not answer" in said_of(bucket)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "storage.example")
-    assert "AWS_ENDPOINT_URL is no http:// or https:// address" in said_of(bucket)
+    assert "AWS_ENDPOINT_URL must begin with http:// or https://" in said_of(bucket)
     monkeypatch.setenv("AWS_ENDPOINT_URL", mute)
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     assert "set AWS_ALLOW_HTTP=true" in said_of(bucket)

@@ -69,7 +69,7 @@ def test_a_process_of_its_own_holds_the_bucket_alone_and_shows_no_secret(
             second = subprocess.run(
                 [*command[:-1], name], env=elsewhere, capture_output=True, text=True, timeout=SECONDS, check=False
             )
-            assert (second.returncode, "is at it" in second.stderr) == (1, True), second.stderr
+            assert (second.returncode, "in use by" in second.stderr) == (1, True), second.stderr
         run.terminate()
         assert run.wait(SECONDS) == 0, log.read_text()[-2_000:]
     finally:

@@ -65,7 +65,7 @@ def hold(folder: Path) -> None:
 
 
 def test_one_on_another_machine_that_lives_is_seen_though_its_lock_is_not(tmp_path: Path) -> None:
-    with holder(tmp_path, "elsewhere") as other, pytest.raises(OccupiedError, match=f"pid {other.pid}.*end it first"):
+    with holder(tmp_path, "elsewhere") as other, pytest.raises(OccupiedError, match=f"pid {other.pid}.*stop it first"):
         hold(tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_a_lock_file_that_somebody_deletes_makes_no_two_holders(
             with occupying("run", "run", {"paths.warehouse": tmp_path}):
                 assert lost.wait(60)
 
-    with pytest.raises(OccupiedError, match="who took over"):
+    with pytest.raises(OccupiedError, match="which took over"):
         delete_and_hold_again()
 
 
@@ -169,7 +169,7 @@ def test_a_lock_file_of_another_user_that_may_only_be_read_is_lock_enough(
     monkeypatch.setattr(os, "open", refuse)
     with (
         occupying("run", "run", {"paths.warehouse": tmp_path}),
-        pytest.raises(OccupiedError, match="another process is at it"),
+        pytest.raises(OccupiedError, match="in use by another process"),
     ):
         hold(tmp_path)
 
