@@ -14,7 +14,7 @@ from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
 def names(page: html.Div) -> list[str]:
-    return [text_of(row.children[0]) for row in by_id(page, "groups").children[2].children]
+    return [text_of(row.children[0]).split()[0] for row in by_id(page, "groups").children[2].children]
 
 
 @pytest.fixture(scope="module")

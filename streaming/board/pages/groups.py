@@ -20,7 +20,6 @@ GROUPS_A_PAGE = 50
 
 COLUMNS = (
     el.Column("Group", "name"),
-    el.Column("Cluster", "name"),
     el.Column("Worst verdict", "narrow"),
     el.Column("Unowned", "number"),
     el.Column("Not consumed", "number"),
@@ -128,8 +127,11 @@ def _cells(group: GroupRow, now_ms: int) -> list[el.Children]:
         more = f" and {group.firing - 1} more" if group.firing > 1 else ""
         firing = [el.link(group.kind, "/incident", id=group.incident_id), more]
     return [
-        el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
-        group.cluster,
+        [
+            el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
+            html.Br(),
+            html.Span(group.cluster, className="muted"),
+        ],
         verdict_mark(group.worst),
         *(f"{number:,}" if number else "" for number in counts),
         el.age(group.wrong_since_ms, now_ms) if group.wrong_since_ms else "",
