@@ -1,4 +1,4 @@
-"""Brokers as their producers see them: how many keep a FaultItem of one, and how many avoid it."""
+"""Metrics of brokers: producers with a FaultItem, and producers that avoid the broker."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
 class Brokers:
-    """Tell it of rows of `broker_health`, the newest of each broker at first, then as they come."""
+    """Counts from rows of `broker_health`: first the newest of each broker, then each new row."""
 
     def __init__(self, exporter: Exporter, clusters: Clusters, limit: int) -> None:
         self._totals = Totals(exporter, "broker_name", clusters, limit)
 
     @property
     def folded(self) -> int:
-        """Brokers without a series of their own."""
+        """Return the number of brokers without series."""
         return self._totals.folded
 
     def update(self, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,6 +1,6 @@
-"""Names as label values: harmless, of a bounded length, and of a bounded number.
+"""Names as label values: sanitized, bounded in length and in number.
 
-The names of clusters, groups and brokers come from Kafka, so anybody who may publish may invent them.
+Names of clusters, groups and brokers come from Kafka, so any publisher can invent them.
 """
 
 import hashlib
@@ -9,10 +9,10 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 OTHER = "other"
-"""Stands for all names beyond the limit; one that is called so is among them."""
+"""The label value of all names beyond the limit, and of a real name "other"."""
 
 LONGEST = 255
-"""RocketMQ's own limit of a group's name."""
+"""RocketMQ's limit for the length of a group name."""
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -20,7 +20,7 @@ _HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def clean(name: str) -> str:
-    """The name as a label value. One that had to be changed carries a digest, so that two stay two."""
+    """Return the name as a label value. A changed name gets a digest, so that different names stay different."""
     if len(name) <= LONGEST and not _HARMFUL.search(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -28,7 +28,7 @@ def clean(name: str) -> str:
 
 
 class Cardinality(Generic[Name]):
-    """Who has a name of its own: the first `limit`. One that was folded stays so until it is let go."""
+    """The first `limit` names get series; later ones are folded until they are let go."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -37,11 +37,11 @@ class Cardinality(Generic[Name]):
 
     @property
     def folded(self) -> int:
-        """How many have none."""
+        """Return the number of folded names."""
         return len(self._folded)
 
     def is_named(self, name: Name) -> bool:
-        """Whether it has a name of its own; it is known from then on."""
+        """Return whether the name has series, and remember it."""
         if name in self._named:
             return True
         if name in self._folded:
@@ -51,6 +51,6 @@ class Cardinality(Generic[Name]):
         return has_room
 
     def let_go(self, name: Name) -> None:
-        """It is no longer there, and makes room."""
+        """Forget the name, which frees its place."""
         self._named.discard(name)
         self._folded.discard(name)

@@ -1,17 +1,17 @@
-"""Clusters with series of their own: the first so many; one that nothing belongs to any more makes room for another.
+"""Clusters with their own series: the first MOST_CLUSTERS. A cluster without members frees its place.
 
-Whoever counts something of a cluster joins it, and leaves it when that is gone. A clock event alone gives no name.
+Each counted group, broker or incident joins its cluster and leaves it when it is gone. Clock events alone do not join.
 """
 
 from collections import Counter
 from collections.abc import Callable
 
 MOST_CLUSTERS = 100
-"""Clusters with a name of their own."""
+"""Limit on clusters with series."""
 
 
 class Clusters:
-    """All that count here share one, so that a cluster has its name everywhere or nowhere."""
+    """The clusters with series, shared by all metrics of clusters."""
 
     def __init__(self, limit: int = MOST_CLUSTERS) -> None:
         self._limit = limit
@@ -21,19 +21,19 @@ class Clusters:
 
     @property
     def folded(self) -> int:
-        """How many have no name of their own."""
+        """Return the number of clusters without series."""
         return len(self._folded)
 
     def when_lost(self, hear: Callable[[str], None]) -> None:
-        """Tell `hear` of each cluster that loses its name, so that its series go."""
+        """Call `hear` with each cluster that loses its series."""
         self._hearers.append(hear)
 
     def is_named(self, cluster: str) -> bool:
-        """Whether it has a name of its own. That stays so, either way, for as long as anything belongs to it."""
+        """Return whether the cluster has series. The answer does not change while the cluster has members."""
         return cluster in self._named
 
     def join(self, cluster: str) -> None:
-        """One thing more belongs to it."""
+        """Count a member of the cluster."""
         if cluster in self._named:
             self._named[cluster] += 1
         elif cluster not in self._folded and self._has_room():
@@ -42,7 +42,7 @@ class Clusters:
             self._folded[cluster] += 1
 
     def leave(self, cluster: str) -> None:
-        """One thing less. An empty one keeps its name until another wants it: what is over is seen to be over."""
+        """Uncount a member. An empty cluster keeps its series, which show 0, until another cluster needs the place."""
         if cluster in self._named:
             self._named[cluster] -= 1
         elif self._folded[cluster] > 1:

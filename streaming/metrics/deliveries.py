@@ -1,4 +1,4 @@
-"""What the relay does, as metrics: calls, decisions, what is owed, and the canary's way from Kafka to here."""
+"""Metrics of the relay: calls, decisions, pending notifications, and the canary's latency."""
 
 import math
 import time
@@ -26,7 +26,7 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 
 class Deliveries:
-    """The RelayListener of the metrics. The canary is told apart: it is nobody's page."""
+    """The RelayListener of the metrics. The canary has separate metrics."""
 
     def __init__(self, exporter: Exporter, verdicts: Verdicts) -> None:
         self._exporter, self._verdicts = exporter, verdicts
@@ -34,7 +34,7 @@ class Deliveries:
         self._due: set[str] = set()
 
     def load(self, warehouse: Location) -> None:
-        """When the newest canary arrived, before this process began; where none has, one is waited for from now on."""
+        """Load the time of the newest canary; without one, the age counts from now."""
         try:
             known = read_canaries(warehouse, 1)
         except WarehouseError:

@@ -1,7 +1,4 @@
-"""The listed metrics as Prometheus serves them; one that is not listed cannot be set.
-
-May be called from any thread. A metric without labels that was never set says NaN, for 0 would be a lie.
-"""
+"""The Prometheus registry of the listed metrics. Thread-safe. A gauge without labels is NaN until it is set."""
 
 import math
 from collections.abc import Callable
@@ -16,13 +13,13 @@ from streaming.metrics.metric import Counter, Gauge, Histogram, Metric
 from streaming.metrics.names import METRICS
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-"""What `text` is."""
+"""Content type of `text`."""
 
 Made = TypeVar("Made", client.Gauge, client.Counter, client.Histogram)
 
 
 class Exporter:
-    """One registry, with the process' own figures (process_*, python_gc_*) beside the listed ones."""
+    """A registry of the listed metrics and the Python client's (process_*, python_gc_*)."""
 
     def __init__(self) -> None:
         client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no types; no rule reads these
@@ -43,27 +40,27 @@ class Exporter:
         self.set(BUILD_INFO, 1, version=release())
 
     def set(self, gauge: Gauge, value: float, **labels: str) -> None:
-        """It is so much now."""
+        """Set a gauge."""
         self._child(self._gauges[gauge], gauge, labels).set(value)
 
     def follow(self, gauge: Gauge, read: Callable[[], float], **labels: str) -> None:
-        """It is what `read` says whenever it is asked for; `read` must be quick and may not raise."""
+        """Set a gauge to the result of `read` at each scrape; `read` must be quick and may not raise."""
         self._child(self._gauges[gauge], gauge, labels).set_function(read)
 
     def add(self, counter: Counter, amount: float = 1, **labels: str) -> None:
-        """So many more. Without any it is known as 0 from then on."""
+        """Increment a counter; 0 creates the series."""
         self._child(self._counters[counter], counter, labels).inc(amount)
 
     def observe(self, histogram: Histogram, value: float, **labels: str) -> None:
-        """It took so long once more."""
+        """Add an observation in seconds."""
         self._child(self._histograms[histogram], histogram, labels).observe(value)
 
     def drop(self, gauge: Gauge, **labels: str) -> None:
-        """There is no such series any more."""
+        """Remove a series."""
         self._gauges[gauge].remove(*self._values(gauge, labels))
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return all series in Prometheus' text format."""
         return bytes(generate_latest(self._registry))
 
     def _gauge(self, one: Gauge) -> client.Gauge:
@@ -83,7 +80,7 @@ class Exporter:
 
 
 def release() -> str:
-    """Which release runs; "unknown" where it was not installed but only copied."""
+    """Return the running release; "unknown" if it is not installed as a package."""
     try:
         return version("balancewatch")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""All instruments of one process, `run` or `relay`: what it says to Prometheus, and whether it is well."""
+"""Metrics and health of one process, `run` or `relay`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,16 +21,16 @@ from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 
 FOLLOWER = "relay"
-"""Under which name a relay of its own shows how long ago it read the table `alerts`, beside the names of queries."""
+"""Query label under which a separate relay exports the age of its last read of the table `alerts`."""
 
 log = structlog.get_logger()
 
 
 class Instruments:
-    """Serves from when it is made until `close`. What fails in here is logged; the service goes on."""
+    """Metrics and health endpoints, served until `close`. Failures are logged and do not affect the service."""
 
     def __init__(self, settings: Settings, expected: Sequence[str], *, key: str = "port") -> None:
-        """`expected` are the names of the process' queries, `key` the setting with its port. Raises SettingsError."""
+        """`expected` are the names of the queries, `key` is the setting of the port. Raises SettingsError."""
         self._settings = settings
         self.exporter = Exporter()
         self.verdicts = Verdicts(self.exporter, settings.metrics.max_groups)
@@ -48,14 +48,11 @@ class Instruments:
 
     @property
     def port(self) -> int:
-        """Where it is served."""
+        """Return the port of the metrics."""
         return self._server.port
 
     def begin(self, spark: SparkSession | None, *, runs_queries: bool, notifies: bool) -> None:
-        """Spark is there, its queries are not yet: listen to it, and take in what the tables say.
-
-        Without a Spark of its own a process is there once the tables are taken in.
-        """
+        """Listen to Spark before its queries start, and load the tables. `spark` is None in a separate relay."""
         warehouse = self._settings.paths.warehouse
         if spark is not None:
             self._guard(lambda: listen(spark, self.liveness))
@@ -66,16 +63,16 @@ class Instruments:
             self._guard(lambda: self.deliveries.load(warehouse))
 
     def follow(self, name: str) -> Callable[[], None]:
-        """A table's log is followed under this name, as a query is: to be called whenever all of it was read."""
+        """Track reads of a table like a query of this name; call the result after each complete read."""
         self.liveness.started(name)
         return lambda: self.liveness.idled(name)
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        """A batch is in the tables."""
+        """Count a batch that is in the tables."""
         self._guard(lambda: self.verdicts.update(batch.rows))
 
     def take_rules(self) -> None:
-        """Changed rules, or whom to tell, are in force."""
+        """Count a reload of rules or notification settings."""
         self.exporter.add(RULES_TAKEN)
 
     def reasons_not_alive(self) -> list[str]:
@@ -103,11 +100,11 @@ class Instruments:
 
 
 def run_instruments(settings: Settings, *, is_lasting: bool) -> AbstractContextManager[Instruments | None]:
-    """Those of `run`, where the settings have them and it does not end by itself. Raises SettingsError."""
+    """Return the instruments of `run` if metrics are enabled and it runs until stopped. Raises SettingsError."""
     wanted = settings.metrics.enabled and is_lasting
     return Instruments(settings, [balance.NAME]) if wanted else nullcontext()
 
 
 def relay_instruments(settings: Settings) -> AbstractContextManager[Instruments | None]:
-    """Those of `relay`, where the settings have them. Raises SettingsError."""
+    """Return the instruments of `relay` if metrics are enabled. Raises SettingsError."""
     return Instruments(settings, [FOLLOWER], key="relay_port") if settings.metrics.enabled else nullcontext()

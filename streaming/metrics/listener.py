@@ -1,4 +1,4 @@
-"""Spark's own word on each batch, by its listener bus: one call a batch, answered beside the query.
+"""Spark's progress of each batch, from its listener bus: one call per batch, outside the query's thread.
 
 pyspark's wrapper reads an event field by field, a call into the JVM each; this one takes it as one JSON text.
 """
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class Hearer(Protocol):
-    """Who is told, from the bus's thread. `name` is the query's."""
+    """The receiver of progress, called from the bus's thread. `name` is the query's."""
 
     def started(self, name: str) -> None: ...
     def progressed(self, progress: dict[str, Any]) -> None: ...
@@ -69,7 +69,7 @@ class Listener:
 
 
 def listen(spark: SparkSession, hearer: Hearer) -> None:
-    """Tell the hearer of the session's queries from now on."""
+    """Report the session's queries to the hearer from now on."""
     gateway: Any = SparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark gives it none
     session: Any = spark

@@ -45,16 +45,16 @@ NEWEST = {
     "alerts": "SELECT incident_id, cluster, kind, severity, state, inhibited_by FROM alerts_now "
     "WHERE state <> 'RESOLVED'",
 }
-"""Table to the query for what of it holds now."""
+"""Table to the query of its current rows."""
 
 AHEAD_MS = 60_000
-"""A collector's clock may be so much ahead of ours; one further ahead says nothing of how old our time is."""
+"""Most that a collector's clock may be ahead of this machine's; later events are ignored here."""
 
 log = structlog.get_logger()
 
 
 class Verdicts:
-    """Tell it of each batch's rows. What goes wrong here is logged and stops nothing."""
+    """Updates the metrics from each batch's rows. Failures are logged."""
 
     def __init__(self, exporter: Exporter, max_groups: int) -> None:
         self._exporter = exporter
@@ -67,10 +67,9 @@ class Verdicts:
         self._lock = threading.Lock()
 
     def load(self, warehouse: Location, *, runs_queries: bool, notifies: bool) -> None:
-        """What the tables say now.
+        """Load the current rows that this process will also see resolved.
 
-        Only what this process hears the end of: alerts about the relay where it `notifies`, all else where it
-        `runs_queries`.
+        These are alerts about the relay if it `notifies`, and all other rows if it `runs_queries`.
         """
         began = time.monotonic()
         tables = NEWEST if runs_queries else ("alerts",)
@@ -83,7 +82,7 @@ class Verdicts:
         log.debug("metrics loaded", seconds=round(time.monotonic() - began, 2))
 
     def update(self, rows: Rows) -> None:
-        """A batch is in the tables. Called by several threads, one a query."""
+        """Count a batch that is in the tables. Called by several threads, one per query."""
         with self._lock:
             self._update(rows)
         for table, of_table in rows.items():
@@ -100,7 +99,7 @@ class Verdicts:
                     self._tick(row["cluster"], row["newest_ms"])
 
     def update_alerts(self, rows: Sequence[Row]) -> None:
-        """Rows of the alerts table that are in no batch."""
+        """Count rows of the alerts table that are in no batch."""
         with self._lock:
             self._incidents.update(rows)
 
@@ -127,7 +126,7 @@ class Verdicts:
             self._exporter.follow(EVENT_TIME_GAP, lambda: self._gap(cluster), cluster=clean(cluster))
 
     def _gap(self, cluster: str) -> float:
-        """A scrape may still ask for one that is being dropped."""
+        """Return the age in seconds; NaN for a cluster that is being dropped."""
         newest_ms = self._ticks_ms.get(cluster)
         return math.nan if newest_ms is None else time.time() - newest_ms / 1000
 
@@ -137,7 +136,7 @@ class Verdicts:
 
 
 def _newest(warehouse: Location, table: str) -> list[dict[str, Any]]:
-    """What of the table holds now; none where nobody wrote it. One that cannot be read costs no other's series."""
+    """Return the table's current rows; none if it does not exist or cannot be read."""
     try:
         return History(warehouse, [TABLES[table]]).rows(NEWEST[table])
     except NotWrittenError:
