@@ -23,6 +23,6 @@ def choose(flag: str, text: str, values: Sequence[str]) -> tuple[str, ...]:
         if not found:
             near = closest(name, values, LIKENESS)
             hint = f"nearest: {', '.join(near)}; " if near else ""
-            fail(f"{flag} {name[:MOST_CHARACTERS]!r} is unknown; {hint}choose one of {', '.join(values)}", code=2)
+            fail(f"{flag} {name[:MOST_CHARACTERS]!r}: {hint}choose one of {', '.join(values)}", code=2)
         chosen += found
     return tuple(dict.fromkeys(chosen))

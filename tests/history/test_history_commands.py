@@ -299,12 +299,12 @@ def test_names_cannot_command_the_terminal(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("alerts --state burning", "--state 'BURNING' is unknown; nearest: FIRING; choose one of PENDING,"),
-        ("assignments --state ok,bad", "--state 'BAD' is unknown; choose one of OK, UNOWNED"),
-        ("assignments --state STARVED", "--state 'STARVED' is unknown; choose one of OK, UNOWNED, NOT_CONSUMED"),
-        ("alerts --kind starved", "--kind 'starved' is unknown; nearest: starved_queue"),
-        ("alerts --kind broker_isolated,starved_que", "--kind 'starved_que' is unknown; nearest: starved_queue"),
-        ("alerts --kind $canary", "--kind '$canary' is unknown; nearest: canary_lost; choose one of starved_queue"),
+        ("alerts --state burning", "--state 'BURNING': nearest: FIRING; choose one of PENDING,"),
+        ("assignments --state ok,bad", "--state 'BAD': choose one of OK, UNOWNED"),
+        ("assignments --state STARVED", "--state 'STARVED': choose one of OK, UNOWNED, NOT_CONSUMED"),
+        ("alerts --kind starved", "--kind 'starved': nearest: starved_queue"),
+        ("alerts --kind broker_isolated,starved_que", "--kind 'starved_que': nearest: starved_queue"),
+        ("alerts --kind $canary", "--kind '$canary': nearest: canary_lost; choose one of starved_queue"),
         ("faults --state ,", "--state ',': choose one of AVAILABLE, UNAVAILABLE"),
         ("members --since soon", "--since 'soon' is not a time; use 90s"),
         ("members --until 25:00", "--until '25:00' is not a time"),

@@ -79,7 +79,7 @@ def test_the_share_of_quarantined_messages_counts_too(quarantined: int, opens: b
     assert bool(rows) is opens
     if opens:
         assert "Quarantined: 11 of the last 1,000 messages." in rows[0]["summary"]
-        assert rows[0]["advice"].endswith("`balancewatch quarantine --topic rocketmq.pulls` has each with its reasons.")
+        assert rows[0]["advice"].endswith("`balancewatch quarantine --topic rocketmq.pulls` lists the reasons.")
 
 
 def test_between_half_the_threshold_and_the_threshold_nothing_changes() -> None:
@@ -100,7 +100,7 @@ def test_its_row_says_what_where_and_what_to_do_and_the_relay_can_read_it() -> N
         PULLS,
         "balancewatch",
     )
-    assert "200 of 1,000 break: queue is known in 95% of the rows at least (found unknown_queue)" in row["summary"]
+    assert "200 of 1,000 fail: queue is known in 95% of the rows at least (found unknown_queue)" in row["summary"]
     assert "\n" not in row["advice"]
     failed = json.loads(row["evidence"])["failed"][0]
     assert (failed["expectation"], failed["sample_offsets"]) == ("queue in set", [f"{PULLS}-0@17"])

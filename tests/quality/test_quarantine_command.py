@@ -173,7 +173,7 @@ def test_a_table_fits_the_terminal_and_obeys_nothing(warehouse: Path, monkeypatc
 @pytest.mark.parametrize(
     ("place", "lines"),
     [
-        ((PULLS, "1"), ["WAITING", "wrong_type: queue_id", "refuses it for wrong_type: queue_id", '"queue_id": "x"']),
+        ((PULLS, "1"), ["WAITING", "wrong_type: queue_id", "rejects it for wrong_type: queue_id", '"queue_id": "x"']),
         ((PULLS, "3"), ["accepts it; it was rejected by its topic's route at the time"]),
         ((HEARTBEATS, "4"), ["6 bytes, not JSON:", "00000000  ff 1b 5b 33 31 6d"]),
         ((HEARTBEATS, "5"), ["no value"]),
@@ -254,7 +254,7 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", "--topic", "*", "--set", "a"], 2, "--set 'a': give FIELD=VALUE"),
         (["repair", PULLS, "0", "1", "--set", "queue_id=-1"], 1, "would still be rejected for unknown_queue: queue_id"),
         (["repair", PULLS, "0", "1", "--file", "no.json"], 2, "--file no.json: No such file or directory"),
-        (["repair", HEARTBEATS, "0", "4", "--set", "a=1"], 2, "give the whole event by --file"),
+        (["repair", HEARTBEATS, "0", "4", "--set", "a=1"], 2, "give a complete event with --file"),
         (["repair", "--topic", "none", "--set", "a=1"], 1, "no quarantined message matches"),
         (["repair", "--since", "soon", "--set", "a=1"], 2, "--since 'soon' is not a time"),
         (["repair", PULLS, "0", "1", "--set", "queue_id=3", "--owner", " "], 2, "--owner ' ': give 1 to 255"),
@@ -266,8 +266,8 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", "--since", "1h", "--until", "2h", "--set", "a=1"], 2, "--since 1h is not before --until 2h"),
         (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
         (["--current", "--state", "REPLAYED"], 2, "'REPLAYED': choose one of WAITING, REPAIRED, UNKNOWN"),
-        (["--at", "1h", "--current"], 2, "--at is one moment: leave out --since, --until and --current"),
-        (["--at", "2099-01-01"], 2, "--at 2099-01-01 is yet to come"),
+        (["--at", "1h", "--current"], 2, "--at excludes --since, --until and --current"),
+        (["--at", "2099-01-01"], 2, "--at 2099-01-01 is in the future"),
     ],
 )
 def test_what_cannot_work_ends_in_a_sentence_that_names_it(
@@ -287,7 +287,7 @@ def test_a_dry_replay_says_what_would_go_and_what_not(warehouse: Path) -> None:
     shown = call(warehouse, "replay", "--all", "--dry-run").stdout
     assert "1 would be published." in shown
     assert "1 left out, UNKNOWN" in shown
-    assert "2 left out, refused by today's contract" in shown
+    assert "2 left out, rejected by today's contract" in shown
     assert "1 left out, not repaired; today's contract takes them" in shown
     assert "1 left out, too old: a newer route is there" in shown
     with_all = call(warehouse, "replay", "--all", "--dry-run", "--unchanged", "--old").stdout

@@ -110,6 +110,6 @@ def test_a_table_that_is_always_busy_claims_nothing(tmp_path: Path, monkeypatch:
         raise module.CommitFailedError("somebody else")
 
     monkeypatch.setattr(module, "write_deltalake", fail)
-    with pytest.raises(BusyError, match="repairs was written by others"):
+    with pytest.raises(BusyError, match="other processes wrote table repairs"):
         Repairs(tmp_path).claim(values(1), "ada", NOW_MS)
     assert Repairs(tmp_path).standings() == {}
