@@ -62,7 +62,7 @@ def serve(
 
 @pytest.fixture(scope="session")
 def modelled_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The modelled incidents; nobody writes to it."""
+    """The modelled incidents; tests must not write to it."""
     warehouse = tmp_path_factory.mktemp("modelled") / "warehouse"
     write_modelled(warehouse)
     return warehouse
@@ -129,7 +129,7 @@ class Tab:
     def settled(self) -> Page:
         """Wait until the page's body stands and its figures are laid out, not only begun."""
         self.page.wait_for_selector("#page #title")
-        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isHeard)")
+        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isListening)")
         return self.page
 
     def words(self) -> str:
@@ -170,7 +170,7 @@ def page(board_url: str) -> Iterator[Page]:
 
 @pytest.fixture
 def loud_tab(page: Page, board_url: str) -> Iterator[Tab]:
-    """The page as somebody finds it who comes for the first time, at a desk in light. It asks no foreign server."""
+    """The page on a first visit, at a desk, in light. It requests nothing from foreign servers."""
     page.unroute_all(behavior="ignoreErrors")
     page.goto(board_url + "assets/icon.svg")  # of the same origin: another one would take another process
     page.evaluate("localStorage.clear(); sessionStorage.clear()")

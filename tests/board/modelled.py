@@ -35,7 +35,7 @@ def played() -> Rows:
 
 
 def write_modelled(warehouse: Path) -> None:
-    """The warehouse: the scenarios' rows, who was told, what was quarantined and what was validated."""
+    """The warehouse: the scenarios' rows, deliveries, quarantined messages and validations."""
     writer = DeltalakeWriter(warehouse)
     append_rows(writer, played() | reported() | poor(), "modelled", 0)
 

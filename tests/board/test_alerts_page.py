@@ -70,7 +70,7 @@ def test_the_filter_finds_and_the_canary_is_hidden_until_asked_for(
         assert "No incidents match." in text_of(shown(PAGE, warehouse, **asked))
 
 
-def test_what_is_asked_stands_in_the_form(warehouse: Path) -> None:
+def test_the_form_shows_the_filters(warehouse: Path) -> None:
     form = by_id(shown(PAGE, warehouse, state="FIRING", group="billing", since="90m"), "filters")
     chosen = [text_of(one) for one in walk(form) if type(one).__name__ == "Option" and getattr(one, "selected", False)]
     assert chosen == ["last 90m", "FIRING", "all", "all", "all"]
@@ -78,13 +78,13 @@ def test_what_is_asked_stands_in_the_form(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"inhibited": "maybe"}])
-def test_what_cannot_be_asked_is_said_by_name(asked: dict[str, str], warehouse: Path) -> None:
+def test_an_invalid_parameter_is_named(asked: dict[str, str], warehouse: Path) -> None:
     (name,) = asked
     with pytest.raises(AskedError, match=name):
         shown(PAGE, warehouse, **asked)
 
 
-def test_lanes_hatch_what_is_inhibited_and_lead_to_the_incident(warehouse: Path) -> None:
+def test_lanes_hatch_inhibited_incidents_and_link_to_them(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     figure = by_id(body, "timeline-lanes").figure
     explained = next(trace for trace in figure.data if trace.name == "inhibited")
@@ -115,7 +115,7 @@ def test_the_last_page_is_shown_where_a_later_one_is_asked(tmp_path: Path) -> No
     assert len(listed(write(tmp_path / "w", {"alerts": rows}), page="99")) == 5
 
 
-def test_bins_count_what_was_open_at_a_time(tmp_path: Path) -> None:
+def test_bins_count_open_incidents(tmp_path: Path) -> None:
     """Two overlap in the middle of the span; each counts in every bin it reaches into."""
     span = BINS * MINUTE
     start = NOW_MS - span
@@ -138,8 +138,8 @@ def pieces(warehouse: Path, incident_id: str, now_ms: int = NOW_MS) -> list[tupl
     return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in reported]
 
 
-def test_a_bar_is_of_what_the_incident_went_through(tmp_path: Path) -> None:
-    """What recovers or gives no data does not fire; what was explained for a while is grey for that while alone."""
+def test_a_bar_shows_the_states_of_its_incident(tmp_path: Path) -> None:
+    """Recovering and without data are not firing; an inhibition is grey only while it lasts."""
     began = {"started_at": NOW_MS - 60 * MINUTE, "fired_at": NOW_MS - 50 * MINUTE}
 
     def steps(name: str, *states: tuple[str, int, str | None]) -> list[dict[str, Any]]:
@@ -194,12 +194,12 @@ def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> No
 
 
 def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
-    """Nothing has been heard of cluster prod for so long."""
+    """Return the alert of cluster prod being without data since `ago_ms`."""
     about = {"kind": "cluster_no_data", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
     return alert("silence", state, ago_ms - MINUTE, **about, **columns)
 
 
-def test_bins_of_a_cluster_that_is_not_heard_end_and_the_rest_is_not_known(tmp_path: Path) -> None:
+def test_bins_of_a_cluster_without_data_end_and_the_rest_is_no_data(tmp_path: Path) -> None:
     """Other clusters' incidents run on, and so does the silence itself; what is over was over."""
     start = NOW_MS - BINS * MINUTE
     began = {"started_at": start + 10 * MINUTE, "changed_at": start + 10 * MINUTE}
@@ -218,7 +218,7 @@ def test_bins_of_a_cluster_that_is_not_heard_end_and_the_rest_is_not_known(tmp_p
     assert read_known(History(warehouse), NOW_MS).silent_ms == {}
 
 
-def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_path: Path) -> None:
+def test_counted_lanes_name_and_hatch_the_time_without_data(tmp_path: Path) -> None:
     rows = [alert(f"one-{number}", ago_ms=5 * HOUR) for number in range(60)]
     warehouse = write(tmp_path / "w", {"alerts": [*rows, silence(4 * HOUR)]})
     body = shown(PAGE, warehouse, since="6h")
@@ -237,7 +237,7 @@ def test_counted_lanes_say_in_words_and_hatching_from_when_nothing_is_known(tmp_
     assert 3 * HOUR - 2 * bin_ms <= band.x[0] <= 3 * HOUR
 
 
-def test_a_lane_of_a_cluster_that_is_not_heard_goes_on_as_not_heard(tmp_path: Path) -> None:
+def test_a_lane_of_a_cluster_without_data_continues_as_no_data(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
     bars = {one.name: list(one.x) for one in by_id(shown(PAGE, warehouse), "timeline-lanes").figure.data}
     assert bars["firing"] == [40 * MINUTE]

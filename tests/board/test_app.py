@@ -70,15 +70,15 @@ def shown(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def test_a_body_is_rendered_again_only_when_the_tables_or_the_minute_are_others(shown: Shown, warehouse: Path) -> None:
-    body, key, heard = shown.board.render("/", "", None)
+    body, key, alerts = shown.board.render("/", "", None)
     assert body is not None
-    assert heard == {"count": 1, "newest": {"one": "starved_queue, billing"}}
+    assert alerts == {"count": 1, "newest": {"one": "starved_queue, billing"}}
     assert shown.board.render("/", "", key) == (None, key, None)
     assert shown.calls == 1
     write(warehouse, {"alerts": [alert("two")]}, 1)
-    body, other, heard = shown.board.render("/", "", key)
-    assert heard is not None
-    assert (body is not None, other != key, set(heard["newest"])) == (True, True, {"one", "two"})
+    body, other, alerts = shown.board.render("/", "", key)
+    assert alerts is not None
+    assert (body is not None, other != key, set(alerts["newest"])) == (True, True, {"one", "two"})
     shown.now_ms += 60_000
     assert shown.board.render("/", "", other)[0] is not None
     assert shown.calls == 3
@@ -94,23 +94,23 @@ def test_viewers_of_one_url_share_what_was_rendered(shown: Shown) -> None:
 
 def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
-    _, _, heard = shown.board.render("/", "", None)
-    assert heard is not None
-    assert (heard["count"], set(heard["newest"])) == (1, {"one"})
+    _, _, alerts = shown.board.render("/", "", None)
+    assert alerts is not None
+    assert (alerts["count"], set(alerts["newest"])) == (1, {"one"})
 
 
 def test_all_that_fire_are_counted_in_the_title_though_only_the_newest_are_named(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 1)
-    _, _, heard = shown.board.render("/", "", None)
-    assert heard is not None
-    assert (heard["count"], len(heard["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
+    _, _, alerts = shown.board.render("/", "", None)
+    assert alerts is not None
+    assert (alerts["count"], len(alerts["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
 
 
-def test_a_page_that_is_not_there_links_to_those_that_are(shown: Shown) -> None:
+def test_an_unknown_page_says_so(shown: Shown) -> None:
     assert "/nothing is not a page of the board." in shown.text("/nothing")
 
 
-def test_a_parameter_that_cannot_be_used_is_a_sentence(shown: Shown) -> None:
+def test_an_unknown_parameter_is_an_error_message(shown: Shown) -> None:
     assert "'colour' is not a parameter of this page; allowed: kind." in shown.text(search="?colour=red")
 
 
@@ -189,8 +189,8 @@ def test_the_tables_are_looked_at_once_for_all_who_ask_at_a_time(warehouse: Path
     assert looks <= 1
 
 
-def test_data_that_are_old_are_called_old_on_every_page(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """Nothing fires in tables that nobody writes: that is no good news."""
+def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """Stale tables without firing alerts are no good news."""
     open_since = alert("one", ago_ms=0)
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS)], "alerts": [open_since]})
     search = {"/group": "?group=billing", "/history": "?group=billing", "/incident": "?id=one"}

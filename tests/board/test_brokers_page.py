@@ -80,7 +80,7 @@ def test_joining_keeps_the_whole_span_and_the_sum_of_times() -> None:
     assert join_intervals(newest_first, 5) == (Interval(80, 110, 2, 3, 5), Interval(10, 20, 1, 3, 1))
 
 
-def test_a_broker_that_nobody_sends_to_is_known_by_its_queues_and_quiet(tmp_path: Path) -> None:
+def test_a_broker_without_sends_is_known_by_its_queues_and_quiet(tmp_path: Path) -> None:
     known = brokers(write(tmp_path, {"assignments": [assignment(0, "OK")], "broker_health": []}))
     assert known["broker-a"].is_quiet
 
@@ -121,7 +121,7 @@ def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_p
     assert "1 broker without avoidance or incidents in this period broker-d" in text_of(page)
 
 
-def test_nothing_to_describe_is_said(tmp_path: Path) -> None:
+def test_brokers_without_avoidance_and_incidents_have_a_sentence(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"assignments": [assignment(0, "OK")]}))
     assert "No broker was avoided or had an incident in this period." in text_of(page)
     assert "1 broker; none avoided by a producer now; no open incidents." in text_of(page)
@@ -146,7 +146,7 @@ def bars(page: Any) -> dict[str, list[tuple[int, int]]]:
     }
 
 
-def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -> None:
+def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
     """The bar ends, the rest of the lane is a hatched band with its words, and the table says since when."""
     masterless = {"consumer_group": None, "topic": None, "broker_name": "broker-a", "kind": "broker_without_master"}
     steps = [health(40 * MINUTE, 3), health(50 * MINUTE, 3, cluster="test", broker_name="broker-t")]
@@ -166,7 +166,7 @@ def test_nothing_runs_on_where_nothing_is_heard_of_the_cluster(tmp_path: Path) -
     assert "no data since 10:40:00" in text_of(by_id(page, "timeline-panel"))
 
 
-def test_a_send_that_is_heard_while_brokers_do_not_answer_reports_of_them(tmp_path: Path) -> None:
+def test_producers_report_while_brokers_do_not_answer(tmp_path: Path) -> None:
     rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
     page = shown(PAGE, write(tmp_path, rows | {"fault_items": items}), since="1h")
@@ -179,7 +179,7 @@ def test_where_all_data_are_old_bars_end_there(tmp_path: Path) -> None:
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 25)], [(0, 15)])
 
 
-def test_what_is_heard_has_nothing_unknown(tmp_path: Path) -> None:
+def test_a_broker_with_data_has_no_time_without_data(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}), since="1h")
     assert bars(page) == {"avoided by some": [], "avoided by all": [(0, 40)], "incident": []}
     assert "NO DATA" not in text_of(page)

@@ -182,13 +182,13 @@ def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Pa
         ({"group": "billing", "at": "noon"}, "at = 'noon' is not a time"),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
+def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
     with pytest.raises(AskedError) as refused:
         shown(PAGE, warehouse, **asked)
     assert sentence in str(refused.value)
 
 
-def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
+def test_a_group_of_two_clusters_needs_the_cluster(tmp_path: Path) -> None:
     write(tmp_path, {"assignments": [assignment(0, "OK"), assignment(0, "OK", cluster="test")]})
     with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
         shown(PAGE, tmp_path, group="billing")

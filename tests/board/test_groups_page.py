@@ -76,7 +76,7 @@ def test_tables_without_groups_say_what_has_not_come(tmp_path: Path) -> None:
     assert "No consumer group is known yet" in text_of(shown(PAGE, write(tmp_path, {"alerts": [alert("a")]})))
 
 
-def test_a_group_that_nobody_judges_is_not_called_ok(tmp_path: Path) -> None:
+def test_a_group_without_judged_queues_is_not_called_ok(tmp_path: Path) -> None:
     """One queue that is OK makes a group OK; without one it is NOT_JUDGED."""
     queues = [
         assignment(0, "NOT_JUDGED", consumer_group="pop"),
@@ -88,11 +88,11 @@ def test_a_group_that_nobody_judges_is_not_called_ok(tmp_path: Path) -> None:
     assert text_of(by_id(page, "groups-prod/partly")).startswith("partly prod ● OK")
 
 
-def test_a_group_whose_queues_are_nobodys_and_that_has_no_members_is_gone(tmp_path: Path) -> None:
+def test_a_group_without_owners_and_members_is_not_listed(tmp_path: Path) -> None:
     """A broadcasting group looks the same but for its members; what fires about a group keeps it, too."""
-    nobodys = {"planned_owner": None, "observed_owners": []}
+    unowned = {"planned_owner": None, "observed_owners": []}
     queues = [
-        assignment(0, "NOT_JUDGED", consumer_group=name, **nobodys) for name in ("forgotten", "broadcast", "fires")
+        assignment(0, "NOT_JUDGED", consumer_group=name, **unowned) for name in ("forgotten", "broadcast", "fires")
     ]
     page = shown(
         PAGE,

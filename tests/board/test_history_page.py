@@ -144,7 +144,7 @@ def test_one_change_is_reported_as_one(tmp_path: Path) -> None:
     assert "1 change, newest first" in text_of(shown(PAGE, tmp_path, group="billing", since="1h"))
 
 
-def test_the_page_says_in_words_what_the_bands_show(warehouse: Path) -> None:
+def test_the_table_lists_the_changes_of_the_bands(warehouse: Path) -> None:
     page = shown(PAGE, warehouse, group="billing", since="1h")
     rows = [text_of(row) for row in by_id(page, "changes").children[2].children]
     assert rows == [
@@ -222,7 +222,7 @@ def test_a_time_without_anything_says_so(warehouse: Path) -> None:
         ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
     ],
 )
-def test_what_cannot_be_shown_is_said_in_a_sentence(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
+def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
     with pytest.raises(AskedError) as refused:
         shown(PAGE, warehouse, **asked)
     assert sentence in str(refused.value)

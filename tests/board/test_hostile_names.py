@@ -1,4 +1,4 @@
-"""Names that a browser would obey or nobody see: pages show them written out, and no figure makes a link of one."""
+"""Names that a browser would interpret or hide: pages show them written out, and no figure makes a link of one."""
 
 import json
 import re
@@ -49,8 +49,8 @@ def bodies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         if kind in kinds or len(found) > 40:
             continue
         kinds.add(kind)
-        body, _, heard = board.render(url.path, f"?{url.query}" if url.query else "", None)
-        found[url.geturl()] = [json.loads(body or "null"), heard]
+        body, _, alerts = board.render(url.path, f"?{url.query}" if url.query else "", None)
+        found[url.geturl()] = [json.loads(body or "null"), alerts]
         waiting += [one for name, one in strings(found[url.geturl()]) if name == "href" and one.startswith("/")]
     return found
 

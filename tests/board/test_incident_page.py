@@ -99,7 +99,7 @@ def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     assert "--match kind=starved_queue --match cluster=prod --match consumer_group=billing" in commands
 
 
-def test_an_effect_leads_to_its_cause_and_says_why_nobody_was_reported(warehouse: Path) -> None:
+def test_an_effect_links_to_its_cause_and_says_why_no_notification_was_sent(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="effect-1")
     assert "⤷ Inhibited by starved_queue in group billing, topic orders . Fix that first" in text_of(body)
     assert "/incident?id=abc-1" in links_of(body)
@@ -111,7 +111,7 @@ def test_the_beginning_of_an_id_is_enough(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "sentence"), [({}, "id is missing"), ({"id": "nope"}, "id = 'nope' is not in")])
-def test_what_is_no_incident_is_a_sentence(asked: dict[str, str], sentence: str, warehouse: Path) -> None:
+def test_an_unknown_incident_is_an_error_message(asked: dict[str, str], sentence: str, warehouse: Path) -> None:
     with pytest.raises(AskedError, match=sentence):
         shown(PAGE, warehouse, **asked)
 

@@ -59,7 +59,7 @@ def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path)
     assert counts == "Overview ▲ 4 firing 2 inhibited 1 pending 1 resolved in the last day"
 
 
-def test_what_can_be_seen_names_the_brokers_that_are_not_heard(warehouse: Path) -> None:
+def test_clusters_name_their_brokers_without_data(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     assert text_of(by_id(body, "clusters-table-prod")) == "prod ? 1 of 2 , missing broker-b 50% ? 1 of 5 1 min ago"
     assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 UNOWNED, 1 UNKNOWN 3"
@@ -108,7 +108,7 @@ def test_the_canary_shows_that_data_come_and_is_shown_nowhere_else(tmp_path: Pat
     assert "balancewatch_canary" not in text_of(body)
 
 
-def test_empty_tables_are_told_apart_from_no_trouble(tmp_path: Path) -> None:
+def test_empty_tables_differ_from_no_firing_alert(tmp_path: Path) -> None:
     text = text_of(shown(PAGE, write(tmp_path / "w", {})))
     assert "The tables are empty." in text
     assert "No alert is firing" not in text

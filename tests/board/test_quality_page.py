@@ -50,7 +50,7 @@ def test_what_people_did_about_a_message_stands_beside_it(tmp_path: Path) -> Non
     assert "replayed" in text_of(by_id(shown(PAGE, warehouse), "newest-table-rocketmq.pulls-0-1"))
 
 
-def test_nothing_validated_and_nothing_quarantined_are_told_apart_from_all_is_well(tmp_path: Path) -> None:
+def test_no_validation_and_no_message_differ_from_all_pass(tmp_path: Path) -> None:
     text = text_of(shown(PAGE, write(tmp_path / "w", {})))
     assert "No validation has run yet." in text
     assert "The quarantine is empty." in text

@@ -51,7 +51,7 @@ def test_twins_on_two_hosts_are_two_columns_each_with_its_addresses_at_all_broke
     assert (other.key, other.addrs) == ("x@7 at 10.0.0.2", ("10.0.0.2:60", "10.0.0.2:61"))
 
 
-def test_twins_on_one_host_are_told_apart_by_address_since_ports_differ_from_broker_to_broker() -> None:
+def test_twins_on_one_host_are_columns_by_address_since_ports_differ_by_broker() -> None:
     assert keys(clients_of(ON_ONE_HOST)) == [f"x@7 at 10.0.0.1:{port}" for port in (50, 51, 60, 61)]
 
 
@@ -80,7 +80,7 @@ def test_no_two_cells_share_their_words_and_every_sign_is_there_without_colour()
     assert all(cell.sign.strip() for cell in Cell)
 
 
-def test_both_twins_are_meant_to_consume_what_their_client_id_is_planned_for() -> None:
+def test_both_twins_are_planned_owners_of_their_client_ids_queues() -> None:
     observed = ("x@7 at 10.0.0.1:50", "x@7 at 10.0.0.2:60")
     (line,) = build_matrix(group(*TWINS), [queue("DOUBLE_CONSUMED", "x@7", *observed)]).lines
     assert line.cells == {"x@7 at 10.0.0.1": Cell.OWNS_TOO, "x@7 at 10.0.0.2": Cell.OWNS_TOO}
@@ -91,7 +91,7 @@ def test_a_pull_that_either_twin_may_have_sent_is_said_to_be_of_one_of_them() ->
     assert line.cells == {"x@7 at 10.0.0.1": Cell.ONE_OF, "x@7 at 10.0.0.2": Cell.ONE_OF}
 
 
-def test_twins_told_apart_by_address_are_looked_for_at_the_queues_own_broker() -> None:
+def test_twins_by_address_have_cells_only_at_the_queues_broker() -> None:
     (line,) = build_matrix(group(*ON_ONE_HOST), [queue("NOT_CONSUMED", "x@7", broker="broker-b")]).lines
     assert line.cells == {"x@7 at 10.0.0.1:51": Cell.ABSENT, "x@7 at 10.0.0.1:61": Cell.ABSENT}
 

@@ -57,8 +57,8 @@ def opened(tmp_path: Path, clock: Clock) -> FlaskClient:
 def ask(client: FlaskClient, **headers: str) -> Any:
     """The callback that brings a page's body."""
     body = {
-        "output": "..body-data.data...shown.data...heard.data...beat.data..",
-        "outputs": [{"id": one, "property": "data"} for one in ("body-data", "shown", "heard", "beat")],
+        "output": "..body-data.data...shown.data...alerts.data...beat.data..",
+        "outputs": [{"id": one, "property": "data"} for one in ("body-data", "shown", "alerts", "beat")],
         "inputs": [
             {"id": "url", "property": "pathname", "value": "/"},
             {"id": "url", "property": "search", "value": ""},

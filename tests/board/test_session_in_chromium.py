@@ -1,4 +1,4 @@
-"""A token's session in a real browser: a link from elsewhere keeps it, and its end is told with a way back."""
+"""A token's session in a real browser: a link from elsewhere keeps it, and its end is shown with a link back."""
 
 from pathlib import Path
 

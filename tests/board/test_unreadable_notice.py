@@ -44,13 +44,13 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
-    """The page's text as it goes out, and what the browser is told beside it."""
+    """Return the page's text and the announcement that goes with it."""
     place, _, search = path.partition("?")
     board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
-    body, _, heard = board.render(place, f"?{search}" if search else "", None)
+    body, _, alerts = board.render(place, f"?{search}" if search else "", None)
     assert body is not None
-    assert heard is not None
-    return text_of(json.loads(body)), heard
+    assert alerts is not None
+    return text_of(json.loads(body)), alerts
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
 def test_a_page_says_what_cannot_be_read_of_the_tables_it_reports_of(
     warehouse: Path, page: str, said: list[str]
 ) -> None:
-    text, heard = rendered(warehouse, PATHS[page])
+    text, alerts = rendered(warehouse, PATHS[page])
     assert SENTENCE.findall(text) == said
     assert "worse" not in text
-    assert (heard["left_out"], heard["count"]) == ({"alerts": 2, "quarantine": 1}, 1)
+    assert (alerts["left_out"], alerts["count"]) == ({"alerts": 2, "quarantine": 1}, 1)
 
 
 def test_where_all_can_be_read_nothing_is_said(tmp_path: Path) -> None:
-    text, heard = rendered(write(tmp_path / "w", {"alerts": [alert("good")]}), "/")
+    text, alerts = rendered(write(tmp_path / "w", {"alerts": [alert("good")]}), "/")
     assert SENTENCE.findall(text) == []
-    assert "left_out" not in heard
+    assert "left_out" not in alerts
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from tests.board.tables import NOW_MS, alert, write
 
 LOCAL = {"Host": "127.0.0.1:8050"}
 CALL: dict[str, Any] = {
-    "output": "..body-data.data...shown.data...heard.data...beat.data..",
-    "outputs": [{"id": one, "property": "data"} for one in ("body-data", "shown", "heard", "beat")],
+    "output": "..body-data.data...shown.data...alerts.data...beat.data..",
+    "outputs": [{"id": one, "property": "data"} for one in ("body-data", "shown", "alerts", "beat")],
     "inputs": [
         {"id": "url", "property": "pathname", "value": "/"},
         {"id": "url", "property": "search", "value": ""},
@@ -78,7 +78,7 @@ MALFORMED = {
     **{f"the path {value!r}": changed("inputs", 0, "value", to=value) for value in (5, [], {}, True, "\ud800")},
     **{f"the search {value!r}": changed("inputs", 1, "value", to=value) for value in (5, [], {}, "?id=\udfff")},
     **{f"the tick {value!r}": changed("inputs", 2, "value", to=value) for value in ("1", 1.5, [], True)},
-    "the browser's own callback": changed("output", to="told.data"),
+    "the browser's own callback": changed("output", to="applied.data"),
     "a list": [CALL],
     "null": None,
 }  # fmt: skip

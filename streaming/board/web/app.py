@@ -54,7 +54,7 @@ class Board:
         self._tables = Tables(warehouse)
         self._pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
         self._bodies: OrderedDict[str, str] = OrderedDict()
-        self._heard: tuple[str, dict[str, Any] | None] = ("", None)
+        self._alerts: tuple[str, dict[str, Any] | None] = ("", None)
         self._newest: tuple[str, int | None] = ("", None)
         self._lock = threading.Lock()
         self.rendered = 0
@@ -89,12 +89,12 @@ class Board:
     def _announced(self, seen: Seen) -> dict[str, Any] | None:
         """Return the firing incidents, read once per state of the tables."""
         with self._lock:
-            tag, heard = self._heard
+            tag, alerts = self._alerts
         if tag != seen.tag:
-            heard = _firing(seen)
+            alerts = _firing(seen)
             with self._lock:
-                self._heard = (seen.tag, heard)
-        return heard
+                self._alerts = (seen.tag, alerts)
+        return alerts
 
     def _body(self, path: str, search: str, seen: Seen, now_ms: int) -> Component:
         page = self._pages.get(path.rstrip("/") or "/")
@@ -166,7 +166,7 @@ def make_app(board: Board, settings: BoardSettings, pages: tuple[Page[Any], ...]
     @app.callback(
         Output("body-data", "data"),
         Output("shown", "data"),
-        Output("heard", "data"),
+        Output("alerts", "data"),
         Output("beat", "data"),
         Input("url", "pathname"),
         Input("url", "search"),
@@ -174,17 +174,17 @@ def make_app(board: Board, settings: BoardSettings, pages: tuple[Page[Any], ...]
         State("shown", "data"),
     )
     def show(path: str | None, search: str | None, ticks: int | None, shown: str | None) -> tuple[Any, ...]:
-        body, key, heard = board.render(path or "/", search or "", shown)
+        body, key, alerts = board.render(path or "/", search or "", shown)
         beat = {"every_ms": round(settings.refresh_seconds * 1000), "ticks": ticks, "now_ms": board.now_ms()}
         if body is None:
             return no_update, no_update, no_update, beat
-        return {"key": key, "tree": body}, key, heard, beat
+        return {"key": key, "tree": body}, key, alerts, beat
 
     app.clientside_callback(  # type: ignore[no-untyped-call]  # Dash types only its decorators
         ClientsideFunction("board", "arrived"),
-        Output("told", "data"),
+        Output("applied", "data"),
         Input("body-data", "data"),
-        Input("heard", "data"),
+        Input("alerts", "data"),
         Input("beat", "data"),
     )
     return app
@@ -208,8 +208,8 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
     except WarehouseError:
         return None
     newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
-    heard: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
-    return heard | ({"left_out": dict(seen.history.left_out)} if seen.history.left_out else {})
+    alerts: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
+    return alerts | ({"left_out": dict(seen.history.left_out)} if seen.history.left_out else {})
 
 
 def _unknown_page(path: str, pages: Any) -> Component:

@@ -47,8 +47,8 @@ def frame(pages: Iterable[Page[Any]], refresh_seconds: float, version: str) -> C
             dcc.Store(id="body-data"),
             dcc.Store(id="shown"),
             dcc.Store(id="beat", data={"every_ms": round(refresh_seconds * 1000)}),
-            dcc.Store(id="heard"),
-            dcc.Store(id="told"),
+            dcc.Store(id="alerts"),
+            dcc.Store(id="applied"),
             html.A("Skip to content", href="#page", className="skip"),
             html.Header(
                 [

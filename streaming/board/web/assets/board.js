@@ -4,7 +4,7 @@
 
   var board = (window.balancewatch = window.balancewatch || {});
   var TITLE = "balancewatch", ON_ITS_WAY_MS = 2000;
-  var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, heardBefore = null;
+  var lastBeat = Date.now(), everyMs = 5000, skewMs = 0, lastPath = null, lastShown = null, alertsBefore = null;
   var hasEnded = false;  // the session; the board answers 401
 
   function span(ms) {
@@ -116,23 +116,23 @@
     nameTheme();
   });
 
-  function announce(heard) {
-    if (!heard) return;
-    var newest = heard.newest;
-    if (heardBefore) {
-      var fresh = Object.keys(newest).filter(function (id) { return !(id in heardBefore); });
+  function announce(alerts) {
+    if (!alerts) return;
+    var newest = alerts.newest;
+    if (alertsBefore) {
+      var fresh = Object.keys(newest).filter(function (id) { return !(id in alertsBefore); });
       if (fresh.length) {
         var words = fresh.slice(0, 3).map(function (id) { return newest[id]; }).join("; ");
         var more = fresh.length > 3 ? " and " + (fresh.length - 3) + " more" : "";
         document.getElementById("announce").textContent = "Firing now: " + words + more;
       }
     }
-    heardBefore = newest;
+    alertsBefore = newest;
   }
 
-  function settle(heard) {
+  function settle(alerts) {
     var title = document.getElementById("title");
-    var firing = heard ? heard.count : 0;
+    var firing = alerts ? alerts.count : 0;
     document.title = (firing ? "(" + firing + ") " : "") + (title ? title.textContent + " · " : "") + TITLE;
     document.querySelectorAll("#nav a").forEach(function (link) {
       var isHere = link.getAttribute("href") === location.pathname;
@@ -152,7 +152,7 @@
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.board = {
     // Handle a response: a changed body, the firing incidents, and the heartbeat.
-    arrived: function (body, heard, beat) {
+    arrived: function (body, alerts, beat) {
       lastBeat = Date.now();
       hasEnded = false;
       if (beat && beat.now_ms) {
@@ -163,7 +163,7 @@
       }
       if (body && body.key !== lastShown) {
         lastShown = body.key;
-        board.show(body.tree, function () { announce(heard); settle(heard); });
+        board.show(body.tree, function () { announce(alerts); settle(alerts); });
       }
       return window.dash_clientside.no_update;
     }
