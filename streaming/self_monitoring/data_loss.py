@@ -1,11 +1,10 @@
-"""What a query wants next and Kafka no longer has: the start is refused in a sentence, or goes on and tells it once.
+"""Detection of messages that Kafka deleted before a query read them.
 
-Kafka loses messages that were not read when `run` is away for longer than its retention, or when a topic is deleted
-and made again. With `queries.fail_on_data_loss` the query does not start. Without it the query goes on with what is
-left, and one alert `data_loss` of the cluster `balancewatch` is written; it resolves after an hour in which the query
-has gone on and lost nothing more, in this run or a later one.
+This happens if `run` is down for longer than Kafka's retention, or if a topic is deleted and recreated. With
+`queries.fail_on_data_loss` the query does not start. Without it the query continues, and one alert `data_loss` of the
+cluster `balancewatch` is written; it resolves after an hour without further loss, in this run or a later one.
 
-Not seen: a topic that was made again and holds at least as many messages as had been read of the old one.
+Not detected: a recreated topic with at least as many messages as were read from the old one.
 """
 
 import json
@@ -32,12 +31,12 @@ from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
 
 
 class DataLossError(BalancewatchError):
-    """Kafka no longer has what a query wants next. The message says what, how much, and the setting to go on."""
+    """Kafka deleted messages that a query needs. The message names them and the setting to continue."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One partition. `gone` counts its lost messages; None when it was made again, for nobody knows then."""
+    """The loss in one partition. `gone` is the number of lost messages; None for a recreated topic."""
 
     topic: str
     partition: int
@@ -119,23 +118,20 @@ def refuse_losses(names: Sequence[str], settings: Settings) -> None:
 
 
 class DataLoss:
-    """The losses that one `run` goes on without: told before each query starts, resolved when they are over.
-
-    A BatchListener: each batch shows that its query goes on.
-    """
+    """The data_loss alerts of one `run`: opened before a query starts, resolved later. A BatchListener."""
 
     def __init__(
         self, settings: Settings, writer: Writer, hear: Callable[[list[dict[str, Any]]], None] | None = None
     ) -> None:
-        """`hear` is told of each row for the alerts table, once it is there."""
+        """`hear` receives each row of the alerts table after it is written."""
         self._settings, self._writer, self._hear = settings, writer, hear
         self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _has_position)
 
     def look(self, name: str, now_ms: int) -> list[Loss]:
-        """Before a query starts: what it has lost.
+        """Return the losses of a query before it starts.
 
-        The alert is in Delta when this returns, once however often the start is tried, and partitions that were made
-        again will be read from their beginning.
+        It writes the alert to Delta, once even if the start is retried. Recreated partitions are read from their
+        beginning.
         """
         if self._settings.queries.fail_on_data_loss:
             return []  # refused before anything was started
@@ -160,11 +156,10 @@ class DataLoss:
         """After each batch of a query."""
         known = self._alerts.find(query=name)
         if known is not None and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
-            why = f"Resolved: the query {name} has run for an hour without further loss."
-            self._append(self._alerts.resolve(known, now_ms, why), "over")
+            self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
 
     def _append(self, row: dict[str, Any], step: str) -> None:
-        """Once a position of the query: a batch may lose what it planned, and once more what comes after it."""
+        """Write a row once per position of the query: a batch may lose its planned messages, and later ones again."""
         at = json.loads(row["evidence"])
         rows = arrow_table([row], ALERTS, at["batch_id"])
         app_id = f"balancewatch-data-loss-{step}-{at['checkpoint_id']}"

@@ -1,6 +1,6 @@
-"""The alerts that balancewatch writes about itself: each step of one is built here, and what is open is known here.
+"""Rows of balancewatch's alerts about itself, and the open ones.
 
-Whoever has such an alert decides when it holds and what it says, and writes the row where its other rows go.
+The callers decide conditions and texts, and write the rows.
 """
 
 import json
@@ -24,7 +24,7 @@ from udfs.alerts.life import FIRING, RESOLVED, Reason
 
 @dataclass(frozen=True)
 class SelfAlert:
-    """What is wrong, without when. The labels are its identity; they name its cluster, and the topic it is about."""
+    """An alert without times. Its labels identify it and name its cluster and topic."""
 
     kind: str
     severity: str
@@ -41,7 +41,7 @@ class SelfAlert:
 
 @dataclass(frozen=True)
 class OpenAlert:
-    """One that has not resolved, as its newest row has it; epoch ms."""
+    """An open alert by its newest row; times are epoch ms."""
 
     alert: SelfAlert
     started_ms: int
@@ -49,11 +49,10 @@ class OpenAlert:
 
 
 class SelfAlerts:
-    """Those that are open, by alert_id. Times are epoch ms.
+    """The open alerts by alert_id. Times are epoch ms.
 
-    `open`, `update` and `resolve` give the row to be written, `note` takes each that counts as written, whoever wrote
-    it: a step that could not be written has not happened. Rows of an incident are in the order of their times, however
-    the clock was set.
+    `open`, `update` and `resolve` return the row to write; `note` records a written row. A row that could not be
+    written has no effect. Times of an incident's rows increase even if the clock is set back.
     """
 
     def __init__(self, known: Iterable[OpenAlert] = ()) -> None:
@@ -66,18 +65,18 @@ class SelfAlerts:
         return self._open.get(identity)
 
     def find(self, **labels: str) -> OpenAlert | None:
-        """The first that has these among its labels."""
+        """Return the first open alert with these labels."""
         return next((known for known in self if labels.items() <= known.alert.labels.items()), None)
 
     def open(self, alert: SelfAlert, now_ms: int) -> Row:
         return _row(alert, FIRING, Reason.HOLD_OVER, now_ms, now_ms)
 
     def update(self, known: OpenAlert, alert: SelfAlert, now_ms: int, reason: Reason = Reason.FIGURES_CHANGED) -> Row:
-        """The same incident says something else."""
+        """Return a row of the same incident with another text."""
         return _row(alert, FIRING, reason, known.started_ms, max(now_ms, known.changed_ms + 1))
 
-    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Resolved.") -> Row:
-        summary = f"{why} It was: {known.alert.summary}"
+    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Resolved") -> Row:
+        summary = f"{why}: {known.alert.summary}"
         over = replace(known.alert, summary=summary, advice="Nothing to do.")
         return _row(over, RESOLVED, Reason.RECOVERED, known.started_ms, max(now_ms, known.changed_ms + 1))
 
@@ -92,7 +91,7 @@ class SelfAlerts:
 
 
 def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], object]) -> SelfAlerts:
-    """Those of the kind that an earlier process left open. A row that `check` raises at is left out."""
+    """Read the kind's alerts that an earlier process left open. Rows for which `check` raises are skipped."""
 
     def read(stored: StoredRow) -> Row:
         row = {name: to_ms(value) if isinstance(value, datetime) else value for name, value in stored.items()}

@@ -1,15 +1,14 @@
-"""Clock events for clusters that nobody else keeps the time of: without them no time passes, and silence goes unseen.
+"""Clock events of `run` for clusters without a live collector. Without clock events, no group is evaluated.
 
-Agents alone feed a cluster: the assignments query says that it has events, but no clock of its own (`clock_needed`
-rows). If its events are of now it is given a tick every `clock.interval_seconds`, until a clock of its own gives data.
-After a restart the query asks again as soon as an event arrives.
+Clusters with agents only: the query reports events without clock events (`clock_needed` rows). If the events are
+recent, the cluster gets a clock event every `clock.interval_seconds` until a collector publishes. After a restart the
+query reports it again with the next event.
 
-A collector died: the cluster's own clock, which was live, has said nothing for
-`clock.collector_timeout_seconds`. Its ticks then say that no broker answered, so nothing is taken as silence of the
-cluster's, until its own clock gives data again. A backlog of ours is no silence of a collector's, so Kafka itself is
-asked before we speak; and as we start.
+Clusters with a dead collector: no clock event for `clock.collector_timeout_seconds`. The clock events of `run` then say
+that no broker answered, so missing data does not count as silence of clients. A lag of the query must not look like a
+dead collector, so Kafka's newest clock events are read first, and at each start.
 
-A cluster that a person decided to forget is given no time until it gives data again.
+A forgotten cluster gets no clock events until it gives data again.
 """
 
 import threading
@@ -34,16 +33,16 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 PATIENCE_SECONDS = 15.0
-"""How long a cluster must have asked before we speak for it: its own clock may only be late."""
+"""Time for which a cluster must lack clock events before `run` publishes them."""
 
 NOTICED_OFF_MS = 3_000
-"""A message that takes so long to Kafka is late, or the clocks differ."""
+"""Difference to Kafka's timestamp above which the clocks count as different."""
 
 log = structlog.get_logger()
 
 
 class ClockPublisher:
-    """A thread that sends ticks. A BatchListener."""
+    """A thread that publishes clock events. A BatchListener."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -108,10 +107,10 @@ class ClockPublisher:
             self._own.note(cluster, event_time_ms, at_ms, brokers)
 
     def wanted(self, now: float, now_ms: int | None = None) -> list[tuple[str, list[str]]]:
-        """Clusters that have asked long enough, with their known brokers. `now` is monotonic seconds.
+        """Return the clusters that lack clock events for PATIENCE_SECONDS, with their brokers. `now` is monotonic.
 
-        Where there was a collector, what it published before it died may ask once or twice; agents go on asking. Where
-        there is one, its rounds are only slow.
+        Events that a dead collector published last may ask once or twice; agents ask repeatedly. A live collector may
+        only be slow.
         """
         now_ms = self.now_ms() if now_ms is None else now_ms
         silent_ms = int(self._settings.clock.collector_timeout_seconds * 1000)
@@ -126,7 +125,7 @@ class ClockPublisher:
             ]
 
     def unheard(self, now_ms: int) -> list[tuple[str, list[str]]]:
-        """Clusters whose own clock has fallen silent, with the brokers it spoke for. `now_ms` is the wall clock's."""
+        """Return the clusters whose collector is silent, with its brokers. `now_ms` is wall-clock time."""
         with self._lock:
             silent = self._own.silent(now_ms, int(self._settings.clock.collector_timeout_seconds * 1000))
             return [(cluster, brokers or sorted(self._brokers.get(cluster, ()))) for cluster, brokers in silent.items()]
@@ -138,9 +137,9 @@ class ClockPublisher:
                 self._note_clock(clock.cluster, clock.source, clock.event_time_ms, clock.at_ms, clock.brokers)
 
     def now_ms(self) -> int:
-        """The time by Kafka's clock, as far as it is known; that of this machine may be off.
+        """Return the time by Kafka's clock, as far as known.
 
-        One that was set back meanwhile is taken as off by as much, or no silence would be noticed for so long.
+        If this machine's clock is set back, the offset grows by as much; otherwise silence would go unnoticed.
         """
         with self._looking:
             now_ms, pace_ms, before = wall_ms(), _pace_ms(), self._looked_ms
@@ -152,7 +151,7 @@ class ClockPublisher:
             return now_ms + self._off_ms
 
     def note_stamp(self, stamped_ms: int, sent_ms: int) -> None:
-        """Kafka stamped with `stamped_ms` what was sent when this machine had `sent_ms`."""
+        """Compare Kafka's timestamp of a message with the local time at which it was sent."""
         off_ms = stamped_ms - sent_ms
         if abs(off_ms - self._off_ms) > NOTICED_OFF_MS:
             log.warning("clock differs from kafka", seconds_behind=round(off_ms / 1000))

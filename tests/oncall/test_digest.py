@@ -29,7 +29,7 @@ def test_firing_comes_before_over_then_the_worst_then_the_newest() -> None:
 
 
 def test_what_is_on_and_what_is_over_are_told_apart() -> None:
-    over = notice(2, status="resolved", summary="Over after 59 s. It was: nobody consumed.", advice="Nothing to do.")
+    over = notice(2, status="resolved", summary="Resolved after 59 s: No client consumes it.", advice="Nothing to do.")
     text = digest([notice(1), over], NOW_MS, PLAIN, everything)
     assert text == (
         "FIRING critical starved_queue (since 2026-11-21 10:52:20 UTC, 60 s)\n"
@@ -37,7 +37,7 @@ def test_what_is_on_and_what_is_over_are_told_apart() -> None:
         'Fix: Give each process its own ClientId: consumer.setInstanceName("...").\n'
         "\n"
         "RESOLVED starved_queue (at 2026-11-21 10:53:19 UTC, after 59 s)\n"
-        "Over after 59 s. It was: nobody consumed."
+        "Resolved after 59 s: No client consumes it."
     )
     assert headline([notice(1), over]) == "balancewatch: 1 firing, 1 resolved"
 

@@ -37,7 +37,7 @@ def test_its_rows_are_those_of_one_incident_from_its_begin_to_its_end() -> None:
     assert [(row["state"], row["reason"], row["changed_at"] - NOW_MS, row["summary"]) for row in rows] == [
         ("FIRING", "hold_over", 0, "Lost."),
         ("FIRING", "figures_changed", 7, "More."),
-        ("RESOLVED", "recovered", 9, "Resolved. It was: More."),
+        ("RESOLVED", "recovered", 9, "Resolved: More."),
     ]
     assert rows[2]["advice"] == "Nothing to do."
     assert all(json.loads(row["evidence"]) == {"gone": 5} and json.loads(row["labels"]) == LABELS for row in rows)
