@@ -155,7 +155,9 @@ def test_an_alert_is_tried_where_it_fires() -> None:
 def test_what_pages_instead_of_the_relay_is_in_a_file_of_its_own_and_marked() -> None:
     """Nobody hears things twice who loads only the rules about the service."""
     reported_by = {file.name: [rule for group in read(file)["groups"] for rule in group["rules"]] for file in FILES}
-    marked = {name: {rule.get("labels", {}).get("notified_by") for rule in rules} for name, rules in reported_by.items()}
+    marked = {
+        name: {rule.get("labels", {}).get("notified_by") for rule in rules} for name, rules in reported_by.items()
+    }
     assert marked == {"prometheus.rules.yml": {None}, "prometheus.product.rules.yml": {"prometheus"}}
     about_rocketmq = {"balancewatch_queues", "balancewatch_incidents", "balancewatch_unavailable_producers"}
     assert not any(
