@@ -1,4 +1,4 @@
-# `make` lists the targets. Everything lives in .venv; the JVM's jars in the user's cache.
+# `make` lists the targets. Python packages go to .venv, jars to ~/.cache/balancewatch.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PYTHON ?= python3
@@ -22,9 +22,9 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; give another with make PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set another with make PYTHON=..."; exit 1; }
 	@command -v java >/dev/null || { echo "error: no java on the PATH; install a JDK 17"; exit 1; }
-	@echo "setting up: the virtual environment and its packages (once, 1 to 3 minutes)"
+	@echo "installing Python packages into $(VENV) (once, 1 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
 ifeq ($(LOCKED),no)
 	@grep -oE '^[^ #]+==[^ ]+( ;[^\]*)?' requirements.lock > $(VENV)/names.lock
@@ -38,14 +38,15 @@ else
 endif
 	@touch $@
 
-setup: $(VENV)/.ready ## install the packages, and the jars of the demo
-	@$(BIN)/python -m streaming.spark.jars spark kafka
+setup: $(VENV)/.ready ## install the packages and jars of all commands, which then need no network
+	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq
 
-demo: setup ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
+demo: $(VENV)/.ready ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
+	@$(BIN)/python -m streaming.spark.jars spark kafka
 	@$(BIN)/balancewatch demo $(ARGS)
 
 jars: setup
-	@$(BIN)/python -m streaming.spark.jars rocketmq client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
+	@$(BIN)/python -m streaming.spark.jars client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
 lock: ## rewrite requirements.lock from pyproject.toml: every package for Python 3.11+, with SHA-256
 	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q $(UV)

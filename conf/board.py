@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from conf.section import Section
+from conf.section import Section, Variable
 
 LOOPBACK_NAMES = frozenset({"localhost"})
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # nobody binds to it here
@@ -23,7 +23,7 @@ class Board(Section):
     refresh_seconds: Annotated[float, Field(ge=1, le=3_600)]
     stale_seconds: Annotated[float, Field(ge=10, le=86_400)]
     threads: Annotated[int, Field(ge=1, le=64)]
-    token_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    token_env: Variable
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(max_length=50)
     trusted_proxy: Annotated[str, Field(max_length=255)]
     session_hours: Annotated[float, Field(ge=0.01, le=720)]

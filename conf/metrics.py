@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Section
+from conf.section import Section, VariableOrNone
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
@@ -21,7 +21,7 @@ class Metrics(Section):
     relay_port: Port
     health_port: Port
     relay_health_port: Port
-    token_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
+    token_env: VariableOrNone
     max_groups: Annotated[int, Field(ge=1, le=100_000)]
     unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
     unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400)]

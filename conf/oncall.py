@@ -13,16 +13,19 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Seconds, Section, SettingsError
+from conf.section import Seconds, Section, SettingsError, Variable, must_match
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][\w.\-]*$")]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=100),
+    must_match(r"[^\W_][\w.\-]*", "give letters, digits, . _ - and no spaces, beginning with a letter or a digit"),
+]
 
 CANARY = "canary"
 """The receiver of our own that takes the modelled twins."""
 
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
 

@@ -1,4 +1,4 @@
-"""What is said of settings that cannot be used: key, value, what is allowed, and where it was set; never a secret."""
+"""Error messages for invalid settings: key, value, what is allowed, and where it was set; never a secret."""
 
 import re
 from collections.abc import Iterator
@@ -14,27 +14,28 @@ _HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(rece
 """Keys whose values may be a secret: no message shows them."""
 
 MOST_SHOWN = 200
-"""Characters of a value."""
+"""Characters of a value in a message."""
 
 _WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
 _NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
+_DURATIONS = ', or a duration such as "45s", "2m" or "1h"'
 _PLAIN = re.compile(r"[\w.*\-]{1,100}", re.ASCII)
 
 Path = tuple[str | int, ...]
 
 
 def sentences(error: ValidationError, model: type[BaseModel], sources: Sources) -> str:
-    """One a setting. What a list lacks because its entries were refused is not said again."""
-    errors = [(_path(dict(one)), dict(one)) for one in error.errors()]
+    """Return one sentence per setting. Errors of a list that follow from errors of its entries are left out."""
+    errors = [(_path(dict(detail)), dict(detail)) for detail in error.errors()]
     paths = [path for path, _ in errors]
     return "; ".join(
         sentence
-        for path, one in errors
+        for path, detail in errors
         if not any(len(other) > len(path) and other[: len(path)] == path for other in paths)
         for sentence in (
             _unknown(path, model, sources)
-            if one["type"] == "extra_forbidden"
-            else [_sentence(path, one, model, sources)]
+            if detail["type"] == "extra_forbidden"
+            else [_sentence(path, detail, model, sources)]
         )
     )
 
@@ -52,19 +53,19 @@ def _sentence(path: Path, error: dict[str, Any], model: type[BaseModel], sources
     value = f" = {_shown(error['input'])}" if is_shown else ""
     said = str(error["msg"])
     if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(shape.spot_at(model, path))):
-        said = allowed
+        said = f"{allowed}{_DURATIONS}" if str(path[-1]).endswith("_ms") else allowed
     return f"{key}{value}: {said[:1].lower()}{said[1:]}{_where(layer) or _where_its_other_is(path, said, sources)}"
 
 
 def _unknown(path: Path, model: type[BaseModel], sources: Sources) -> Iterator[str]:
-    """One a file or variable that has it."""
+    """Yield a sentence for each file or variable that sets the key."""
     for layer in sources.layers_with(path):
         leaf = _to_the_leaf(path, layer)
         yield f"{_key(_own(leaf, layer))} is not a setting; {_nearest(leaf, model, sources, layer)}{_where(layer)}"
 
 
 def _own(path: Path, layer: Layer) -> Path:
-    """As the layer itself counts its overrides."""
+    """Return the path with the layer's own numbers of overrides."""
     match path:
         case ("rules", "overrides", int(number), *rest) if layer.overrides_before:
             return ("rules", "overrides", number - layer.overrides_before, *rest)
@@ -81,7 +82,7 @@ def _name(part: str) -> str:
 
 
 def _place(layer: Layer) -> str:
-    """Without what a terminal would obey."""
+    """Return the file or variable, without control characters."""
     return layer.place if layer.place.isprintable() else repr(layer.place)
 
 
@@ -89,23 +90,23 @@ def _shown(value: object) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits
-        return "what is too long to be shown"
+        return "(too long to show)"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _allowed(spot: shape.Spot | None) -> str:
-    """`give a whole number from 1 to 64`; empty where no bounds were written."""
+    """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
     if spot is None or spot.type not in (int, float):
         return ""
     found = {name: getattr(one, name) for one in spot.bounds for name in ("ge", "gt", "le", "lt") if hasattr(one, name)}
-    kind = "whole number" if spot.type is int else "number"
+    kind = "an integer" if spot.type is int else "a number"
     match found:
         case {"ge": least, "le": most}:
-            return f"give a {kind} from {_figure(least)} to {_figure(most)}"
+            return f"give {kind} from {_figure(least)} to {_figure(most)}"
         case {"gt": under, "le": most}:
-            return f"give a {kind} above {_figure(under)}, at most {_figure(most)}"
+            return f"give {kind} above {_figure(under)}, at most {_figure(most)}"
         case {"ge": least, "lt": over}:
-            return f"give a {kind} from {_figure(least)}, below {_figure(over)}"
+            return f"give {kind} from {_figure(least)}, below {_figure(over)}"
     return ""
 
 
@@ -114,12 +115,12 @@ def _figure(number: float) -> str:
 
 
 def _where(layer: Layer) -> str:
-    """A flag's own user knows, and what the defaults have was not set."""
+    """Return where the value was set; empty for flags and defaults."""
     return f" (set by {_place(layer)})" if layer.place not in ("", str(DEFAULTS)) else ""
 
 
 def _where_its_other_is(path: Path, said: str, sources: Sources) -> str:
-    """For a default that does not go with another key, which the sentence names: where that one was set."""
+    """Return where the other key that the sentence names was set, if the invalid value is a default."""
     if sources.layer_of(path).place == "":
         return ""
     for word in re.findall(r"\w+", said):
@@ -129,7 +130,7 @@ def _where_its_other_is(path: Path, said: str, sources: Sources) -> str:
 
 
 def _to_the_leaf(path: Path, layer: Layer) -> Path:
-    """With an unknown section, its first key."""
+    """Return the path, extended by the only key of an unknown section."""
     value: Any = layer.keys
     for part in path:
         value = value[part]
@@ -140,7 +141,7 @@ def _to_the_leaf(path: Path, layer: Layer) -> Path:
 
 
 def _nearest(path: Path, model: type[BaseModel], sources: Sources, layer: Layer) -> str:
-    """The key that was meant, as the layer would write it; without one, the keys there are."""
+    """Return a hint: the nearest key as the layer would write it, or the keys that exist."""
     parent = shape.spot_at(model, path[:-1])
     siblings = shape.names_of(parent.type) if parent is not None and shape.is_section(parent.type) else []
     near = get_close_matches(str(path[-1]), siblings, 1) if len(path) > 1 else []
@@ -153,7 +154,7 @@ def _nearest(path: Path, model: type[BaseModel], sources: Sources, layer: Layer)
 
 
 def _near_of_all(path: Path, model: type[BaseModel], sources: Sources) -> str:
-    """A key that stands elsewhere, or a section or a variable that is spelt otherwise."""
+    """Return the same key in another section, or the nearest spelling of a section or variable."""
     known = [*shape.names_of(model), *shape.all_names(model)]
     known += [key_of(name) for name in sources.named if name.startswith(PREFIX)]
     elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]

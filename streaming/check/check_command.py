@@ -1,4 +1,4 @@
-"""`balancewatch check`: whether the settings can be used, and what is in force."""
+"""`balancewatch check`: validate the settings and print the rules in force."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +10,7 @@ from conf.settings import Settings, SettingsError
 from streaming.check.check import describe_mute
 from streaming.check.check_printing import print_json, print_settings
 from streaming.check.origins import Origins
+from streaming.check.protocol_floors import floor_warnings
 from streaming.oncall.mute import make_mutes
 from streaming.oncall.wiring import make_receivers
 from streaming.queries.rulebook import rulebook
@@ -18,15 +19,15 @@ from streaming.terminal.setting_options import Warehouse
 from streaming.text.times import wall_ms
 from udfs.alerts.rules import OF_ALL
 
-RulesFile = Annotated[Path | None, typer.Option("--rules", help="A rules file [rules.file]")]
-FormatName = Annotated[str, typer.Option("--format", help="table or json.")]
+RulesFile = Annotated[Path | None, typer.Option("--rules", help="Rules file [rules.file]", metavar="FILE")]
+FormatName = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
 
 
 def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse: Warehouse = None) -> None:
-    """Check the settings: every one is validated, and the rules in force are printed with who set each.
+    """Validate the settings and print the rules in force.
 
-    Secrets of the receivers are validated, too. A setting that cannot be used ends it with 2. Nothing is sent, and
-    nothing written. What an alert would do under them, `balancewatch alerts rules` says.
+    Each rule is printed with its origin. Receivers' secrets are validated, too. Exit code 2: a setting is invalid. The
+    command sends and writes nothing. `balancewatch alerts rules` explains a kind of alert under these settings.
 
     Example: balancewatch check
 
@@ -39,13 +40,13 @@ def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse
 
 
 def check_format(format_: str) -> None:
-    """Leaves with 2 when it is none of them."""
+    """Leave with 2 for another format than table or json."""
     if format_ not in ("table", "json"):
         fail(f"--format {format_!r}: choose table or json", code=2)
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:
-    """Raises typer.Exit with 2 when a receiver's secret is missing."""
+    """Return the settings in force. Leaves with 2 where a receiver's secret is missing."""
     try:
         receivers = make_receivers(settings.oncall)
     except SettingsError as error:
@@ -79,4 +80,5 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         "receivers": list(receivers),
         "routes": [route.name for route in settings.oncall.routes],
         "mutes": [describe_mute(mute, wall_ms()) for mute in make_mutes(settings.mutes)],
+        "warnings": list(floor_warnings(book)),
     }

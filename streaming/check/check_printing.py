@@ -1,4 +1,4 @@
-"""The answers of `balancewatch check` and `balancewatch alerts rules` as tables that fit the terminal, or JSON."""
+"""Output of `balancewatch check` and `balancewatch alerts rules`: tables or JSON."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 def print_settings(answer: dict[str, Any]) -> None:
-    """All keys in force, then each override."""
+    """Print all keys in force, then each override."""
     console = VisibleConsole()
     console.print(_keys(answer["keys"]))
     for override in answer["overrides"]:
@@ -25,11 +25,13 @@ def print_settings(answer: dict[str, Any]) -> None:
     console.print(Text(f"receivers: {', '.join(answer['receivers'])}; routes: {', '.join(answer['routes'])}"))
     for mute in answer["mutes"]:
         console.print(Text(f"mute {_describe_mute(mute)}"))
+    for warning in answer["warnings"]:
+        console.print(Text(f"warning: {warning}"))
     console.print(Text("The settings are valid."))
 
 
 def print_answer(answer: dict[str, Any]) -> None:
-    """What an alert would do, a row a question, then the keys that decide it."""
+    """Print the explanation of an alert, then the keys that decide it."""
     console = VisibleConsole()
     table = Table(show_header=False, show_lines=True)
     table.add_column("question", no_wrap=True)
@@ -47,10 +49,10 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         now = f"{incident['state']} since {incident['changed_at']}, started at {incident['started_at']}"
         lines.append(("now", f"{now}\n{incident['summary']}"))
     receivers = "\n".join(
-        f"{one['severity']}: {one['receiver']}, by route {one['route']!r}" for one in answer["receivers"]
+        f"{one['severity']}: {one['receiver']}, route {one['route']!r}" for one in answer["receivers"]
     )
     silences = "\n".join(
-        f"{one['severity']}: {one['silence_id']} of {one['created_by']} until {one['until']} ({one['matchers']}): "
+        f"{one['severity']}: {one['silence_id']} by {one['created_by']} until {one['until']} ({one['matchers']}): "
         f"{one['comment']}"
         for one in answer["silences"]
     )
@@ -61,32 +63,32 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         *lines,
         ("fires", answer["fires"]),
-        ("is over", answer["ends"]),
+        ("ends", answer["ends"]),
         ("severity", " or ".join(answer["severities"])),
-        ("reaches", reaches or "nobody: no route takes it"),
-        ("silenced", silences or "no silence covers it now"),
-        ("muted", mutes or "no mute of the settings matches it"),
+        ("receivers", reaches or "none: no route matches"),
+        ("silenced", silences or "no active silence matches"),
+        ("muted", mutes or "no mute matches"),
         ("inhibited by", _describe_explained(answer["inhibited_by"])),
         ("runbook", answer["runbook_url"] or "none"),
     ]
 
 
 def _describe_mute(mute: dict[str, Any]) -> str:
-    """Whether it is open, and until when."""
+    """Return the mute with its open or next window as text."""
     when = f"open until {mute['until']}" if mute["is_open"] else f"next from {mute['from']} until {mute['until']}"
     return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
 
 
 def _describe_explained(explained: dict[str, Any]) -> str:
     if explained["is"]:
-        return f"{explained['is']}, so it does not page: {explained['summary'] or 'its row is not in the table'}"
+        return f"{explained['is']}, so it does not page: {explained['summary'] or 'the table has no row of it'}"
     kinds = ", ".join(explained["kinds"])
     if not kinds:
-        return "nothing explains it"
+        return "no kind"
     if not explained["may_be"]:
-        return f"no open incident; it could be by {kinds}"
+        return f"no open incident; possible kinds: {kinds}"
     may = "\n".join(f"{one['incident_id']} ({one['kind']}): {one['summary']}" for one in explained["may_be"])
-    return f"perhaps, then it would not page:\n{may}"
+    return f"possibly, then it does not page:\n{may}"
 
 
 def _keys(keys: list[dict[str, Any]]) -> Table:
@@ -100,7 +102,7 @@ def _keys(keys: list[dict[str, Any]]) -> Table:
 
 
 def _describe(value: Any) -> str:
-    """As TOML writes it; an empty severity is the rule's own."""
+    """Return the value as in TOML; an empty severity means the rule's."""
     if isinstance(value, bool):
         return str(value).lower()
-    return "the rule's own" if value in (None, "") else str(value)
+    return "the rule's" if value in (None, "") else str(value)

@@ -69,9 +69,9 @@ def test_what_would_stop_a_part_of_it_is_refused(section: str, key: str, value: 
 
 
 def test_a_bool_is_no_number_in_a_table_either() -> None:
-    with pytest.raises(SettingsError, match=r"kafka\.partitions\.rocketmq\.pulls = True: give a whole number"):
+    with pytest.raises(SettingsError, match=r"kafka\.partitions\.rocketmq\.pulls = True: give an integer"):
         Settings.load(kafka={"partitions": {"rocketmq.pulls": True}})
-    with pytest.raises(SettingsError, match=r"maintain\.retention_days\.alerts = False: give a whole number"):
+    with pytest.raises(SettingsError, match=r"maintain\.retention_days\.alerts = False: give an integer"):
         Settings.load(maintain={"retention_days": {"alerts": False}})
 
 

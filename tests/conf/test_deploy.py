@@ -241,3 +241,25 @@ def test_the_image_is_made_of_what_is_there() -> None:
     pinned = re.findall(r"uv==([\d.]+)", (ROOT / "Makefile").read_text())
     assert re.findall(r"uv==([\d.]+)", text) == pinned
     assert len(re.findall(r"(?m)^FROM ", text)) == 2
+
+
+def test_systemd_and_docker_install_the_runtime_lock_with_the_pinned_build_tool() -> None:
+    """Not requirements.lock, which has the packages of the tests, and no build tool that the index chooses."""
+    for recipe in ((DEPLOY / "README.md").read_text(), DOCKERFILE.read_text()):
+        installs = re.findall(r"bin/pip install .*", recipe)
+        assert "runtime_lock.sh > runtime.lock" in recipe
+        assert [line for line in installs if "requirements.lock" in line] == []
+        assert "--no-build-isolation --require-hashes -r runtime.lock" in recipe
+        assert "--require-hashes -r build.lock" in recipe
+        build = next(line for line in recipe.splitlines() if "> build.lock" in line)
+        script = build[build.index("sed") : build.index("> build.lock")]
+        lock = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}[^\n]*\n)+", lock), lock
+
+
+def test_setup_downloads_the_jars_of_every_command() -> None:
+    """So that no command needs a network after `make setup`."""
+    makefile = (ROOT / "Makefile").read_text()
+    setup = re.search(r"^setup:.*\n\t@\S+ -m streaming\.spark\.jars (.*)$", makefile, re.MULTILINE)
+    assert setup is not None
+    assert setup[1].split() == ["spark", "kafka", "rocketmq"]

@@ -29,7 +29,7 @@ def test_one_tables_days_leave_the_others_as_they_are() -> None:
         ({"reader_hours": 200}, "maintain.vacuum_hours = 168: must not be below reader_hours = 200"),
         (
             {"retention_days": {"alerts": -1}},
-            "maintain.retention_days.alerts = -1: give a whole number from 0 to 36500",
+            "maintain.retention_days.alerts = -1: give an integer from 0 to 36500",
         ),
         ({"retention_days": {"alert": 1}}, "maintain.retention_days.alert = 'alert': input should be 'alerts', "),
         ({"min_files": 1}, "maintain.min_files = 1"),

@@ -10,8 +10,8 @@ from conf.settings import Settings, SettingsError
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"port": 70_000}, "metrics.port = 70000: give a whole number from 0 to 65535"),
-        ({"max_groups": 0}, "metrics.max_groups = 0: give a whole number from 1 to 100000"),
+        ({"port": 70_000}, "metrics.port = 70000: give an integer from 0 to 65535"),
+        ({"max_groups": 0}, "metrics.max_groups = 0: give an integer from 1 to 100000"),
         (
             {"unready_after_seconds": 120, "unhealthy_after_seconds": 60},
             "metrics.unhealthy_after_seconds = 60: must not be below unready_after_seconds = 120",

@@ -38,6 +38,16 @@ def test_a_route_takes_one_glob_or_several() -> None:
     ("oncall", "sentence"),
     [
         (
+            {"receivers": [PAGER], "routes": [REST | {"name": "payments team"}]},
+            "oncall.routes[0].name = 'payments team': give letters, digits, . _ - and no spaces, beginning with a "
+            "letter or a digit",
+        ),
+        (
+            {"receivers": [PAGER | {"routing_key_env": "PD KEY"}], "routes": [REST]},
+            "oncall.receivers[0].routing_key_env: give the name of an environment variable: letters, digits and _, "
+            "not beginning with a digit",
+        ),
+        (
             {"receivers": [PAGER], "routes": [{"name": "a", "receivers": ["pagre"]}]},
             "oncall.routes: routes[0].receivers = 'pagre': there is no such receiver; name one of pager",
         ),
@@ -82,7 +92,7 @@ def test_a_route_takes_one_glob_or_several() -> None:
         ),
         ({"recievers": []}, "oncall.recievers is not a setting"),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_cannot_work_is_reported_with_its_key_and_value(oncall: dict[str, Any], sentence: str) -> None:
     error = error_of(**oncall)

@@ -72,11 +72,11 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
     [
         (
             {"max_evaluation_gap_ms": 0},
-            "rules.max_evaluation_gap_ms = 0: give a whole number above 0, at most 604800000",
+            "rules.max_evaluation_gap_ms = 0: give an integer above 0, at most 604800000",
         ),
         ({"no_data_ms": -1}, "rules.no_data_ms = -1: "),
         ({"no_data_page_ms": "soon"}, "rules.no_data_page_ms = 'soon': "),
-        ({"settle_ms": 10**12}, "rules.settle_ms = 1000000000000: give a whole number above 0, at most 604800000"),
+        ({"settle_ms": 10**12}, "rules.settle_ms = 1000000000000: give an integer above 0, at most 604800000"),
         ({"completeness_min": 0}, "rules.completeness_min = 0: "),
         ({"completeness_min": 1.5}, "rules.completeness_min = 1.5: "),
         ({"flap_low": 0.4}, "rules.flap_low = 0.4: must be below flap_high = 0.25"),
@@ -102,6 +102,35 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
 )
 def test_a_wrong_line_is_reported_with_its_key_and_value(keys: dict[str, Any], sentence: str) -> None:
     assert sentence in error_of(**keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("500ms", 500), ("45s", 45_000), ("2m", 120_000), ("2 m", 120_000), ("1h", 3_600_000), ("7", 7)]
+)
+def test_a_duration_may_have_a_unit(text: str, ms: int) -> None:
+    kinds = {"starved_queue": {"pending_ms": text}}
+    rules = Settings.load(
+        rules={"settle_ms": text, "kinds": kinds, "overrides": [{"pull_silence_ms": text, "kinds": kinds}]}
+    ).rules
+    (_, override) = rules.scopes()[0]
+    assert (rules.settle_ms, rules.kinds["starved_queue"].pending_ms) == (ms, ms)
+    assert override == {"pull_silence_ms": ms, "kinds": {"starved_queue": {"pending_ms": ms}}}
+
+
+def test_every_setting_in_ms_takes_a_duration() -> None:
+    settings = Settings.load(queries={"rest_ms": "2s", "trigger_ms": "1m"}, collector={"timeout_ms": "5s"})
+    assert (settings.queries.rest_ms, settings.queries.trigger_ms, settings.collector.timeout_ms) == (
+        2_000,
+        60_000,
+        5_000,
+    )
+
+
+@pytest.mark.parametrize("text", ["2min", "-2m", "1.5m", "m", "2m30s", "900h"])
+def test_a_wrong_duration_is_refused_with_what_is_allowed(text: str) -> None:
+    assert error_of(settle_ms=text).endswith(
+        'give an integer above 0, at most 604800000, or a duration such as "45s", "2m" or "1h"'
+    )
 
 
 def test_an_unknown_kind_is_reported_with_the_kinds_there_are() -> None:

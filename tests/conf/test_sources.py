@@ -99,7 +99,7 @@ def test_what_kubernetes_reports_of_a_service_of_our_name_is_no_slip(monkeypatch
         ("[kafak]\nx = 1\n", "kafak.x is not a setting; "),
         ("[kafak]\nx = 1\ny = 2\n", "kafak is not a setting; did you mean kafka?"),
         ("[rules]\npull_silence = 1\n", "rules.pull_silence is not a setting; did you mean rules.pull_silence_ms?"),
-        ("[queries]\ntasks = -1\n", "queries.tasks = -1: give a whole number from 0 to 10000"),
+        ("[queries]\ntasks = -1\n", "queries.tasks = -1: give an integer from 0 to 10000"),
         ('[queries]\n"\\u001b[31m" = 0\n', r"queries.'\x1b[31m' is not a setting"),
         (
             "[[rules.overrides]]\nsettle = 1\n",
@@ -110,7 +110,7 @@ def test_what_kubernetes_reports_of_a_service_of_our_name_is_no_slip(monkeypatch
             "[kafka.partitions]\n'rocketmq.pull' = 1\n",
             "kafka.partitions.rocketmq.pull = 'rocketmq.pull': give one of",
         ),
-        (f"[queries]\ntasks = 0x{'f' * 9000}\n", "queries.tasks = what is too long to be shown: give a whole number"),
+        (f"[queries]\ntasks = 0x{'f' * 9000}\n", "queries.tasks = (too long to show): give an integer"),
     ],
 )
 def test_a_wrong_key_is_reported_with_its_file(text: str, sentence: str, site: Site) -> None:
@@ -125,7 +125,7 @@ def test_a_wrong_value_is_reported_with_its_variable_which_wins_over_the_file(
 ) -> None:
     site("[queries]\ntasks = 8\n")
     monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "many")
-    reported = "queries.tasks = 'many': give a whole number from 0 to 10000 (set by BALANCEWATCH_QUERIES__TASKS)"
+    reported = "queries.tasks = 'many': give an integer from 0 to 10000 (set by BALANCEWATCH_QUERIES__TASKS)"
     assert error_of() == reported
 
 
@@ -184,6 +184,6 @@ def test_an_override_of_the_rules_file_is_counted_as_in_that_file(site: Site, tm
     rules = tmp_path / "rules.toml"
     rules.write_text("[[overrides]]\nsettle_ms = 5\n[[overrides]]\nsettle_ms = 0\n")
     site(f'[rules]\nfile = "{rules}"\n[[rules.overrides]]\nsettle_ms = 4\n')
-    assert error_of().startswith(f"rules.file = '{rules}': rules.overrides[1].settle_ms = 0: give a whole number")
+    assert error_of().startswith(f"rules.file = '{rules}': rules.overrides[1].settle_ms = 0: give an integer")
     rules.write_bytes(b"\xff")
     assert error_of() == f"rules.file = '{rules}': it is no UTF-8 text (at line 1); write it as UTF-8"
