@@ -1,4 +1,4 @@
-"""A query started, its batches written, and its end: done, stopped, or failed with a sentence."""
+"""Start, batches and end of a streaming query."""
 
 import json
 import threading
@@ -25,17 +25,19 @@ from streaming.warehouse.rows import Rows, unpack_rows
 from streaming.warehouse.writer import Writer, append_rows
 
 OnBatch = Callable[[WrittenBatch], None]
-"""Told of each batch once it is in Delta."""
+"""Called with each batch after it is in Delta."""
 
 COMMIT_SECONDS = 30.0
-"""How long a stop waits for Spark to note that the last batch is done, before it says so and waits on."""
+"""Interval at which a stop that waits for Spark's commit of the last batch is logged."""
 
 log = structlog.get_logger()
 
 
 class RestHearer(Protocol):
-    """Told of rests, which Spark takes for a part of its batch: when one begins, with how long it will be at the most,
-    and when it has ended, with how long it was. `name` is the query's.
+    """Listener for pauses, which Spark counts as batch time.
+
+    `rests` gets the longest possible duration of a pause that begins, `rested` the duration of one that ended. `name`
+    is the query's.
     """
 
     def rests(self, name: str, seconds: float) -> None: ...
@@ -43,7 +45,7 @@ class RestHearer(Protocol):
 
 
 class StoppingError(BalancewatchError):
-    """A batch that was not begun because the query is being stopped; the next start runs it."""
+    """A batch was not started because the query stops; the next start runs it."""
 
 
 class Sink:
@@ -75,12 +77,10 @@ class Sink:
         self._written: int | None = None
 
     def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
-        """Return when the batch under way is written and Spark has noted it as done; no other is begun.
+        """Start no further batch, and return when Spark has committed the current one or the query is inactive.
 
-        A query that is not active any more notes nothing; while it is, its note is waited for, however long.
-
-        One that is written but not noted would be run again, by the rules of the next start: its rows are skipped as
-        known, and would not be those of its state.
+        A written batch without a commit would run again under the rules of the next start. Its rows would be skipped as
+        duplicates, and could differ from its state.
         """
         self._is_awake.set()
         with self._busy:
@@ -116,7 +116,7 @@ class Sink:
         self._rest_after(began_s, batch_id, rows, read)
 
     def _write(self, batch: DataFrame, batch_id: int) -> tuple[Rows, Mapping[str, int]]:
-        """The batch's rows, and how many messages of each topic it read."""
+        """Return the batch's rows, and the number of messages read by topic."""
         self._app_id = self._app_id or self._read_app_id()
         context = batch.sparkSession.sparkContext
         limit = limit_of(self._limits, batch_id)
@@ -145,7 +145,7 @@ class Sink:
             self._hearer.rested(self._name, batch_id, time.monotonic() - began)
 
     def stay_awake(self) -> None:
-        """No batch is rested after from now on."""
+        """Pause after no further batch."""
         self._is_awake.set()
 
     def may_rest(self) -> None:
@@ -165,7 +165,7 @@ class RunningQuery:
     sink: Sink
 
     def stop(self) -> None:
-        """End it between two batches: one that is cut off in the middle of Python ends in a long Java stack trace."""
+        """Stop between two batches; a batch interrupted inside Python would log a long Java stack trace."""
         self.sink.drain(lambda: bool(self.query.isActive))
         self.query.stop()
 

@@ -1,7 +1,7 @@
-"""Which version of the state a checkpoint holds, noted beside it: a release that cannot read it says so at its start.
+"""The state version of a checkpoint, saved beside it, so that a release that cannot read the state refuses to start.
 
-A checkpoint without a note is one of an earlier release, or one that no batch has been through: its state tells by
-itself, in the first batch (StateError).
+A checkpoint without this file is from an earlier release or has no batch yet; its state is checked in the first batch
+(StateError).
 """
 
 import json
@@ -20,14 +20,14 @@ log = structlog.get_logger()
 
 
 class StateNote:
-    """The note of one query's checkpoint; a BatchListener, which writes it once a batch of this release is through."""
+    """The state version of one query's checkpoint. A BatchListener: it is saved after the first batch."""
 
     def __init__(self, query: str, checkpoint: Path) -> None:
         self._query, self._file = query, checkpoint / NOTE
         self._is_noted = False
 
     def refuse_other(self) -> None:
-        """Raises SettingsError where another release's state is there, which this one cannot read."""
+        """Raise SettingsError if this release cannot read the state."""
         try:
             words = json.loads(self._file.read_text())
             held, release = int(words["state_version"]), str(words["release"])

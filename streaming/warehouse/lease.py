@@ -1,8 +1,8 @@
-"""One holder of a name where no kernel may know who lives: words that their holder writes anew.
+"""A lease for places without reliable file locks: a record that its holder rewrites.
 
-Who finds them watches them: words that change have a holder who lives; those that stay as they are for LEASE_SECONDS
-are taken over. No clock of two machines is compared. Each write is held against the one before, so that two who take
-them over at once are told apart.
+Another process watches the record: a change means that the holder lives; without a change for LEASE_SECONDS it takes
+over. Clocks of machines are not compared. Each write is conditional on the one before, so only one of two concurrent
+takeovers succeeds.
 """
 
 import threading
@@ -25,13 +25,13 @@ log = structlog.get_logger()
 
 
 class LeaseHeldError(BalancewatchError):
-    """Somebody else has it, and lives; the message says who."""
+    """A live process holds the lease; the message names it."""
 
 
 class Lease:
-    """`take` it, `release` it. In between a thread renews it, and calls `on_lost` once where another has taken it.
+    """A lease to `take` and `release`. A thread renews it, and calls `on_lost` once if another process has taken it.
 
-    Who takes several lets each `watch` first, side by side: what is seen to be over then is taken without a wait.
+    To take several, `watch` each first, in parallel: expired ones are then taken without a wait.
     """
 
     def __init__(self, place: LeasePlace, name: str, command: str, on_lost: Callable[[str], None]) -> None:
@@ -44,7 +44,7 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name=f"lease-{name}", daemon=True)
 
     def watch(self) -> None:
-        """Returns when it may be had, after LEASE_SECONDS where its holder died elsewhere. Raises LeaseHeldError."""
+        """Return when the lease is free, after LEASE_SECONDS if its holder died elsewhere. Raises LeaseHeldError."""
         seen, since = self._place.look(), time.monotonic()
         if seen is None or self._place.is_over(seen.words):
             return
@@ -59,7 +59,7 @@ class Lease:
                 raise LeaseHeldError(described(again.words))
 
     def take(self) -> None:
-        """Returns when it is ours. Raises LeaseHeldError."""
+        """Take the lease. Raises LeaseHeldError."""
         if self._watched is None:
             self.watch()
         seen, since = self._place.look(), time.monotonic()
@@ -81,7 +81,7 @@ class Lease:
         self._thread.start()
 
     def release(self) -> None:
-        """It stays, free for whoever comes."""
+        """Mark the lease as free."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(2 * PATIENCE.total_seconds())
@@ -91,7 +91,7 @@ class Lease:
             log.warning("lease not released", name=self._name, reason=type(error).__name__)
 
     def _has_settled(self) -> bool:
-        """Whether it is still ours once each who wrote at the same time has written."""
+        """Return whether this process holds the lease after all concurrent writes have finished."""
         if self._place.settle_seconds:
             time.sleep(self._place.settle_seconds)
             seen = self._place.look()
@@ -120,7 +120,7 @@ class Lease:
         return {**self._words, "turn": self._turn}
 
     def _write(self, words: dict[str, Any], over: Seen | None) -> bool:
-        """False where it is no longer as it was seen."""
+        """Return False if the record changed since `seen`."""
         tag = self._place.write(words, over)
         if tag is None:
             return False

@@ -1,9 +1,8 @@
-"""One `run`, one relay and one demo at a time: a lock on a file beside the tables, on one beside the checkpoints, and
-on one in a demo's folder; beside tables in an object store a lease.
+"""Exclusive use of tables, checkpoints and demo folders by one `run`, one relay and one demo.
 
-Whoever died, however it died, leaves nothing to clear away: the kernel lets go of a lock, and a lease that nobody
-writes anew is taken over (streaming/warehouse/lease.py). A folder that machines share has both, for its locks may not
-reach the other machines.
+Folders have file locks, object stores leases (streaming/warehouse/lease.py). Shared folders have both, because their
+locks may not reach other machines. After a crash there is nothing to clean up: the kernel releases locks, and leases
+expire.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ log = structlog.get_logger()
 Part = Literal["run", "relay", "demo"]
 
 NOTE_SECONDS = 0.2
-"""A holder notes who it is just after it has the lock."""
+"""Time within which a new holder writes its name beside the lock."""
 
 ADVICE: Mapping[Part, str] = {
     "run": "stop it first, or use other folders",
@@ -40,11 +39,11 @@ ADVICE: Mapping[Part, str] = {
 
 
 class OccupiedError(BalancewatchError):
-    """Somebody else does this with the same folder. The message says who, where, and what to do."""
+    """Another process uses the folder. The message names it and says what to do."""
 
 
 def work_folders(settings: Settings) -> dict[str, Location]:
-    """Those that one works in alone, made as private as they may be; who reads a bucket its owner says."""
+    """Return the folders for exclusive use, created with private permissions; buckets are left as they are."""
     warehouse = settings.paths.warehouse
     return {
         "paths.warehouse": str(warehouse)
@@ -55,9 +54,7 @@ def work_folders(settings: Settings) -> dict[str, Location]:
 
 
 class Wish(NamedTuple):
-    """To be the only `part` that works with these folders, by the setting that names each; `command` is what others
-    read.
-    """
+    """A request for exclusive use as `part` of these folders, by setting; `command` is shown to other processes."""
 
     part: Part
     command: str
@@ -66,17 +63,17 @@ class Wish(NamedTuple):
 
 @contextlib.contextmanager
 def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iterator[None]:
-    """One wish; as `occupying_all`."""
+    """Hold one wish; see `occupying_all`."""
     with occupying_all([Wish(part, command, folders)]):
         yield
 
 
 @contextlib.contextmanager
 def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
-    """Have all of them, or none: raises OccupiedError for the first that another has.
+    """Hold all wishes or none. Raises OccupiedError for the first one that another process holds.
 
-    They are taken in their order, so that of two who come at once one has all; and watched side by side before, so that
-    who died elsewhere is waited for once, however many locks it had.
+    They are taken in order, so one of two concurrent processes gets all; and watched in parallel before, so the leases
+    of a dead process expire together.
     """
     places: dict[tuple[Part, str], _Hold] = {}
     for wish in wishes:
@@ -100,9 +97,7 @@ def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
 
 
 class _Hold:
-    """One lock or lease. Where another takes it, for this process was suspended or cut off for long, the process is
-    asked to end.
-    """
+    """A lock or lease. If another process takes it over after a long suspension, this process gets SIGTERM."""
 
     def __init__(self, wish: Wish, key: str, place: str) -> None:
         self._part, self._command, self._key, self._place = wish.part, wish.command, key, place
@@ -112,7 +107,7 @@ class _Hold:
         self._is_taken = False
 
     def lock(self) -> None:
-        """The kernel's lock, where it is a folder."""
+        """Take the file lock of a folder."""
         name = f"{self._part}.lock"
         if is_store(self._place):
             self._lease = Lease(ObjectPlace(self._place, name), name, self._command, self._lose)

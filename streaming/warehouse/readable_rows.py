@@ -1,7 +1,7 @@
-"""Rows of our tables, one by one: what cannot be read is left out and said once, and all the others are taken.
+"""Reading of tables row by row: unreadable rows are skipped and logged once.
 
-`read_table` reads the rows of a table without DuckDB, which a relay of its own does not load; what is asked in SQL is
-asked of streaming.store, which leaves out the same rows.
+`read_table` works without DuckDB, which a separate relay does not load. SQL queries go through streaming.store, which
+skips the same rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _said: dict[tuple[str, str], None] = {}
 
 
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
-    """What `read` makes of each row that it can read."""
+    """Yield the results of `read`, skipping unreadable rows."""
     return list(take_readable(table, each_of(rows), read))
 
 
@@ -55,7 +55,7 @@ def read_table(
     newest: bool = False,
     read: Callable[[Row], Row] | None = None,
 ) -> list[Row]:
-    """The rows that meet the condition and keep the contract, in the order of their times.
+    """Return the rows that match the condition and the contract, ordered by time.
 
     newest    only the newest row of each key
     columns   all of them where none is named; the table's time and batch_id have to be among them
@@ -72,7 +72,7 @@ def read_table(
 def read_files(
     contract: Table, table: DeltaTable, columns: Sequence[str] = (), where: pc.Expression | None = None
 ) -> pa.Table:
-    """The rows of all files but such as are damaged, which are said; what was told by those may be told again.
+    """Return the rows of all readable files. Damaged files are logged; alerts recorded in them may be sent again.
 
     Columns of the contract that an older release's table lacks are null.
     """
@@ -141,14 +141,14 @@ def take_readable(table: str, rows: Iterable[Row], read: Callable[[Row], Read]) 
 
 
 def say_left_out(table: str, row: Row, error: Exception) -> None:
-    """Once each, in the log."""
+    """Log each one once."""
     known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
     if _is_new(table, str(sorted(known.items()))):
         log.warning("unreadable row skipped", table=table, row=known, reason=why(error))
 
 
 def _say_file_left_out(table: str, file: str, error: Exception) -> None:
-    """Once each, in the log."""
+    """Log each one once."""
     if _is_new(table, file):
         log.error("unreadable file skipped", table=table, file=file, reason=why(error))
 
@@ -167,5 +167,5 @@ def _is_new(table: str, what: str) -> bool:
 
 
 def why(error: Exception) -> str:
-    """In a few words."""
+    """Return a short reason."""
     return f"{type(error).__name__}: {error}"[:200] if not isinstance(error, ValueError) else str(error)[:200]
