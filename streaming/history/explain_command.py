@@ -18,9 +18,7 @@ from udfs.alerts.runbook import runbook_url
 def explain(
     incident: Annotated[
         str | None,
-        typer.Argument(
-            help="An incident_id or its prefix. Default: the incident that fired last.", metavar="[INCIDENT]"
-        ),
+        typer.Argument(help="An incident_id or its prefix. Default: the incident that fired last.", metavar="INCIDENT"),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="table (text) or json.", metavar=FORMAT)] = "table",
     warehouse: Warehouse = None,

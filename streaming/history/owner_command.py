@@ -54,7 +54,8 @@ def owner(
     if options.format == "table":
         stale = describe_stale(freshness)
         for owners in found:
-            say(describe_owners(owners) + (f"; {stale}" if stale else ""))
+            line = describe_owners(owners)
+            say(f"{line.removesuffix('.')}; {stale}" if stale else line)
         return
     rows = [record_of(owners, freshness) for owners in found]
     print_records(rows if options.format == "parquet" else [plain(row) for row in rows], options.format, SCHEMA)

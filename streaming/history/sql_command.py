@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help='One SELECT; "-" reads it from stdin. Default: list the views.', metavar="[SQL]"),
+        typer.Argument(help='One SELECT; "-" reads it from stdin. Default: list the views.', metavar="SQL"),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the SQL from this file.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds after which the query is ended.", min=0.1, max=86_400)] = 60.0,

@@ -136,7 +136,7 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
     if story.flaps:
         yield "came back", count(story.flaps, "time") + (", kept open because it flaps" if story.is_flapping else "")
     if story.not_notified_reason:
-        yield "notified", f"no receiver: {story.not_notified_reason}"
+        yield "not notified", story.not_notified_reason
 
 
 def _parts(story: IncidentStory) -> Iterator[tuple[str, list[Line], int]]:

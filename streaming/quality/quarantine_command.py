@@ -48,9 +48,9 @@ Current = Annotated[
     bool,
     typer.Option("--current", help=f"Only open messages: {', '.join(OPEN)}, not REPLAYED."),
 ]
-TopicPlace = Annotated[str | None, typer.Argument(help="Kafka topic.", metavar="[TOPIC]")]
-Partition = Annotated[int | None, typer.Argument(help="Partition.", min=0, metavar="[PARTITION]")]
-Offset = Annotated[int | None, typer.Argument(help="Offset of the message.", min=0, metavar="[OFFSET]")]
+TopicPlace = Annotated[str | None, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
+Partition = Annotated[int | None, typer.Argument(help="Partition.", min=0, metavar="PARTITION")]
+Offset = Annotated[int | None, typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
 Owner = Annotated[str | None, typer.Option(help="Person responsible. Default: your user name.", metavar="NAME")]
 

@@ -13,7 +13,7 @@ from streaming.text.output import say
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a TOML file.", metavar="[SCENARIO]")] = "demo",
+    scenario: Annotated[str, typer.Argument(help="Name of a scenario, or a TOML file.", metavar="SCENARIO")] = "demo",
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the scenarios.")] = False,
     bootstrap_servers: BootstrapServers = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal events.", metavar="N")] = 1,

@@ -7,7 +7,9 @@ import typer
 
 BootstrapServers = Annotated[
     str | None,
-    typer.Option("--bootstrap-servers", help="Kafka brokers [kafka.bootstrap_servers]", metavar="HOST:PORT,..."),
+    typer.Option(
+        "--bootstrap-servers", help="Kafka brokers, host:port,host:port [kafka.bootstrap_servers]", metavar="SERVERS"
+    ),
 ]
 Warehouse = Annotated[
     str | None,

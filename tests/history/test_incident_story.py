@@ -298,7 +298,7 @@ def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.Monk
     assert reported.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
     for line in (
         "  fix: Restart it.",
-        "  notified: no receiver: inhibited by another incident (twin-1)",
+        "  not notified: inhibited by another incident (twin-1)",
         "  15:07:30  PENDING  first seen; waiting to confirm",
         "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
         "  15:07:30  orders broker-a:0-1 OK → UNOWNED: planned owner A@1 → none; consumed by A@1 → none",
