@@ -54,7 +54,7 @@ KIND_FACTS: Mapping[str, KindFacts] = {
     "starved_queue": KindFacts(
         "no client has pulled a queue for pull_silence_ms and the cause is certain: members and routes unchanged for "
         "settle_ms, a frozen owner's heartbeat heartbeat_late_ms old, or a live owner without a pull for 120 s; or the "
-        "committed offset has stood still for consume_silence_ms plus 1 min while messages wait",
+        "committed offset has stood still for consume_silence_ms plus 40 s while messages wait",
         (
             "pull_silence_ms",
             "settle_ms",
