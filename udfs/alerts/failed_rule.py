@@ -1,4 +1,4 @@
-"""A rule that raised an exception: a fault of ours, told as what it keeps from being judged."""
+"""The alert on a rule that failed with an exception: a bug of balancewatch, reported with what it leaves unjudged."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ RULE_FAILED = "rule_failed"
 
 @dataclass(frozen=True)
 class Failure:
-    """What was raised, where, and through which places; each a text of one line."""
+    """The exception, its place and its stack trace, one line each."""
 
     message: str
     place: str
@@ -18,7 +18,7 @@ class Failure:
 
 
 def find_failure(labels: dict[str, str], failure: Failure, now_ms: int) -> Finding:
-    """The group, or the broker, or the cluster itself of these labels is not judged, for a rule raised at it."""
+    """Return the finding for the group, broker or cluster of these labels, which is not evaluated."""
     name = labels.get("consumer_group") or labels.get("broker_name")
     what = f"cluster {labels['cluster']}"
     if name:
@@ -29,10 +29,10 @@ def find_failure(labels: dict[str, str], failure: Failure, now_ms: int) -> Findi
         severity="error",
         since_ms=now_ms,
         text=Text(
-            f"A rule of balancewatch failed at {what} at {clock(now_ms)} ({failure.message} at {failure.place}). Until "
-            "it is judged again nothing new is reported of it; everything else is judged.",
-            "Report it with the quarantined message (`balancewatch quarantine --reason 'rule_failed*'`). It is tried "
-            "again when its members, its routes or the rules change.",
+            f"A rule of balancewatch failed for {what} at {clock(now_ms)} ({failure.message} at {failure.place}). No "
+            "new findings are reported for it until its next successful evaluation; everything else is evaluated.",
+            "Report it with the quarantined message (`balancewatch quarantine --reason 'rule_failed*'`). The rule is "
+            "retried when the members, the routes or the rules change.",
         ),
         labels=labels,
         broker_name=labels.get("broker_name"),

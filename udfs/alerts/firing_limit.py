@@ -33,9 +33,9 @@ def pick_notified(notified: int, waiting: Sequence[Waiting], limit: int) -> tupl
 
 
 def describe_more(kind: str, cluster: str, limited: int, limit: int) -> tuple[str, str]:
-    """(summary, advice) of the alert that stands for those held back."""
+    """Return (summary, advice) of the alert that represents those held back."""
     are = "is" if limited == 1 else "are"
     return (
-        f"{limited} more {kind} {are} firing in cluster {cluster}, beyond the {limit} that are notified one by one.",
+        f"{limited} more {kind} {are} firing in cluster {cluster}, above the limit of {limit} single notifications.",
         f"balancewatch alerts --current --state FIRING --kind {kind} --cluster {cluster}",
     )

@@ -191,8 +191,8 @@ def _over(incident: Incident, now_ms: int) -> Incident:
     """The incident as its last row tells it: over, after how long."""
     seconds = max(0, now_ms - incident.started_at_ms) // 1000
     lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    verb = "Over" if incident.has_fired else "Not confirmed"
-    return replace(incident, text=Text(f"{verb} after {lasted}. It was: {incident.text.summary}", "Nothing to do."))
+    verb = "Resolved" if incident.has_fired else "Not confirmed"
+    return replace(incident, text=Text(f"{verb} after {lasted}: {incident.text.summary}", "Nothing to do."))
 
 
 def step(

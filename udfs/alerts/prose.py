@@ -1,4 +1,4 @@
-"""Summaries and advice, as a colleague would say them: what, where, since when, why, what to do."""
+"""Summaries and advice of alerts: what, where, since when, why, what to do."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,80 +7,86 @@ from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
 ADVICE = {
-    "duplicate_client_id": "End the duplicate ClientId {client_id}: give each process its own instanceName.",
+    "duplicate_client_id": "Give each process with ClientId {client_id} its own instanceName, then restart it.",
     "member_not_subscribed": (
-        "Every member of a group must subscribe the same topics: add the subscription to {client_id}, or give it a "
-        "group of its own."
+        "All members of a group must subscribe to the same topics: add the subscription to {client_id}, or move it to "
+        "another group."
     ),
     "consume_disabled": (
-        "Enable it again if nobody meant it: "
-        "mqadmin updateSubGroup -c {cluster} -g {consumer_group} -s true -m true -d true."
+        "If this is not intended, enable it: mqadmin updateSubGroup -c {cluster} -g {consumer_group} -s true -m true "
+        "-d true"
     ),
     "mixed_strategy": (
-        "Give all members of {consumer_group} one AllocateMessageQueueStrategy and one SDK, then restart those that "
+        "Give all members of {consumer_group} the same AllocateMessageQueueStrategy and SDK, then restart those that "
         "differ."
     ),
     "strategy_gap": (
-        "Look at the strategy's own options: every broker room needs a consumer (consumeridcs), every queue a place "
-        "in a configured list."
+        "Check the strategy's options: every broker room needs a consumer (consumeridcs), and every queue must be in a "
+        "configured list."
     ),
     "write_only_queue": (
-        "Let consumers have them: mqadmin updateTopic -t {topic} with as many readQueueNums (-r) as writeQueueNums (-w)"
-        " and permission 6 (-p 6)."
+        "Make them readable: mqadmin updateTopic -t {topic} with equal readQueueNums (-r) and writeQueueNums (-w) and "
+        "permission 6 (-p 6)."
     ),
-    "split_view": "Check the network between {client_id} on {host} and the brokers that do not list it, or restart it.",
-    "stale_route": "Restart {client_id} on {host}: it still works from the route as it was before it changed.",
+    "split_view": (
+        "Check the network between {client_id} on {host} and the brokers that do not list it, or restart the client."
+    ),
+    "stale_route": "Restart {client_id} on {host}: it still uses the old route.",
     "order_lock": (
-        "If the broker has no master, bring it back: locks are granted there only. Otherwise find who held these "
-        "queues before {client_id} and restart it; a lock is free 60 s after its holder is gone."
+        "If the broker has no master, bring it back: only masters grant locks. Otherwise find the client that held "
+        "these queues before {client_id} and restart it; locks expire 60 s after their holder is gone."
     ),
-    "frozen_client": "Look at {client_id} on {host} (full GC, swapped out, suspended, cut off?) and restart it.",
+    "frozen_client": (
+        "Check {client_id} on {host} for a full GC, swapping, suspension or a network fault, then restart it."
+    ),
     "consume_stopped": (
-        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s): end "
-        "what its listener waits for, or resume() it if it was suspended; then restart it."
+        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s). Fix "
+        "what its listener waits for, or resume() the consumer if it was suspended; then restart it."
     ),
     "pull_stopped": (
-        "resume() {client_id} on {host} if it was suspended; else take its jstack and restart it: its rebalance takes "
-        "the queues anew."
+        "If {client_id} on {host} was suspended, resume() it. Otherwise take a jstack and restart it: its rebalance "
+        "takes the queues again."
     ),
     "group_offline": "Start a consumer of group {consumer_group}.",
 }
-"""Cause to the one line that fixes it."""
+"""Cause → the line that fixes it."""
 
 WHY = {
-    "duplicate_client_id": "several clients carry ClientId {client_id}, and each takes the first one's share",
-    "member_not_subscribed": "{client_id} counts as a member and is given them, but does not subscribe the topic",
-    "consume_disabled": "the broker refuses the group's pulls, its consumeEnable is false",
-    "mixed_strategy": "the members do not share out by one strategy{strategies}, and none takes these",
-    "strategy_gap": "the group's allocation strategy{strategies} gives them to no member",
-    "write_only_queue": "producers write them, but the route gives consumers no access",
-    "split_view": "the brokers list different members, and {client_id} at {client_addr} works from another list",
-    "stale_route": "{client_id} at {client_addr} works from the topic's route as it was before it changed",
-    "order_lock": "{client_id} at {client_addr} consumes in order and has not won the locks of these queues",
-    "frozen_client": "{client_id} at {client_addr} is still listed, but neither heartbeats nor pulls",
-    "consume_stopped": (
-        "the committed offset stands still{came}: {client_id} at {client_addr} holds them and consumes nothing (its "
-        "listener hangs, it is suspended, or its cache is full)"
+    "duplicate_client_id": "several clients share ClientId {client_id}, and each takes the share of the first",
+    "member_not_subscribed": (
+        "{client_id} counts as a member and gets these queues, but does not subscribe to the topic"
     ),
-    "pull_stopped": "{client_id} at {client_addr} sends heartbeats, but has stopped pulling them",
-    "group_offline": "the group has no member left",
+    "consume_disabled": "the broker refuses the group's pulls because consumeEnable is false",
+    "mixed_strategy": "the members use different allocation strategies{strategies}, and none takes these queues",
+    "strategy_gap": "the group's allocation strategy{strategies} gives them to no member",
+    "write_only_queue": "producers can write to them, but the route does not let consumers read them",
+    "split_view": "the brokers list different members, and {client_id} at {client_addr} uses another list",
+    "stale_route": "{client_id} at {client_addr} still uses the topic's old route",
+    "order_lock": "{client_id} at {client_addr} consumes in order and does not hold the locks of these queues",
+    "frozen_client": "{client_id} at {client_addr} is still listed, but sends no heartbeats and does not pull",
+    "consume_stopped": (
+        "the committed offset stands still{came}: {client_id} at {client_addr} holds the queues and consumes nothing "
+        "(listener hangs, consumer suspended, or cache full)"
+    ),
+    "pull_stopped": "{client_id} at {client_addr} sends heartbeats, but has stopped pulling",
+    "group_offline": "the group has no members",
 }
-"""Cause to the reason as the summary gives it."""
+"""Cause → the reason as the summary gives it."""
 
 COMMITS_STOPPED = Text(
-    "the committed offset stands still{came}: no member of the group takes more of their messages (listeners hang, or "
-    "hold messages without acknowledging them)",
-    "Take a jstack of each consumer of {consumer_group}, end what its listener waits for, and restart it. Of an "
-    "application that calls receive() itself, check that it still does.",
+    "the committed offset stands still{came}: no member of the group takes more messages from them (listeners hang, or "
+    "do not acknowledge messages)",
+    "Take a jstack of each consumer of {consumer_group}, fix what its listener waits for, and restart it. If the "
+    "application calls receive() itself, check that it still does.",
 )
 """Reason and advice of consume_stopped where queues have no owner: POP, gRPC, server-side rebalance, assign()."""
 
 REVIVE_STOPPED = Text(
-    "the committed offset stands still{came}: the PopReviveService of the broker has stopped",
-    "Search the broker's pop.log for PopReviveService, and check its disk and timerWheelEnable; restart the broker. "
-    "Until then POP and gRPC consumers do not get unacknowledged messages again.",
+    "the committed offset stands still{came}: the broker's PopReviveService has stopped",
+    "Search the broker's pop.log for PopReviveService, check its disk and timerWheelEnable, then restart the broker. "
+    "Until then POP and gRPC consumers do not receive unacknowledged messages again.",
 )
-"""The same of the broker's own revive log."""
+"""Reason and advice of consume_stopped for the broker's own revive log."""
 
 
 def clock(time_ms: int) -> str:
@@ -134,22 +140,22 @@ def describe_duplicate_client_id(
     starved: Mapping[str, Sequence[str]],
     since_ms: int,
 ) -> Text:
-    """Summary and advice for a ClientId on several channels. `starved` is topic → queues."""
+    """Return summary and advice for a ClientId on several channels. `starved` is topic → queues."""
     broker_names = sorted(views)
     addrs = views[broker_names[0]]
-    who = f"{count(len(addrs), 'client')} carry ClientId {client_id} in group {consumer_group} (cluster {cluster})"
-    where = f"{join_words(addrs)}, both alive" if len(addrs) == 2 else f"{join_words(addrs)}, all alive"
-    summary = f"{who}: {where} in the view of {join_words(broker_names)} since {clock(since_ms)}."
+    clients = f"{count(len(addrs), 'client')} of group {consumer_group} (cluster {cluster})"
+    alive = f"{join_words(addrs)}, {'both' if len(addrs) == 2 else 'all'} alive according to {join_words(broker_names)}"
+    summary = f"{clients} have shared ClientId {client_id} since {clock(since_ms)}: {alive}."
     if starved:
         lost = join_words([f"{name_queues(queues)} of topic {topic}" for topic, queues in sorted(starved.items())])
-        summary += f" Each takes the first one's share, so nobody consumes {lost}."
+        summary += f" Each takes the share of the first, so no client consumes {lost}."
     else:
-        summary += " No queue starves by it now, but what they take is consumed twice."
+        summary += " No queue starves now, but the queues of this share are consumed more than once."
     hosts = sorted({host_of(addr) for addr in addrs})
     place = f"on {hosts[0]} or {hosts[1]}" if len(hosts) > 1 else f"in one of the processes on {hosts[0]}"
     advice = (
         f'Give each process its own ClientId: consumer.setInstanceName("...") (or -Drocketmq.client.name=...) {place}, '
-        "then restart it. Java clients from 4.9.0 do so by themselves unless instanceName is set."
+        "then restart it. Java clients from 4.9.0 have unique ClientIds unless instanceName is set."
     )
     return Text(summary, advice)
 
@@ -169,10 +175,11 @@ def describe_starved_queue(
     came: int = 0,
     is_listed_again: bool = False,
 ) -> Text:
-    """Summary and advice for queues nobody consumes.
+    """Return summary and advice for queues that no client consumes.
 
-    `backlog` is messages, null when no end was seen; `strategies` is strategy → ClientIds; `came` is messages that came
-    while commits stood still. `is_listed_again`: a broker lists the client more than once, and one channel is dead.
+    `backlog` is in messages, None if no end was seen; `strategies` is strategy → ClientIds; `came` is the messages that
+    arrived while commits stood still. `is_listed_again`: a broker lists the client more than once, and one channel is
+    dead.
     """
     facts = {
         "cluster": cluster,
@@ -182,7 +189,7 @@ def describe_starved_queue(
         "client_addr": client_addr,
         "host": host_of(client_addr) if client_addr else "its host",
         "strategies": _describe_strategies(strategies or {}),
-        "came": f" while {count(came, 'message')} came" if came else "",
+        "came": f" while {count(came, 'message')} arrived" if came else "",
     }
     why, advice = WHY[cause], ADVICE[cause]
     if cause == "consume_stopped" and client_id is None:
@@ -190,21 +197,21 @@ def describe_starved_queue(
         why, advice = known.summary, known.advice
     if is_listed_again:
         why, advice = LISTED_AGAIN.summary, LISTED_AGAIN.advice
-    grows = f" {count(backlog, 'message')} waited there when they were last seen." if backlog else ""
+    waiting = f" Backlog: {count(backlog, 'message')} when last read." if backlog else ""
     summary = (
-        f"Nobody consumes {count(len(queues), 'queue')} of topic {topic} in group {consumer_group} (cluster {cluster}) "
-        f"since {clock(since_ms)}: {name_queues(queues)}. Why: {why.format(**facts)}.{grows}"
+        f"Group {consumer_group} (cluster {cluster}) has not consumed {count(len(queues), 'queue')} of topic {topic} "
+        f"since {clock(since_ms)}: {name_queues(queues)}. Cause: {why.format(**facts)}.{waiting}"
     )
     return Text(summary, advice.format(**facts))
 
 
 LISTED_AGAIN = Text(
-    "a broker lists {client_id} more than once, and the queues of the additional entries belong to no client",
-    "Wait for 2 minutes: a broker can list closed connections after it hung or restarted, and drops them 120 s after "
-    "their last heartbeat (apache/rocketmq issue 9830). If the queues starve longer, restart the clients of "
+    "a broker lists {client_id} more than once, and the queues of the extra entries belong to no client",
+    "Wait 2 minutes: after a hang or restart a broker can list closed connections, and drops them 120 s after their "
+    "last heartbeat (apache/rocketmq issue 9830). If the queues still starve then, restart the clients of "
     "{consumer_group}.",
 )
-"""Why and what to do where a ClientId has several channels of which one alone sends heartbeats."""
+"""Reason and advice if a ClientId has several channels, of which only one sends heartbeats."""
 
 
 def _describe_strategies(strategies: Mapping[str, Sequence[str]]) -> str:

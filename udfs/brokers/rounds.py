@@ -145,6 +145,17 @@ class Rounds:
         if known is None:
             known = self.sources[tick.source] = Source(tick.now_ms - 1, tick.is_own)
         known.take(tick)
+        if not tick.is_own:
+            self._take_over(known)
+
+    def _take_over(self, newest: Source) -> None:
+        """Take the brokers that a collector asks out of the older rounds of the others: they are not lost with those.
+
+        A collector that still runs has them again after its next round.
+        """
+        for source in self.sources.values():
+            if not source.is_own and source.now_ms < newest.now_ms:
+                source.asked = [name for name in source.asked if name not in newest.asked]
 
     def is_news(self, tick: Tick) -> bool:
         """Whether it is its source's newest."""

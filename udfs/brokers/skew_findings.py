@@ -70,17 +70,19 @@ def _describe(cluster: str, role: str, cause: str, machines: Mapping[str, int], 
     worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
     off = join_words([f"{name} by {_seconds(machines[name])}" for name in worst[:NAMED]])
     more = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
-    advice = f"Set the clock right on {join_words(_names(worst))} (chrony or ntpd), or see why its messages come late."
+    advice = (
+        f"Correct the clock of {join_words(_names(worst))} (chrony or ntpd), or find out why its messages arrive late."
+    )
     if cause == CLOCK_AHEAD:
         return Text(
-            f"Clock events of cluster {cluster} come from the future since {clock(since_ms)}: {off}{more} of Kafka's "
-            "time. They are quarantined and move no time; only other clocks do.",
+            f"Clock events of cluster {cluster} have been ahead of Kafka's time since {clock(since_ms)}: {off}{more}. "
+            "They are quarantined, and no group is evaluated at them.",
             advice,
         )
     what = {"broker": "brokers", "client": "clients", "collector": "collectors"}.get(role, role)
     return Text(
-        f"Clocks of {what} of cluster {cluster} are out of step with Kafka's since {clock(since_ms)}: {off}{more}. "
-        "Their events are counted by Kafka's time; the times in their own logs are off.",
+        f"Clocks of {what} of cluster {cluster} have differed from Kafka's since {clock(since_ms)}: {off}{more}. "
+        "Findings use Kafka's time and stay correct; the times in the logs of these machines are wrong.",
         advice,
     )
 

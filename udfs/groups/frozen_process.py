@@ -96,5 +96,5 @@ def _listing(finding: Finding, processes: Sequence[str], others: Sequence[Frozen
         return finding
     listed = some([f"{name_queues(one.queues)} of topic {one.topic} in group {one.consumer_group}" for one in same], 20)
     verb = "is" if len(processes) == 1 else "are"
-    summary = f"{finding.text.summary} Process {join_words(list(processes))} {verb} frozen, and also starves {listed}."
+    summary = f"{finding.text.summary} Process {join_words(list(processes))} {verb} frozen; affected, too: {listed}."
     return replace(finding, text=finding.text._replace(summary=summary), figures=listed)

@@ -94,7 +94,7 @@ class GroupSnapshot:
             if (is_order_topic if member.consume_orderly is None else member.consume_orderly)
         }
         members = {member.client_id: member for _, member in self.judged_members()}
-        strategies = {member.strategy for member in members.values()}
+        strategies = {member.strategy for member in members.values() if member.strategy}
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
             last_heartbeat_ms=self.last_heartbeat_ms,

@@ -1,4 +1,4 @@
-"""Why a verdict is UNKNOWN, NOT_JUDGED, or NOT_CONSUMED without an owner: a code for tables, a sentence for people."""
+"""The reason of a verdict UNKNOWN, NOT_JUDGED, or NOT_CONSUMED without an owner: a code for tables and a sentence."""
 
 from collections.abc import Mapping
 
@@ -12,38 +12,40 @@ STATIC_TOPIC, ASSIGNED, REPLACED, GONE = "static_topic", "assigned", "replaced",
 BROKER = "broker"
 
 VERDICT_REASONS: Mapping[str, str] = {
-    TOO_NEW: "It was topic_state, or planned as it is, for too short a time to call a silence one.",
-    BROKER_NO_DATA: "The broker gave no data, so nothing is known of what is pulled there.",
-    NOT_ASKED: "Its owner gave no data in the newest round: asked without an answer in time, or left in peace since.",
-    REFUSED: "The broker answers, and refuses to answer for the group: the collector's account may not read it.",
-    NO_COLLECTOR: "The collector that spoke for the group has stopped.",
+    TOO_NEW: "The queue or its planned owner is too new: the absence of pulls proves nothing yet.",
+    BROKER_NO_DATA: "The broker gave no data, so pulls from it are unknown.",
+    NOT_ASKED: (
+        "Its owner gave no data in the newest poll round: it did not answer in time, or the collector backs off."
+    ),
+    REFUSED: "The broker refuses data of this group: the collector's account lacks the permission.",
+    NO_COLLECTOR: "The collector that read this group has stopped.",
     PULLS_NOT_REPORTED: (
-        "Nobody reports this owner's pulls: its client does not answer which queues it holds (DefaultMQPullConsumer, "
+        "Pulls of this owner are not reported: its client does not report the queues it holds (DefaultMQPullConsumer, "
         "LitePull before 5.1.1), or no agent reports the broker's pulls."
     ),
-    FLOW_CONTROL: "Its client's cache was full at its last pull, so it need not pull until it has consumed some of it.",
+    FLOW_CONTROL: "The owner's cache was full at its last pull. It pulls again after it has consumed some messages.",
     STRATEGY_UNKNOWN: (
-        "The group's allocation strategy rests on options that only its clients know, and nobody was seen to pull."
+        "The group's allocation strategy depends on options that only its clients know, and no client has pulled."
     ),
-    BROADCASTING: "A member consumes by broadcasting: each takes every queue.",
+    BROADCASTING: "A member consumes by broadcasting: each member consumes every queue.",
     POP: "A member consumes by POP: the broker hands out messages, not queues.",
     GRPC: "A member is a gRPC client: the proxy hands out messages.",
-    SERVER_REBALANCE: "A member lets the broker share out the queues.",
-    STATIC_TOPIC: "A static topic: clients hold logical queues, which are not those of the route.",
-    ASSIGNED: "No member subscribes the topic; queues are taken by assign(), as each process decides.",
-    BROKER: "The broker itself consumes it: the revive log, by which it delivers again what POP consumers leave.",
-    REPLACED: "The group has a name of its own for each process, and another process came in its place.",
-    GONE: "The queue, its topic or its group is no more, or the group gave the topic up.",
+    SERVER_REBALANCE: "A member lets the broker allocate the queues (server-side rebalance).",
+    STATIC_TOPIC: "A static topic: clients hold logical queues, which differ from those of the route.",
+    ASSIGNED: "No member subscribes to the topic; each process takes queues by assign().",
+    BROKER: "The broker's own revive log, by which it redelivers messages that POP consumers did not acknowledge.",
+    REPLACED: "Each process uses its own group name, and another process has replaced this one.",
+    GONE: "The queue, its topic or its group was deleted, or the group gave up the topic.",
 }
-"""Code to the sentence that the board and `owner` show."""
+"""Code → the sentence that the board and `owner` show."""
 
 NOT_HEARD = (BROKER_NO_DATA, NOT_ASKED, REFUSED, NO_COLLECTOR)
-"""Somebody may consume the queue, and nobody was there to see."""
+"""Missing data: a client may consume the queue unseen."""
 
 UNASKED: Mapping[str, str] = {"refused": REFUSED, "no_collector": NO_COLLECTOR}
-"""What a clock event gives as the reason (broker_coverage.Unasked) to the code; all others are NOT_ASKED."""
+"""Reason in a clock event (broker_coverage.Unasked) → code; all others are NOT_ASKED."""
 
 
 def reason_of_unasked(reason: str) -> str:
-    """The code for what gave no data; of what passes within minutes one code, so that rows do not come and go."""
+    """Return the code of missing data. Reasons that pass within minutes share one code, to keep rows stable."""
     return UNASKED.get(reason, NOT_ASKED)

@@ -1,4 +1,4 @@
-"""Producer-side alerts as a colleague would say them: who avoids which broker, until when, why, what to do."""
+"""Summaries and advice of producer-side alerts: which producers avoid which broker, until when, and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from udfs.producers.item import Item
 from udfs.rocketmq.version import parse_client_version
 
 MOST_CLIENTS = 20
-"""So many ClientIds an alert's evidence names."""
+"""Maximum number of ClientIds in an alert's evidence."""
 
 
 @dataclass(frozen=True)
 class Avoided:
-    """A broker and its producers at one moment: client_id → Item of those that avoid it, → release of all."""
+    """A broker and its producers at one moment: client_id → Item of those that avoid it, client_id → release of all."""
 
     broker_name: str
     avoiders: Mapping[str, Item]
     versions: Mapping[str, str]
 
     def until_ms(self, client_version: str | None = None) -> int | None:
-        """When the last that is out now, of this release or of all, comes back as things stand."""
+        """Return when the last producer that avoids the broker now, of this release or of all, returns to it."""
         return max(
             (
                 item.start_timestamp_ms
@@ -90,20 +90,21 @@ def describe_isolated(
     """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
     name, releases = avoided.broker_name, avoided.releases()
     who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
-    avoid = "avoids" if len(avoided.avoiders) == 1 else "avoid"
+    avoid = "has avoided" if len(avoided.avoiders) == 1 else "have avoided"
     until_ms = avoided.until_ms()
-    until = f"until {clock(until_ms)} as things stand" if until_ms else "again and again"
+    until = f"until at least {clock(until_ms)}" if until_ms else "repeatedly"
     by_release = f" ({_describe_releases(avoided, releases)})" if len(releases) > 1 else ""
     least_ms, most_ms = avoided.latencies_ms()
     took = f"{least_ms:,} ms" if least_ms == most_ms else f"{least_ms:,} to {most_ms:,} ms"
-    why = f"their sends to it fail, after {took}" if is_failing else f"it answered their sends in {took}"
-    summary = f"{who} {avoid} {name} (cluster {cluster}) since {clock(since_ms)}, {until}{by_release}. Why: {why}."
+    why = f"their sends to it fail after {took}" if is_failing else f"it answered their sends in {took}"
+    summary = f"{who} {avoid} {name} (cluster {cluster}) since {clock(since_ms)}, {until}{by_release}. Cause: {why}."
     if gone is not None and gone.is_notified:
-        summary += " The cluster has no data of it either." if gone.kind == BROKER_NO_DATA else " It has no master."
+        summary += " The broker gives no data either." if gone.kind == BROKER_NO_DATA else " It has no master."
     advice = (
-        f"Is the master of {name} up, and does its port answer from the producers' hosts? Its log says why it refuses."
+        f"Check that the master of {name} is up and reachable from the producers' hosts; its log says why it refuses "
+        "sends."
         if is_failing
-        else f"Look at {name}: disk and flush times, page cache, GC, send threads. Producers come back by themselves."
+        else f"Check {name}: disk and flush times, page cache, GC, send threads. Producers return without action."
     )
     return Text(summary, advice)
 
@@ -118,12 +119,12 @@ def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> str:
 
 
 def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], producers: int, since_ms: int) -> Text:
-    """Summary and advice for a broker that producers never come back to."""
-    who, whose, them = ("this producer", "Its", "it") if len(client_ids) == 1 else ("these producers", "Their", "them")
+    """Return summary and advice for a broker that producers never return to."""
+    who = "this producer" if len(client_ids) == 1 else "these producers"
     summary = (
         f"{len(client_ids)} of {count(producers, 'producer')} will never send to {broker_name} (cluster {cluster}) "
-        f"again: {some(client_ids)}. {whose} time was over at {clock(since_ms)}, but RocketMQ 5.1.4 waits for the "
-        f"broker to be reachable, and nothing shows {them} so (#7812)."
+        f"again: {some(client_ids)}. The avoidance should have ended at {clock(since_ms)}, but RocketMQ 5.1.4 waits "
+        "for a reachability check that is off by default (apache/rocketmq issue 7812)."
     )
     advice = (
         f"Restart {who} now; then upgrade the client to 5.2.0 or newer, or set -Dcom.rocketmq.startDetectorEnable=true."
@@ -134,24 +135,26 @@ def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], 
 def describe_unavailable(
     cluster: str, stranded: Mapping[str, Stranded], alive: int, is_all: bool, since_ms: int
 ) -> Text:
-    """Summary and advice for producers that shut out every broker they send to."""
+    """Return summary and advice for producers that avoid every broker they send to."""
     brokers = sorted({broker_name for one in stranded.values() for broker_name in one.brokers})
-    find = "finds" if len(stranded) == 1 else "find"
+    has = "has" if len(stranded) == 1 else "have"
     summary = (
-        f"{len(stranded)} of {count(alive, 'producer')} of cluster {cluster} {find} no broker available since "
-        f"{clock(since_ms)}: {some(sorted(stranded))} shut out {some(brokers)}, and send to them all the same."
+        f"{len(stranded)} of {count(alive, 'producer')} of cluster {cluster} {has} avoided all of "
+        f"{'its' if len(stranded) == 1 else 'their'} brokers since {clock(since_ms)}: {some(sorted(stranded))} "
+        f"({some(brokers)}). Sends still go to these brokers."
     )
     advice = (
-        "The brokers are slow or failing for everybody: look at what they share, network, storage, NameServer."
+        "The brokers are slow or failing for most producers: check what they share (network, storage, NameServer)."
         if is_all
-        else "Most producers are well: look at these producers' hosts and their network."
+        else "Most producers are fine: check the hosts and the network of these producers."
     )
     spoilt = sorted(
         {one.client_version for one in stranded.values() if _rewrites_queues(one.client_version)},
         key=parse_client_version,
     )
     if spoilt:
-        advice += f" Restart producers of {join_words(spoilt)} afterwards: they may keep sending to one broker (#7779)."
+        releases = join_words(spoilt)
+        advice += f" Then restart producers of {releases}: they may stay with one broker (apache/rocketmq issue 7779)."
     return Text(summary, advice)
 
 

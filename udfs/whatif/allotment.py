@@ -164,7 +164,7 @@ def _slots(group: Group, clients: Sequence[Client], method: Method) -> dict[str,
 
 def _why_idle(group: Group, client: Client) -> str:
     if not client.subscribes(group.topic):
-        return f"does not subscribe {group.topic}"
+        return f"does not subscribe to {group.topic}"
     if _method(group, client)[0] in POSITIONAL and len(group.clients) > len(group.queues):
         return "there are more clients than queues"
     return "its strategy gives it none"

@@ -1,4 +1,4 @@
-"""What a change does to each queue of a group, and that in words."""
+"""The effect of a change on each queue of a group, as data and in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ SAME, MOVED, STARVED, DOUBLE_CONSUMED, RECOVERED, ADDED, REMOVED = (
 )
 
 BECAUSE = {
-    DUPLICATE_CLIENT_ID: "several clients carry ClientId {0}, and each takes the first one's share",
-    MEMBER_NOT_SUBSCRIBED: "{0} counts as a member and is given them, but does not subscribe the topic",
-    MIXED_STRATEGY: "the clients do not share out by one strategy, and none takes these",
+    DUPLICATE_CLIENT_ID: "several clients share ClientId {0}, and each takes the share of the first",
+    MEMBER_NOT_SUBSCRIBED: "{0} counts as a member and gets these queues, but does not subscribe to the topic",
+    MIXED_STRATEGY: "the clients use different allocation strategies, and none takes these queues",
     STRATEGY_GAP: "the strategy gives them to no client",
-    GROUP_OFFLINE: "the group has no client left",
+    GROUP_OFFLINE: "the group has no clients",
 }
-"""Cause of a gap to the reason as the verdict gives it; {0} is the client whose slot it is."""
+"""Cause of a gap → the reason in the verdict; {0} is the client of the slot."""
 
 
 @dataclass(frozen=True)

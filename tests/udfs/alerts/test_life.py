@@ -110,7 +110,7 @@ def test_what_goes_away_before_it_fires_never_was_a_page() -> None:
     alert.look(15, GONE)
     assert alert.reported() == [(0, PENDING, "first_sign"), (15, RESOLVED, "not_confirmed")]
     assert alert.rows[-1].incident.fired_at_ms is None
-    assert alert.rows[-1].incident.text.summary == "Not confirmed after 14 s. It was: It is so."
+    assert alert.rows[-1].incident.text.summary == "Not confirmed after 14 s: It is so."
 
 
 def test_what_comes_back_in_time_is_the_same_incident() -> None:
@@ -259,7 +259,7 @@ def test_a_severity_in_the_rules_wins() -> None:
 def test_what_is_deleted_on_purpose_ends_at_once_with_that_reason() -> None:
     row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(66_000))
     assert (row.state, row.reason, row.changed_at_ms) == (RESOLVED, "group_deleted", 66_000)
-    assert row.incident.text == ("Over after 65 s. It was: It is so.", "Nothing to do.")
+    assert row.incident.text == ("Resolved after 65 s: It is so.", "Nothing to do.")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_what_is_deleted_on_purpose_ends_at_once_with_that_reason() -> None:
 )
 def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
     row = end(fired().incident, Reason.RECOVERED, Evaluation(now_ms))
-    assert row.incident.text == (f"Over after {lasted}. It was: It is so.", "Nothing to do.")
+    assert row.incident.text == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
 
 
 def test_every_row_says_how_much_was_heard() -> None:

@@ -47,90 +47,90 @@ def test_small_words() -> None:
 
 GOLDEN = {
     "duplicate_client_id": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: several clients carry ClientId 172.17.0.2@7, and each takes the first "
-        "one's share. 1200 messages waited there when they were last seen.",
-        "End the duplicate ClientId 172.17.0.2@7: give each process its own instanceName.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: several clients share ClientId 172.17.0.2@7, and each takes the share of "
+        "the first. Backlog: 1200 messages when last read.",
+        "Give each process with ClientId 172.17.0.2@7 its own instanceName, then restart it.",
     ),
     "member_not_subscribed": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 counts as a member and is given them, but does not subscribe "
-        "the topic. 1200 messages waited there when they were last seen.",
-        "Every member of a group must subscribe the same topics: add the subscription to 172.17.0.2@7, or give it a "
-        "group of its own.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 counts as a member and gets these queues, but does not "
+        "subscribe to the topic. Backlog: 1200 messages when last read.",
+        "All members of a group must subscribe to the same topics: add the subscription to 172.17.0.2@7, or move it to "
+        "another group.",
     ),
     "consume_disabled": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: the broker refuses the group's pulls, its consumeEnable is false."
-        " 1200 messages waited there when they were last seen.",
-        "Enable it again if nobody meant it: "
-        "mqadmin updateSubGroup -c DefaultCluster -g order-service -s true -m true -d true.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the broker refuses the group's pulls because consumeEnable is false. "
+        "Backlog: 1200 messages when last read.",
+        "If this is not intended, enable it: mqadmin updateSubGroup -c DefaultCluster -g order-service -s true -m true "
+        "-d true",
     ),
     "mixed_strategy": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: the members do not share out by one strategy, and none takes "
-        "these. 1200 messages waited there when they were last seen.",
-        "Give all members of order-service one AllocateMessageQueueStrategy and one SDK, then restart those that "
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the members use different allocation strategies, and none takes these "
+        "queues. Backlog: 1200 messages when last read.",
+        "Give all members of order-service the same AllocateMessageQueueStrategy and SDK, then restart those that "
         "differ.",
     ),
     "strategy_gap": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: the group's allocation strategy gives them to no member. 1200 "
-        "messages waited there when they were last seen.",
-        "Look at the strategy's own options: every broker room needs a consumer (consumeridcs), every queue a "
-        "place in a configured list.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the group's allocation strategy gives them to no member. Backlog: 1200 "
+        "messages when last read.",
+        "Check the strategy's options: every broker room needs a consumer (consumeridcs), and every queue must be in a "
+        "configured list.",
     ),
     "write_only_queue": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: producers write them, but the route gives consumers no access. "
-        "1200 messages waited there when they were last seen.",
-        "Let consumers have them: mqadmin updateTopic -t orders with as many readQueueNums (-r) as writeQueueNums"
-        " (-w) and permission 6 (-p 6).",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: producers can write to them, but the route does not let consumers read "
+        "them. Backlog: 1200 messages when last read.",
+        "Make them readable: mqadmin updateTopic -t orders with equal readQueueNums (-r) and writeQueueNums (-w) and "
+        "permission 6 (-p 6).",
     ),
     "split_view": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: the brokers list different members, and 172.17.0.2@7 at "
-        "10.20.0.11:40112 works from another list. 1200 messages waited there when they were last seen.",
-        "Check the network between 172.17.0.2@7 on 10.20.0.11 and the brokers that do not list it, or restart it.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the brokers list different members, and 172.17.0.2@7 at 10.20.0.11:40112 "
+        "uses another list. Backlog: 1200 messages when last read.",
+        "Check the network between 172.17.0.2@7 on 10.20.0.11 and the brokers that do not list it, or restart the "
+        "client.",
     ),
     "stale_route": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 works from the topic's route as "
-        "it was before it changed. 1200 messages waited there when they were last seen.",
-        "Restart 172.17.0.2@7 on 10.20.0.11: it still works from the route as it was before it changed.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 still uses the topic's old route. "
+        "Backlog: 1200 messages when last read.",
+        "Restart 172.17.0.2@7 on 10.20.0.11: it still uses the old route.",
     ),
     "order_lock": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 "
-        "UTC: broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 consumes in order and has not "
-        "won the locks of these queues. 1200 messages waited there when they were last seen.",
-        "If the broker has no master, bring it back: locks are granted there only. Otherwise find who held these "
-        "queues before 172.17.0.2@7 and restart it; a lock is free 60 s after its holder is gone.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 consumes in order and does not hold the "
+        "locks of these queues. Backlog: 1200 messages when last read.",
+        "If the broker has no master, bring it back: only masters grant locks. Otherwise find the client that held "
+        "these queues before 172.17.0.2@7 and restart it; locks expire 60 s after their holder is gone.",
     ),
     "frozen_client": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 is still listed, but neither heartbeats "
-        "nor pulls. 1200 messages waited there when they were last seen.",
-        "Look at 172.17.0.2@7 on 10.20.0.11 (full GC, swapped out, suspended, cut off?) and restart it.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 is still listed, but sends no heartbeats "
+        "and does not pull. Backlog: 1200 messages when last read.",
+        "Check 172.17.0.2@7 on 10.20.0.11 for a full GC, swapping, suspension or a network fault, then restart it.",
     ),
     "pull_stopped": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: 172.17.0.2@7 at 10.20.0.11:40112 sends heartbeats, but has stopped pulling "
-        "them. 1200 messages waited there when they were last seen.",
-        "resume() 172.17.0.2@7 on 10.20.0.11 if it was suspended; else take its jstack and restart it: its rebalance "
-        "takes the queues anew.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 sends heartbeats, but has stopped "
+        "pulling. Backlog: 1200 messages when last read.",
+        "If 172.17.0.2@7 on 10.20.0.11 was suspended, resume() it. Otherwise take a jstack and restart it: its "
+        "rebalance takes the queues again.",
     ),
     "consume_stopped": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: the committed offset stands still: 172.17.0.2@7 at 10.20.0.11:40112 holds "
-        "them and consumes nothing (its listener hangs, it is suspended, or its cache is full). 1200 messages waited "
-        "there when they were last seen.",
-        "Take a jstack of 172.17.0.2@7 on 10.20.0.11 (mqadmin consumerStatus -g order-service -i 172.17.0.2@7 -s): end "
-        "what its listener waits for, or resume() it if it was suspended; then restart it.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the committed offset stands still: 172.17.0.2@7 at 10.20.0.11:40112 holds "
+        "the queues and consumes nothing (listener hangs, consumer suspended, or cache full). Backlog: 1200 messages "
+        "when last read.",
+        "Take a jstack of 172.17.0.2@7 on 10.20.0.11 (mqadmin consumerStatus -g order-service -i 172.17.0.2@7 -s). Fix "
+        "what its listener waits for, or resume() the consumer if it was suspended; then restart it.",
     ),
     "group_offline": (
-        "Nobody consumes 3 queues of topic orders in group order-service (cluster DefaultCluster) since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Why: the group has no member left. 1200 messages waited there when they were "
-        "last seen.",
+        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+        "broker-a:6-7 and broker-b:0. Cause: the group has no members. Backlog: 1200 messages when last read.",
         "Start a consumer of group order-service.",
     ),
 }
@@ -149,22 +149,22 @@ def test_every_cause_has_its_words(cause: str) -> None:
 
 @pytest.mark.parametrize("backlog", [None, 0])
 def test_no_backlog_is_reported_when_none_was_seen(backlog: int | None) -> None:
-    assert "waited" not in starved("group_offline", backlog=backlog)[0]
+    assert "Backlog" not in starved("group_offline", backlog=backlog)[0]
 
 
 def test_one_waiting_message_is_reported_in_the_singular() -> None:
-    assert "1 message waited there" in starved("group_offline", backlog=1)[0]
+    assert "Backlog: 1 message when" in starved("group_offline", backlog=1)[0]
 
 
 def test_an_unknown_address_is_its_host() -> None:
     assert starved("frozen_client", client_addr=None)[1] == (
-        "Look at 172.17.0.2@7 on its host (full GC, swapped out, suspended, cut off?) and restart it."
+        "Check 172.17.0.2@7 on its host for a full GC, swapping, suspension or a network fault, then restart it."
     )
 
 
 TWIN_ADVICE = (
     'Give each process its own ClientId: consumer.setInstanceName("...") (or -Drocketmq.client.name=...) {place}, then '
-    "restart it. Java clients from 4.9.0 do so by themselves unless instanceName is set."
+    "restart it. Java clients from 4.9.0 have unique ClientIds unless instanceName is set."
 )
 
 
@@ -175,22 +175,22 @@ def duplicate(views: dict[str, list[str]], starved: dict[str, list[str]]) -> tup
 def test_twins_on_two_hosts_are_reported_with_both() -> None:
     addrs = ["10.20.0.11:49802", "10.20.0.12:51320"]
     assert duplicate({"broker-b": addrs, "broker-a": addrs}, {"orders": ["broker-a:6", "broker-a:7"]}) == (
-        "2 clients carry ClientId 172.17.0.2@7 in group order-service (cluster DefaultCluster): 10.20.0.11:49802 and "
-        "10.20.0.12:51320, both alive in the view of broker-a and broker-b since 03:12:05 UTC. Each takes the first "
-        "one's share, so nobody consumes broker-a:6-7 of topic orders.",
+        "2 clients of group order-service (cluster DefaultCluster) have shared ClientId 172.17.0.2@7 since 03:12:05 "
+        "UTC: 10.20.0.11:49802 and 10.20.0.12:51320, both alive according to broker-a and broker-b. Each takes the "
+        "share of the first, so no client consumes broker-a:6-7 of topic orders.",
         TWIN_ADVICE.format(place="on 10.20.0.11 or 10.20.0.12"),
     )
 
 
 def test_three_on_one_host_that_starve_nothing_are_reported_as_a_double_consumption() -> None:
     assert duplicate({"broker-a": ["h:1", "h:2", "h:3"]}, {}) == (
-        "3 clients carry ClientId 172.17.0.2@7 in group order-service (cluster DefaultCluster): h:1, h:2 and h:3, all "
-        "alive in the view of broker-a since 03:12:05 UTC. No queue starves by it now, but what they take is consumed "
-        "twice.",
+        "3 clients of group order-service (cluster DefaultCluster) have shared ClientId 172.17.0.2@7 since 03:12:05 "
+        "UTC: h:1, h:2 and h:3, all alive according to broker-a. No queue starves now, but the queues of this share "
+        "are consumed more than once.",
         TWIN_ADVICE.format(place="in one of the processes on h"),
     )
 
 
 def test_every_starved_topic_is_reported() -> None:
     summary, _ = duplicate({"broker-a": ["h:1", "i:2"]}, {"payments": ["broker-a:1"], "orders": ["broker-a:0"]})
-    assert summary.endswith("nobody consumes broker-a:0 of topic orders and broker-a:1 of topic payments.")
+    assert summary.endswith("no client consumes broker-a:0 of topic orders and broker-a:1 of topic payments.")

@@ -46,9 +46,9 @@ def test_one_of_two_name_servers_away_for_two_rounds_is_a_warning_and_ends_when_
         ("some_unreachable", "warning", "RESOLVED", 160),
     ]
     assert cluster.transitions[1].incident.text == (
-        "NameServer ns-1:9876 of cluster c does not answer since 22:14:10 UTC. "
-        "Clients and brokers use ns-2:9876 meanwhile.",
-        "Check that ns-1:9876 runs (mqnamesrv, port 9876) and that the collector reaches it.",
+        "NameServer ns-1:9876 of cluster c has not answered since 22:14:10 UTC. "
+        "Clients and brokers use ns-2:9876 until then.",
+        "Check that the NameServer process runs on ns-1:9876 (mqnamesrv, port 9876) and that the collector reaches it.",
     )
 
 

@@ -89,7 +89,7 @@ def test_a_commit_that_stands_still_while_messages_wait_starves_its_queue_withou
     starved = group.state.incidents["starved_queue orders"]
     assert (starved.severity, starved.client_id, starved.queues) == ("critical", None, ("broker-a:0", "broker-a:1"))
     assert starved.started_at_ms == at(310)
-    assert "no member of the group takes more of their messages" in starved.text.summary
+    assert "no member of the group takes more messages from them" in starved.text.summary
     assert "None" not in f"{starved.text.summary} {starved.text.advice}"
     assert set(group.verdicts().values()) == {NOT_CONSUMED}
     assert [row[1:] for row in group.live(1_200)] == [("starved_queue", "RESOLVED", "consume_stopped")]

@@ -78,7 +78,7 @@ def test_a_twin_starves_its_slot_and_doubles_the_first_one_s() -> None:
     assert after.takers["a:0"] == ("A", "A (2)")
     assert words(group, Changes(twins=("A",))) == [
         "3 of 8 queues starve, 3 are consumed twice, none move to another client.",
-        "a:3-5 starve: several clients carry ClientId A, and each takes the first one's share.",
+        "a:3-5 starve: several clients share ClientId A, and each takes the share of the first.",
         "a:0-2 are consumed twice, by A and A (2).",
         "Shares are 2 to 3 queues a client (4 queues before).",
     ]
@@ -106,7 +106,7 @@ def test_a_member_that_does_not_subscribe_keeps_its_slot_empty() -> None:
     group = group_of({"a": 8})
     after = allot(change(group, Changes(unsubscribe=(IDS[1],))))
     assert after.gaps == dict.fromkeys(names("a", 3, 4, 5), Gap("member_not_subscribed", IDS[1]))
-    assert after.idle == {IDS[1]: "does not subscribe orders"}
+    assert after.idle == {IDS[1]: "does not subscribe to orders"}
 
 
 def test_clients_of_two_strategies_leave_gaps_and_overlap() -> None:
@@ -123,7 +123,7 @@ def test_the_last_client_leaves_everything_to_nobody() -> None:
     assert after.gaps == dict.fromkeys(names("a", 0, 1), Gap("group_offline"))
     assert words(group, Changes(remove_clients=("A",))) == [
         "2 of 2 queues starve, none move to another client.",
-        "a:0-1 starve: the group has no client left.",
+        "a:0-1 starve: the group has no clients.",
     ]
 
 
