@@ -129,7 +129,7 @@ class Tab:
     def settled(self) -> Page:
         """Wait until the page's body stands and its figures are laid out, not only begun."""
         self.page.wait_for_selector("#page #title")
-        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isListening)")
+        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isReady)")
         return self.page
 
     def words(self) -> str:

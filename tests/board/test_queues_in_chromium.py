@@ -1,6 +1,7 @@
 """Groups, their matrix, their history and the brokers in a real browser, over the modelled incidents."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -182,7 +183,7 @@ def test_every_page_is_quiet_usable_without_eyes_or_mouse_in_both_themes_and_fit
 def test_long_names_push_no_column_off_the_page(tab: Tab, tmp_path: Path, path: str) -> None:
     """At a desk, no table scrolls; on a phone, tables may scroll in their boxes."""
     long = "payments-" + "settlement" * 13
-    names = {"consumer_group": long, "cluster": "c" * 60, "broker_name": "broker-" + "b" * 60}
+    names: dict[str, Any] = {"consumer_group": long, "cluster": "c" * 60, "broker_name": "broker-" + "b" * 60}
     rows = {
         "assignments": [assignment(0, "UNOWNED", **names)],
         "alerts": [alert("a", **names), alert("b", **{**names, "consumer_group": None, "topic": None})],

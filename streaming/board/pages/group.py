@@ -152,7 +152,7 @@ def _incident(incident: OpenIncident, now_ms: int) -> Component:
     ]
     if incident.acknowledged_by:
         head.append(el.mark("●", f"acknowledged by {incident.acknowledged_by}"))
-    edge = ""
+    edge, parts = "", list[Component]()
     if incident.inhibited_by:
         cause = el.link("inhibited by its cause", "/incident", id=incident.inhibited_by)
         parts = [html.Div([*head, html.Span(cause)], className="card-head")]

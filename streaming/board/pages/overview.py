@@ -191,7 +191,7 @@ def _clusters(page: OverviewPage) -> Component:
     if not page.clusters:
         return el.panel("clusters", "Monitored clusters", el.empty("No cluster has reported yet."))
     rows = [el.Row(cluster.cluster, _cluster_cells(page, cluster)) for cluster in page.clusters]
-    columns = [
+    columns: list[el.Column | str] = [
         el.Column("Cluster", "name"),
         "Brokers with data",
         el.Column("Completeness", "number"),

@@ -15,11 +15,13 @@ SUITES = "/_dash-component-suites/"
 NUMBERS = frozenset({"tick.n_intervals"})
 """The integer arguments; the others are text. Any may be null."""
 
+PATHS = frozenset(page.path for page in PAGES)
+
 ANY_PATH = "/<path:path>"
 """Dash's route for every path that has no other."""
 
 
-def refuse_malformed(app: Dash, pages: Collection[str] = frozenset(page.path for page in PAGES)) -> None:
+def refuse_malformed(app: Dash, pages: Collection[str] = PATHS) -> None:
     """Check every request of the application; `pages` are the paths of its pages."""
 
     def look() -> Response | None:

@@ -63,8 +63,8 @@
         if (window.matchMedia("(pointer: coarse)").matches) layout.dragmode = false;
         var config = Object.assign({ displayModeBar: false, responsive: true, doubleClick: "reset" }, props.config);
         drawing.react(node.current, figure.data, layout, config).then(function (drawn) {
-          if (drawn.isListening) return;
-          drawn.isListening = true;
+          if (drawn.isReady) return;
+          drawn.isReady = true;
           drawn.on("plotly_click", function (event) {
             var href = event.points.length && event.points[0].customdata;
             if (Array.isArray(href)) href = href[0];
