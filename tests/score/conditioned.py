@@ -1,12 +1,12 @@
 """Facts of a run under conditions: later, impossible to know, or true because of the conditions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from streaming.simulator import Conditions, Watched
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from tests.score.recorded import MOSTLY_SHARE, Recorded
-from tests.score.truths import ALSO, DOWN, Fact, facts_of, under_broker
+from tests.score.truths import ALSO, DOWN, NEVER_MS, Fact, facts_of, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 SLOW_MS = 30_000
@@ -46,14 +46,24 @@ UNDER_A_BROKER = {"starved_queue": "pull_stopped", "stalled_queue": "pull_stoppe
 def facts_under(watched: Watched) -> Iterator[Fact]:
     """Yield every fact, `required` as far as the conditions let it be known."""
     patience_ms = _patience_ms(watched)
+    made = list(_made_by(watched))
     for fact in facts_of(watched.simulation, patience_ms):
-        known = _as_known(replace(fact, patience_ms=patience_ms), watched)
+        known = _held_open(_as_known(replace(fact, patience_ms=patience_ms), watched), made)
         yield known
         if watched.conditions.view == "agents" and fact.kind in DOWN:
             for kind, cause in UNDER_A_BROKER.items():
                 yield under_broker(replace(known, kind=kind, cause=cause, also=ALSO[cause]), known)
-    for fact in _made_by(watched):
+    for fact in made:
         yield replace(fact, patience_ms=patience_ms)
+
+
+def _held_open(fact: Fact, made: Sequence[Fact]) -> Fact:
+    """The fact with the time after its end in which a broker gives no data: missing data resolve no alert."""
+    for blind in sorted((one for one in made if one.kind == "broker_no_data"), key=lambda one: one.start_ms):
+        is_within = fact.end_ms is not None and blind.start_ms <= fact.resolve_by_ms
+        if is_within and (blind.end_ms is None or blind.end_ms > (fact.end_ms or 0)):
+            fact = replace(fact, blind_ms=NEVER_MS if blind.end_ms is None else blind.end_ms)
+    return fact
 
 
 def _as_known(fact: Fact, watched: Watched) -> Fact:

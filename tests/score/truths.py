@@ -42,6 +42,7 @@ class Fact:
     later_ms     how much later it can be known, as other evidence must show it
     factor       how much faster than production's the clocks of the clients ran
     known_ms     the end of the play: what must happen after it cannot be judged
+    blind_ms     until when a broker gave no data after its end, which holds the alert open; NEVER_MS: to the play's end
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Fact:
     later_ms: int = 0
     factor: int = 1
     known_ms: int = NEVER_MS
+    blind_ms: int = 0
 
     @property
     def onset_ms(self) -> int:
@@ -90,9 +92,10 @@ class Fact:
     @property
     def resolve_by_ms(self) -> int:
         """The latest moment for its alert to resolve; NEVER_MS while it lasts."""
-        if self.end_ms is None:
+        if self.end_ms is None or self.blind_ms == NEVER_MS:
             return NEVER_MS
-        return self.end_ms + (RECOVERY_MS.get(self.kind, 0) + _hold_ms(self.kind)) // self.factor + self.patience_ms
+        end_ms = max(self.end_ms, self.blind_ms)
+        return end_ms + (RECOVERY_MS.get(self.kind, 0) + _hold_ms(self.kind)) // self.factor + self.patience_ms
 
 
 @cache
