@@ -1,1 +1,1 @@
-"""The knobs: typed settings with their defaults, and the list of JVM jars."""
+"""Typed settings with their defaults, and the list of JVM jars."""

@@ -1,4 +1,4 @@
-"""The `[board]` of the settings: where the pages are served, how often they look, and who may see them."""
+"""The `[board]` section: address, refresh interval, access."""
 
 import re
 from ipaddress import ip_address
@@ -34,7 +34,7 @@ class Board(Section):
         for number, name in enumerate(names):
             if not _NAME.fullmatch(name):
                 raise _error(
-                    f"[{number}] = {name!r} is not a name alone; leave out scheme, port and path, as in "
+                    f"[{number}] = {name!r} is not a plain host name; leave out scheme, port and path, as in "
                     "'board.example.org', and put an IPv6 address in brackets"
                 )
         return names
@@ -42,15 +42,15 @@ class Board(Section):
     @field_validator("trusted_proxy")
     @classmethod
     def _is_an_address(cls, address: str) -> str:
-        """As the server compares it with who calls: "::1", however it is written."""
+        """Return the address in the server's spelling, such as "::1"."""
         try:
             return str(ip_address(address)) if address else ""
         except ValueError:
-            raise _error("is not an IP address; give the one that the proxy calls from, such as '127.0.0.1'") from None
+            raise _error("is not an IP address; give the address of the proxy, such as '127.0.0.1'") from None
 
     @property
     def own_url(self) -> str:
-        """Where it answers on this machine, for who was told no other address; without a port of its own, the usual."""
+        """Return the board's URL on this machine; with port 0, the default port."""
         host = "127.0.0.1" if self.host in WILDCARDS else f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port or USUAL_PORT}"
 

@@ -1,12 +1,12 @@
-"""Where the tables are: a folder, or a prefix in a bucket of an object store, which is told by its address."""
+"""The location of the tables: a folder, or the URL of a prefix in a bucket."""
 
 from pathlib import Path
 from typing import TypeAlias
 
 Location: TypeAlias = Path | str
-"""A store's address is text: as a path it would lose one of its slashes."""
+"""A URL is text: a Path would lose one of its slashes."""
 
 
 def is_store(location: Location) -> bool:
-    """Whether it is an address."""
+    """Return whether the location is a URL."""
     return "://" in str(location)

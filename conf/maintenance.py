@@ -1,4 +1,4 @@
-"""The `[maintain]` of the settings: how long rows are kept, and how long the files that they were in."""
+"""The `[maintain]` section: retention of rows and files, compaction."""
 
 from typing import Annotated, Literal
 
@@ -28,7 +28,7 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 
 
 class Maintain(Section):
-    """All of `[maintain]`. A table that `retention_days` does not name, or names with 0, keeps its rows for ever."""
+    """All of `[maintain]`. Tables that `retention_days` does not name, or sets to 0, keep all rows."""
 
     retention_days: dict[TableName, Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
@@ -43,7 +43,7 @@ class Maintain(Section):
         if hours < known.data.get("reader_hours", 0):
             raise PydanticCustomError(
                 "vacuum_hours",
-                "must not be below reader_hours = {reader_hours}, the hours for which readers may count on a file",
+                "must not be below reader_hours = {reader_hours}, for which readers need the files",
                 {"reader_hours": known.data["reader_hours"]},
             )
         return hours

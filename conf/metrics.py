@@ -1,4 +1,4 @@
-"""The `[metrics]` of the settings: where Prometheus and the health checks ask, and from when on all is not well."""
+"""The `[metrics]` section: addresses of metrics and health checks, and their time-outs."""
 
 from ipaddress import ip_address
 from typing import Annotated

@@ -72,8 +72,8 @@ class Mute(Section):
     def _ends(cls, to: time, known: ValidationInfo) -> time:
         if to == known.data.get("from_"):
             raise _error(
-                f"must differ from from = {to:%H:%M}, for such a mute would never end; what must never page has "
-                "is_enabled = false in rules.kinds or an override"
+                f"must differ from from = {to:%H:%M}; to mute a kind permanently, set is_enabled = false in "
+                "rules.kinds or an override"
             )
         return to
 

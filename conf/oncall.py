@@ -1,6 +1,6 @@
-"""The `[oncall]` of the settings: who is told of an alert, and how often it is tried.
+"""The `[oncall]` section: receivers, routes, retries.
 
-What is secret stands in the environment; the settings name the variable, and only `read_secret` looks there.
+Secrets are in the environment. Settings name the variable, and only `read_secret` reads it.
 """
 
 import os
@@ -24,7 +24,7 @@ Name = Annotated[
 ]
 
 CANARY = "canary"
-"""The receiver of our own that takes the modelled twins."""
+"""The internal receiver of the canary's simulated twins."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
@@ -42,7 +42,7 @@ ALLOWED: dict[ReceiverType, frozenset[str]] = {
     "feishu": frozenset({"url", "url_env", "secret_env"}),
     "log": frozenset(),
 }
-"""The keys that mean something for a type; another one is a mistake, not a habit."""
+"""Receiver type to the keys that it may have."""
 
 
 _BARE_URL = re.compile(r"[^\s?#@<>()\"'`]+")
@@ -50,7 +50,7 @@ _NAME = re.compile(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}")
 
 
 class Receiver(Section):
-    """One address, or for Alertmanager one group of replicas, each told by itself."""
+    """One address, or all replicas of one Alertmanager."""
 
     name: Name
     type: ReceiverType
@@ -64,7 +64,7 @@ class Receiver(Section):
 
 
 class Route(Section):
-    """Alerts whose labels match go to these receivers. Without `match` it takes every alert."""
+    """Receivers of the alerts whose labels match. Without `match` a route takes every alert."""
 
     name: Name
     match: dict[Label, Pattern | tuple[Pattern, ...]] = Field(default_factory=dict)
@@ -73,7 +73,7 @@ class Route(Section):
 
 
 class Canary(Section):
-    """The modelled twin that proves the way from Kafka to a receiver. `interval_seconds` 0 injects none."""
+    """The simulated twin that tests the path from Kafka to a receiver. `interval_seconds` 0 injects none."""
 
     interval_seconds: Annotated[float, Field(ge=0, le=86_400)]
     slo_seconds: Seconds
@@ -82,7 +82,7 @@ class Canary(Section):
     @classmethod
     def _is_none_or_a_pause(cls, seconds: float) -> float:
         if 0 < seconds < 1:
-            raise _error("give 0, which injects none, or a number from 1 to 86400")
+            raise _error("give 0 to inject none, or a number from 1 to 86400")
         return seconds
 
 
@@ -125,14 +125,14 @@ class OnCall(Section):
     def _leads_to_pages(cls, url: str) -> str:
         if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
             raise _error(
-                "give the address that the pages' names follow, http(s)://host[:port][/path], without user, query or "
-                "fragment; {kind} stands for the name where something comes after it"
+                "give the base URL of the runbooks as http(s)://host[:port][/path], without user, query or fragment; "
+                "put {kind} where the name is not at the end"
             )
         return url.rstrip("/")
 
     @property
     def runbooks_url(self) -> str:
-        """Where people reach the runbooks: what is set, else the board by its address; empty where neither is."""
+        """Return the base URL of the runbooks: the setting, else the board's pages; empty without either."""
         return self.runbook_base_url or (f"{self.board_url}/runbooks" if self.board_url else "")
 
     @field_validator("receivers")
@@ -141,7 +141,7 @@ class OnCall(Section):
         _refuse_twins("receivers", [receiver.name for receiver in receivers])
         for number, receiver in enumerate(receivers):
             if receiver.name == CANARY:
-                raise _error(f"receivers[{number}].name = {CANARY!r} is the modelled twins' own; take another")
+                raise _error(f"receivers[{number}].name = {CANARY!r} is reserved for the canary; choose another")
             _check(f"receivers[{number}]", receiver)
         return receivers
 
@@ -159,22 +159,22 @@ class OnCall(Section):
                     )
         if routes[-1].match:
             raise _error(
-                f"routes[{len(routes) - 1}].match: the last route, {routes[-1].name!r}, must take all that is left; "
-                "add one without match"
+                f"routes[{len(routes) - 1}].match: the last route, {routes[-1].name!r}, must have no match; "
+                "add a route without match"
             )
         return routes
 
 
 def read_secret(key: str, variable: str) -> str:
-    """The environment's value. Raises SettingsError with the key and the variable when there is none.
+    """Return the variable's value. Raises SettingsError with key and variable if it is missing.
 
-    What does not look like a variable's name may be the secret itself, and is not shown.
+    Text that is no variable's name may be the secret itself and is not shown.
     """
     value = os.environ.get(variable, "").strip()
     if not value and not _NAME.fullmatch(variable):
-        raise SettingsError(f"{key} names no variable of the environment; give the NAME of one that holds the secret")
+        raise SettingsError(f"{key} must name an environment variable; give the NAME of the one that holds the secret")
     if not value:
-        raise SettingsError(f"{key} = {variable!r}: the environment has no variable {variable}; set it")
+        raise SettingsError(f"{key} = {variable!r}: the environment variable {variable} is empty or not set; set it")
     return value
 
 
@@ -185,10 +185,10 @@ def _check(key: str, receiver: Receiver) -> None:
         if getattr(receiver, name)
     }
     for name in sorted(given - ALLOWED[receiver.type]):
-        raise _error(f"{key}.{name}: a receiver of type {receiver.type} has none; take it out")
+        raise _error(f"{key}.{name}: not allowed for type {receiver.type}; remove it")
     if receiver.type == "pagerduty":
         if receiver.routing_key_env is None:
-            raise _error(f"{key}.routing_key_env is missing; name the variable that holds the routing key")
+            raise _error(f"{key}.routing_key_env is missing; name the environment variable that holds the routing key")
     elif receiver.type != "log" and len(given & {"url", "urls", "url_env"}) != 1:
         choices = "urls, url or url_env" if receiver.type == "alertmanager" else "url or url_env"
         raise _error(f"{key}: {receiver.name!r} needs exactly one of {choices}")
@@ -208,7 +208,7 @@ def _is_http(url: str) -> bool:
 def _refuse_twins(key: str, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise _error(f"{key}[{number}].name = {name!r} is taken already; give each a name of its own")
+            raise _error(f"{key}[{number}].name = {name!r} is used twice; names must be unique")
 
 
 def _error(text: str) -> PydanticCustomError:

@@ -18,12 +18,12 @@ def _is_no_address(value: object) -> object:
     if not str(value):
         raise PydanticCustomError("path", "is empty; give a folder")
     if _ADDRESS.match(str(value)):
-        raise PydanticCustomError("path", "is an address; give a folder, on a cluster one that all its machines share")
+        raise PydanticCustomError("path", "is a URL; give a folder, on a cluster one that all machines share")
     return value
 
 
 def _location(value: object) -> Location:
-    """A store's address is known whole, so that none with a secret in it is ever shown."""
+    """Return a folder or a bucket's URL. Other URLs may hold a secret and are never shown."""
     if not isinstance(value, str | Path):
         raise PydanticCustomError("path", "must be text: a folder, or s3://bucket/prefix")
     text = str(value)
@@ -34,10 +34,10 @@ def _location(value: object) -> Location:
     if re.match(r"s3:/", text, re.IGNORECASE):
         raise PydanticCustomError(
             "address",
-            "is no address of a bucket: give s3://bucket/prefix, of letters, digits and . _ = - alone; credentials and "
-            "the endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
+            "is not a bucket's URL; give s3://bucket/prefix with letters, digits and . _ = - only; put credentials and "
+            "endpoint in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
         )
-    raise PydanticCustomError("address", "is an address; give a folder, or s3://bucket/prefix")
+    raise PydanticCustomError("address", "is a URL; give a folder, or s3://bucket/prefix")
 
 
 Folder = Annotated[Path, BeforeValidator(_is_no_address)]

@@ -1,4 +1,4 @@
-"""The `[quality]` of the settings: how often samples of the events are validated, how large, and when that pages."""
+"""The `[quality]` section: interval and size of samples, and the alert's threshold."""
 
 from typing import Annotated
 

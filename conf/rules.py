@@ -149,7 +149,7 @@ def read_rules_file(path: Path) -> dict[str, Any]:
     name = f"rules.file = {str(path)!r}"
     keys = read_toml(path, name)
     if "rules" in keys:
-        raise SettingsError(f"{name}: rules is not a key of it; write its keys without [rules]")
+        raise SettingsError(f"{name}: rules is not allowed in a rules file; write the keys without the [rules] header")
     if "file" in keys:
-        raise SettingsError(f"{name}: file = {keys['file']!r:.200} cannot be set in it; take it out")
+        raise SettingsError(f"{name}: file = {keys['file']!r:.200} is not allowed in a rules file; remove it")
     return keys

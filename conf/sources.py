@@ -1,6 +1,6 @@
 """Where settings come from, the later winning: balancewatch.toml, conf/*.toml, BALANCEWATCH_CONFIG, variables, flags.
 
-Every variable of ours must be a setting's, or be named by one (`..._env`), so that a slip of the pen is told.
+A variable that begins with BALANCEWATCH_ must be a setting or be named by one (`..._env`): typing errors are found.
 """
 
 import json
@@ -158,11 +158,11 @@ def _json(name: str, key: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{error.msg} (at line {error.lineno}, column {error.colno})"
-        raise SettingsError(f"{key} is no JSON: {where}; it is set by {name}") from None
+        raise SettingsError(f"{key} is not valid JSON: {where} (set by {name})") from None
     except RecursionError:
-        raise SettingsError(f"{key} is no JSON that we read: {TOO_DEEP}; it is set by {name}") from None
+        raise SettingsError(f"{key} is not valid JSON: {TOO_DEEP} (set by {name})") from None
     except ValueError:
-        raise SettingsError(f"{key}: a number in it is too long to be read; it is set by {name}") from None
+        raise SettingsError(f"{key}: a number has too many digits (set by {name})") from None
 
 
 def _named(value: Any) -> Iterator[str]:

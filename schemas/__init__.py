@@ -1,1 +1,1 @@
-"""The contracts: events in Kafka, tables in Delta, and what makes a row bad."""
+"""The contracts: events in Kafka, tables in Delta, and the reasons for quarantine."""

@@ -1,23 +1,23 @@
-"""What makes a message bad: every reason, found by walking its StructType.
+"""The reasons why a message breaks its contract, found by walking its StructType.
 
-The streams decode with msgspec, which is fast and stops at the first fault; what it refuses comes here. The two
-must accept the same messages, which a test holds.
+The streams decode with msgspec, which is fast and stops at the first error; refused messages come here. A test checks
+that both accept the same messages.
 
 Reasons are `code` or `code: field`; the codes are an interface:
 
-    not_json        not one UTF-8 JSON object (NaN, lone surrogates and nesting over 32 levels included)
+    not_json        not a UTF-8 JSON object (also NaN, lone surrogates, nesting over 32 levels)
     too_large       over 1 MiB
     missing_field   a required field is absent or null
     wrong_type      a field of another type, or a number outside its type's range
     negative_value  below the field's minimum
-    over_maximum    above the field's maximum, or above what a list's numbers may be in sum
-    empty_name      a name without a character
-    too_long        a text of more characters than its field may have
-    too_many        a list of more elements than its field may have; a message of more than 50,000 braces and brackets
-    unknown_queue   a queue number that cannot be: below 0, or one the topic's route does not have
-    time_ahead      event_time_ms more than a day after the message reached Kafka, of a clock event a minute
+    over_maximum    above the field's maximum, or the sum of a list's numbers is too large
+    empty_name      an empty name
+    too_long        a text with too many characters
+    too_many        a list with too many elements; a message with more than 50,000 braces and brackets
+    unknown_queue   an impossible queue number: below 0, or at least the most that a topic may have
+    time_ahead      event_time_ms more than a day after Kafka's timestamp; for a clock event a minute
     time_before     event_time_ms before 2012: a clock that was never set
-    more_reasons    there are more than 20; how many are left out
+    more_reasons    there are more than 20; the number of the others
 """
 
 import json

@@ -1,9 +1,9 @@
 """The five events of Kafka, one JSON object a message.
 
-Times are epoch milliseconds, UTC. Names are RocketMQ's, snake_cased. A field that is not listed here is kept out;
-a row that lacks a required one goes to quarantine. What a field says of itself is in fields.py.
+Times are epoch milliseconds, UTC. Names are RocketMQ's in snake_case. Unlisted fields are dropped; a message without a
+required field goes to quarantine. fields.py describes the metadata of a field.
 
-A heartbeat is what *one* broker received on *one* channel: `client_addr` is the only thing that tells twins apart.
+A heartbeat is what *one* broker received on *one* channel. Only `client_addr` distinguishes twins.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _QUEUE_ID = field_of(
 
 
 _EVENT_TIME = event_time(86_400_000)
-"""A day ahead of Kafka is a broken clock; less counts as of when it reached Kafka."""
+"""At most a day ahead of Kafka's timestamp; anything later than that timestamp counts as Kafka's time."""
 
 
 SUBSCRIPTION = (
@@ -58,20 +58,20 @@ CONSUMER = (
     field_of(
         "strategy",
         STRING,
-        "AllocateMessageQueueStrategy.getName(), from ConsumerRunningInfo; it is not on RocketMQ's wire",
-        null="not reported; the group's other members or the settings decide",
+        "AllocateMessageQueueStrategy.getName(), from ConsumerRunningInfo; not part of RocketMQ's heartbeat",
+        null="not reported; taken from other members or the settings",
     ),
     field_of(
         "client_rebalance",
         BOOLEAN,
-        "whether the client computes its own share; false for POP",
+        "whether the client rebalances itself; false for POP",
         null="true",
     ),
     field_of(
         "consume_orderly",
         BOOLEAN,
-        "whether it consumes by MessageListenerOrderly and so must lock its queues, from ConsumerRunningInfo",
-        null="not reported; as the topic's route says in order_topic",
+        "whether it uses MessageListenerOrderly and so locks its queues, from ConsumerRunningInfo",
+        null="not reported; order_topic of the route decides",
     ),
     field_of(
         "subscriptions",
@@ -84,18 +84,16 @@ CONSUMER = (
 HEARTBEAT = T.StructType(
     [
         _CLUSTER,
-        name_of("broker_name", "the broker that received it: its own view, never merged with another's"),
+        name_of("broker_name", "the broker that received it; views of brokers are never merged"),
         field_of(
             "broker_id",
             LONG,
-            "0 for the master, above 0 for a slave; clients heartbeat to both, and only the master's list counts",
+            "0 for the master, above 0 for a slave; clients send heartbeats to both, only the master's count",
             null="0",
             minimum=0,
         ),
         name_of("client_id", "ClientConfig.buildMQClientId: ip@instanceName"),
-        field_of(
-            "client_addr", STRING, "ip:port of the channel at the broker; two of them under one client_id are twins"
-        ),
+        field_of("client_addr", STRING, "ip:port of the channel at the broker; two under one client_id are twins"),
         field_of("language", STRING, "LanguageCode of the client: JAVA, GO, CPP, ..."),
         field_of("client_version", STRING, 'the client\'s release, "4.9.8" or "V4_9_8"'),
         field_of("producer_groups", STRINGS, "groups it produces for", max_items=1_000),
@@ -103,15 +101,20 @@ HEARTBEAT = T.StructType(
         field_of(
             "without_sub",
             BOOLEAN,
-            "heartbeat V2 (5.1.3+): subscriptions are left out because they did not change",
+            "heartbeat V2 (5.1.3+): unchanged subscriptions are left out",
             null="false",
         ),
-        field_of("leaving", BOOLEAN, "UNREGISTER_CLIENT, or the broker closed the channel", null="false"),
+        field_of(
+            "leaving",
+            BOOLEAN,
+            "the client unregistered (UNREGISTER_CLIENT), or the broker closed the channel",
+            null="false",
+        ),
         field_of(
             "is_listed_only",
             BOOLEAN,
-            "the broker lists the channel and does not tell its last heartbeat (4.x, SDKs without "
-            "CLIENT_INNER_PRODUCER): the event tells that it was listed, not that it spoke",
+            "the broker lists the channel without the time of its last heartbeat (4.x, SDKs without "
+            "CLIENT_INNER_PRODUCER): evidence of membership, not of a heartbeat",
             null="false",
         ),
         _EVENT_TIME,
@@ -127,7 +130,7 @@ SEND_LATENCY = T.StructType(
         _BROKER_NAME,
         _QUEUE_ID,
         field_of("latency_ms", LONG, "how long the attempt took", unit="ms", minimum=0, maximum=86_400_000),
-        field_of("isolation", BOOLEAN, "the attempt failed in a way that isolates the broker"),
+        field_of("isolation", BOOLEAN, "whether the attempt failed and isolates the broker"),
         field_of("reachable", BOOLEAN, "5.1.4+: whether the broker counts as reachable afterwards", null="true"),
         field_of("send_status", STRING, "SEND_OK, FLUSH_DISK_TIMEOUT, ...", null="the attempt ended in an exception"),
         _EVENT_TIME,
@@ -142,9 +145,9 @@ PULL = T.StructType(
         _TOPIC,
         _QUEUE_ID,
         name_of("consumer_group", "the consumer group"),
-        name_of("client_addr", "ip:port of the channel", null="the source cannot tell twins apart"),
-        name_of("client_id", "who pulled", null="not on RocketMQ's wire; known by its channel, if at all"),
-        field_of("pull_offset", LONG, "the next offset asked for", unit="offset", minimum=0),
+        name_of("client_addr", "ip:port of the channel", null="not reported; twins cannot be distinguished"),
+        name_of("client_id", "the client that pulled", null="not part of RocketMQ's request; derived from the channel"),
+        field_of("pull_offset", LONG, "the next offset requested", unit="offset", minimum=0),
         field_of("commit_offset", LONG, "the group's committed offset", unit="offset", null="not reported", minimum=0),
         field_of("max_offset", LONG, "the queue's end", unit="offset", null="not reported", minimum=0),
         field_of(
@@ -160,7 +163,7 @@ PULL = T.StructType(
         field_of(
             "offsets_only",
             BOOLEAN,
-            "nobody is known to have pulled: the offsets alone are reported, as the broker has them",
+            "no pull was observed; the event has only the broker's offsets",
             null="false",
         ),
         _EVENT_TIME,
@@ -172,12 +175,12 @@ QUEUE_DATA = (
     field_of(
         "read_queue_nums",
         INTEGER,
-        "queues consumers share out: 0 to read_queue_nums - 1",
+        "queues for consumers: 0 to read_queue_nums - 1",
         minimum=0,
         maximum=MOST_QUEUES,
     ),
     field_of(
-        "write_queue_nums", INTEGER, "queues producers write: 0 to write_queue_nums - 1", minimum=0, maximum=MOST_QUEUES
+        "write_queue_nums", INTEGER, "queues for producers: 0 to write_queue_nums - 1", minimum=0, maximum=MOST_QUEUES
     ),
     field_of("perm", INTEGER, "bits: 8 priority, 4 read, 2 write, 1 inherit", minimum=0, maximum=15),
 )
@@ -189,7 +192,7 @@ ROUTE = T.StructType(
         field_of(
             "queues",
             list_of(*QUEUE_DATA),
-            "QueueData a broker; empty when the topic was deleted",
+            "QueueData per broker; empty when the topic was deleted",
             max_items=MOST_BROKERS,
             totals={"read_queue_nums": MOST_QUEUES, "write_queue_nums": MOST_QUEUES},
         ),
@@ -200,7 +203,7 @@ ROUTE = T.StructType(
                 field_of(
                     "broker_ids",
                     T.ArrayType(LONG, containsNull=False),
-                    "who serves; no 0 means no master",
+                    "ids of its brokers; without 0 there is no master",
                     max_items=MOST_BROKERS,
                 ),
             ),
@@ -211,7 +214,7 @@ ROUTE = T.StructType(
         field_of(
             "has_queue_mapping",
             BOOLEAN,
-            "a static topic (5.x, topicQueueMappingByBroker): clients hold other queues than these, so none is judged",
+            "a static topic (5.x, topicQueueMappingByBroker): clients hold logical queues, so all are NOT_JUDGED",
             null="false",
         ),
         _EVENT_TIME,
@@ -236,13 +239,13 @@ EVENTS: Mapping[str, T.StructType] = {
 """Topic to the event it carries."""
 
 MEANINGS: Mapping[str, str] = {
-    HEARTBEATS: "a heartbeat as one broker received it on one channel",
+    HEARTBEATS: "a heartbeat that one broker received on one channel",
     SEND_LATENCIES: "one send attempt of a producer",
-    PULLS: "one pull request as the broker saw it",
+    PULLS: "one pull request that a broker received",
     ROUTES: "a topic's route; sent when it changes and every 30 s",
-    CLOCKS: "time goes on, and which brokers were asked and answered",
+    CLOCKS: "the end of a poll round: its time, and the brokers that were asked and answered",
 }
-"""Topic to what one message of it is."""
+"""Topic to the description of its message."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     HEARTBEATS: ("cluster", "client_id"),

@@ -1,4 +1,4 @@
-"""What a column of a reading should hold, said once; Great Expectations' suites are made from it.
+"""The expected values of a column; the suites of Great Expectations are made from them.
 
 A reading (streaming/quality/reading.py) has one row an event, or one an element of a list in it. An expectation skips
 the rows in which its column is null, and holds when at least a share `mostly` of the others is as expected.
@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 
 class Severity(StrEnum):
-    """Only what is CRITICAL opens an alert. The values are those of Great Expectations."""
+    """Only CRITICAL expectations open an alert. The values are those of Great Expectations."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -66,16 +66,16 @@ class Between:
 
 
 Expectation = InSet | Between
-"""`name` is its key in the table `quality`; `str` says it to people."""
+"""`name` is its key in the table `quality`; `str` is its text for people."""
 
 
 def _tolerance(mostly: float) -> str:
-    return "" if mostly == 1 else f" in {mostly:.0%} of the rows at least"
+    return "" if mostly == 1 else f" in at least {mostly:.0%} of the rows"
 
 
-def holds(mostly: float, looked_at: int, unexpected: int) -> bool:
-    """The verdict; nothing looked at is nothing against it."""
-    return not looked_at or (looked_at - unexpected) / looked_at >= mostly
+def holds(mostly: float, evaluated: int, unexpected: int) -> bool:
+    """Return whether enough rows are as expected; true without rows."""
+    return not evaluated or (evaluated - unexpected) / evaluated >= mostly
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Suite:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """All that its expectations look at, in their order."""
+        """The columns of its expectations, in their order."""
         return tuple(dict.fromkeys(one.column for one in self.expectations))
 
     @cached_property

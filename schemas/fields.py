@@ -1,19 +1,19 @@
-"""What a field of an event says of itself, and the bounds that keep one message from costing more than one should.
+"""The metadata of an event's field, and the bounds that limit the cost of one message.
 
 Every field carries in its metadata:
 
-    comment  what it says, and who says it
+    comment  its meaning and source
     unit     ms, offset, ...; "" for names and flags
-    null     what null, or absence, means; "never" marks a required field
+    null     the meaning of null or absence; "never" marks a required field
 
 and of its bounds:
 
     minimum, maximum  of a number
     is_name           of a text: it may not be empty
-    max_length        of a text, in characters; 255 where nothing else is said (NAME_CHARACTERS)
+    max_length        of a text, in characters; default 255 (NAME_CHARACTERS)
     max_items         of a list
-    totals            of a list of objects: number field → the most that its sum over the list may be
-    max_ahead_ms      of the event's time: how far it may be after the message reached Kafka
+    totals            of a list of objects: number field → the largest sum over the list
+    max_ahead_ms      of the event's time: the most that it may be later than Kafka's timestamp
 """
 
 from typing import Any
@@ -29,15 +29,15 @@ EXPRESSION_CHARACTERS = 16_384
 """Of a tag or SQL92 expression."""
 
 MOST_QUEUES = 16_384
-"""Of one topic, over all its brokers: each costs every one of its consumer groups a verdict at every tick.
+"""Of one topic, over all its brokers. Each consumer group has a verdict per queue at each clock event.
 
-So many take half a second of one core, and 5 MB of state, a group."""
+This number takes half a second of one core, and 5 MB of state, per group."""
 
 MOST_BROKERS = 1_024
 MOST_GROUPS = 10_000
 
 FIRST_MS = 1_325_376_000_000
-"""2012-01-01: before RocketMQ there was nothing to tell. An earlier time is a clock that was never set."""
+"""2012-01-01, before the first RocketMQ. An earlier time is a clock that was never set."""
 
 
 def field_of(
@@ -48,7 +48,7 @@ def field_of(
 
 
 def name_of(name: str, comment: str, *, null: str = NEVER) -> T.StructField:
-    """What must be told may not be empty; of what may be absent an empty text is taken as such."""
+    """Return a name's field. A required name may not be empty; an optional one may."""
     field = field_of(name, T.StringType(), comment, null=null)
     if null == NEVER:
         field.metadata["is_name"] = True

@@ -58,14 +58,14 @@ The contract lets others pass: a later release may have more.
 _CONTRACT = InSet(
     column="contract",
     values=(KEPT,),
-    why="A message that breaks its contract goes to quarantine, and what it tells is missing.",
+    why="A message that breaks its contract goes to quarantine; its data is missing.",
 )
 
 _AHEAD = Between(
     column="ahead_ms",
     maximum=AHEAD_MS,
     mostly=0.99,
-    why="An event from the future moves its cluster's time on: silence then looks longer than it is.",
+    why="An event from the future advances its cluster's time, so clients look silent for longer than they are.",
 )
 
 _OF_EVERY_TOPIC = (
@@ -76,7 +76,7 @@ _OF_EVERY_TOPIC = (
         maximum=BEHIND_MS,
         mostly=0.99,
         severity=Severity.WARNING,
-        why="Late events count at the next clock event: an agent's backlog, or a clock that is slow.",
+        why="Late events count at the next clock event. Cause: an agent's backlog, or a slow clock.",
     ),
 )
 
@@ -85,14 +85,14 @@ _COPIES = Between(
     maximum=0,
     mostly=0.95,
     severity=Severity.WARNING,
-    why="Repetition changes no verdict; two agents that publish the same thing cost twice the events.",
+    why="Duplicates change no verdict. Two agents that publish the same events double the load.",
 )
 
 _QUEUE = InSet(
     column="queue",
     values=(KNOWN,),
     mostly=0.95,
-    why="The queue is in no route of its topic: routes are missing or old, or two clusters share a name.",
+    why="No route of the topic has this queue. Routes are missing or old, or two clusters share a name.",
 )
 
 _RATE = Between(
@@ -100,7 +100,7 @@ _RATE = Between(
     maximum=USUAL_PERCENT,
     mostly=0.9,
     severity=Severity.WARNING,
-    why="Ten times what is usual: an agent in a loop, or the same events from several agents.",
+    why="Ten times the usual rate. Cause: an agent in a loop, or the same events from several agents.",
 )
 
 RULES: Mapping[str, tuple[Expectation, ...]] = {
@@ -112,7 +112,7 @@ RULES: Mapping[str, tuple[Expectation, ...]] = {
             maximum=HEARTBEAT_MS,
             mostly=0.8,
             severity=Severity.WARNING,
-            why="Clients heartbeat every 30 s: where many come later, heartbeats are lost on their way to Kafka.",
+            why="Clients send a heartbeat every 30 s. If many are late, heartbeats get lost before Kafka.",
         ),
     ),
     PULLS: (_QUEUE, _COPIES, _RATE),
@@ -125,7 +125,7 @@ RULES: Mapping[str, tuple[Expectation, ...]] = {
             maximum=FLOOD_PER_SECOND,
             mostly=0.99,
             severity=Severity.WARNING,
-            why="One producer floods the topic: it retries without a pause, or reports more than its sends.",
+            why="One producer floods the topic: it retries without a pause, or reports a send several times.",
         ),
     ),
     ROUTES: (),
@@ -165,7 +165,7 @@ def expectations_of(schema: T.StructType, suite: str) -> Iterator[Expectation]:
                 column=field.name,
                 values=words,
                 severity=Severity.WARNING,
-                why=f"{field.name}: no other word is known; rules that ask for one of these do not see it.",
+                why=f"{field.name}: a value that this release does not know; rules do not match it.",
             )
 
 

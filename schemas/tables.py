@@ -46,7 +46,7 @@ class Table:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     time: str
-    """The column that its history is asked by; the newest row of a key by it is the key's state."""
+    """The time column; the newest row of a key by it is the key's state."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,31 +69,33 @@ def _table(name: str, comment: str, key: tuple[str, ...], *columns: Column, time
 
 ALERTS = _table(
     "alerts",
-    "One row a transition of an incident; the newest row of an incident_id is its state.",
+    "One row per transition of an incident; the newest row of an incident_id is its state.",
     ("incident_id",),
     _column("alert_id", STRING, "hash of the identity labels: kind, cluster, group, topic, ...", required=True),
-    _column("incident_id", STRING, "alert_id and the tick that opened it, in ms: one page", required=True),
+    _column(
+        "incident_id", STRING, "alert_id and the time of the clock event that opened it, in ms: one page", required=True
+    ),
     _column("kind", STRING, "what is wrong: starved_queue, duplicate_client_id, broker_isolated, ...", required=True),
     _column("severity", STRING, "critical, error, warning or info", required=True),
-    _column("state", STRING, "PENDING, FIRING, RECOVERING, RESOLVED, or UNKNOWN: the data is missing", required=True),
-    _column("reason", STRING, "why this row was written: an enumeration (udfs.alerts.life.Reason)"),
-    _column("cause", STRING, "why: frozen_client, mixed_strategy, ...; the kind itself where it is its own cause"),
+    _column("state", STRING, "PENDING, FIRING, RECOVERING, RESOLVED, or UNKNOWN: data is missing", required=True),
+    _column("reason", STRING, "why this row was written (udfs.alerts.life.Reason)"),
+    _column("cause", STRING, "frozen_client, mixed_strategy, ...; the kind itself if it has no other cause"),
     _CLUSTER,
-    _column("consumer_group", STRING, "the consumer group, where one is concerned"),
-    _column("topic", STRING, "the topic, where one is concerned"),
-    _column("broker_name", STRING, "the broker, or the brokers joined by a comma, whose view shows it"),
-    _column("client_id", STRING, "the client, where one is concerned"),
-    _column("queues", STRINGS, "queues nobody consumes, as broker:queue_id, sorted"),
-    _column("summary", STRING, "what, where, since when and why, in a sentence or two", required=True),
-    _column("advice", STRING, "the one line that fixes it", required=True),
-    _column("evidence", STRING, "JSON: addresses, offsets and times that the verdict rests on", required=True),
-    _column("inhibited_by", STRING, "the incident_id that explains this one, so this one does not page"),
-    _column("labels", STRING, "JSON: the identity labels that alert_id is the hash of, without the kind"),
-    _column("completeness", DOUBLE, "0 to 1: the share of the brokers and clients concerned that gave data"),
-    _column("flaps", INTEGER, "how often the condition came back in this incident"),
-    _column("is_flapping", BOOLEAN, "it comes and goes: held open as one incident until it calms down"),
-    _column("started_at", TIMESTAMP, "event time of the first sign", required=True),
-    _column("fired_at", TIMESTAMP, "event time of the first FIRING row; null before it"),
+    _column("consumer_group", STRING, "the consumer group, if the alert is about one"),
+    _column("topic", STRING, "the topic, if the alert is about one"),
+    _column("broker_name", STRING, "the broker or brokers, comma-separated, whose view shows it"),
+    _column("client_id", STRING, "the client, if the alert is about one"),
+    _column("queues", STRINGS, "the affected queues, as broker:queue_id, sorted"),
+    _column("summary", STRING, "what is wrong, where, since when and why", required=True),
+    _column("advice", STRING, "how to fix it, in one line", required=True),
+    _column("evidence", STRING, "JSON: the addresses, offsets and times behind the finding", required=True),
+    _column("inhibited_by", STRING, "the incident_id of its cause; an inhibited incident does not page"),
+    _column("labels", STRING, "JSON: the identity labels in alert_id, without the kind"),
+    _column("completeness", DOUBLE, "0 to 1: the share of its brokers and clients that gave data"),
+    _column("flaps", INTEGER, "how often the condition returned in this incident"),
+    _column("is_flapping", BOOLEAN, "whether it flaps: it stays open as one incident until it is calm"),
+    _column("started_at", TIMESTAMP, "event time at which the condition was first seen", required=True),
+    _column("fired_at", TIMESTAMP, "event time of the first FIRING row; null before"),
     _CHANGED_AT,
 )
 
@@ -106,17 +108,19 @@ ASSIGNMENTS = _table(
     _column("topic", STRING, "the topic", required=True),
     _column("broker_name", STRING, "the queue's broker", required=True),
     _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
-    _column("planned_owner", STRING, "client_id the strategy gives it to; null when nobody"),
-    _column("observed_owners", STRINGS, "who pulled it lately: client_id, or client_addr where only that is known"),
+    _column("planned_owner", STRING, "client_id to which the strategy assigns it; null if none"),
+    _column(
+        "observed_owners",
+        STRINGS,
+        "clients that pulled it recently: client_id, or client_addr if the client_id is unknown",
+    ),
     _column(
         "verdict", STRING, "OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED or UNKNOWN", required=True
     ),
     _column("completeness", DOUBLE, "0 to 1: the share of the group's brokers and clients that gave data"),
-    _column("since", TIMESTAMP, "event time since which this verdict holds", required=True),
+    _column("since", TIMESTAMP, "event time at which this verdict began", required=True),
     _CHANGED_AT,
-    _column(
-        "verdict_reason", STRING, "why it is UNKNOWN or NOT_JUDGED: a code (udfs.groups.verdict_reason); else null"
-    ),
+    _column("verdict_reason", STRING, "code for UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason); else null"),
 )
 
 MEMBERSHIPS = _table(
@@ -130,8 +134,8 @@ MEMBERSHIPS = _table(
     _column("client_addr", STRING, "ip:port of its channel at that broker", required=True),
     _column("language", STRING, "the client's language"),
     _column("client_version", STRING, "the client's release"),
-    _column("topics", STRINGS, "topics it subscribes in this group, sorted"),
-    _column("strategy", STRING, "AllocateMessageQueueStrategy.getName(), where somebody reported it"),
+    _column("topics", STRINGS, "topics that it subscribes to in this group, sorted"),
+    _column("strategy", STRING, "AllocateMessageQueueStrategy.getName(), if reported"),
     _column(
         "change",
         STRING,
@@ -147,11 +151,16 @@ FAULT_ITEMS = _table(
     "One row each time a producer's FaultItem of a broker became unavailable or available again.",
     ("cluster", "broker_name", "client_id"),
     _CLUSTER,
-    _column("broker_name", STRING, "the broker the item is about", required=True),
-    _column("client_id", STRING, "the producer that keeps the item", required=True),
-    _column("client_version", STRING, "its release, which decides the latency table", required=True),
-    _column("current_latency_ms", LONG, "FaultItem.currentLatency, ms; back by time: what kept it out", required=True),
-    _column("isolation", BOOLEAN, "whether the send that decided it failed and isolated the broker", required=True),
+    _column("broker_name", STRING, "the avoided broker", required=True),
+    _column("client_id", STRING, "the producer that has the FaultItem", required=True),
+    _column("client_version", STRING, "its release, which selects the latency table", required=True),
+    _column(
+        "current_latency_ms",
+        LONG,
+        "FaultItem.currentLatency, ms; after a return by time: the latency that caused it",
+        required=True,
+    ),
+    _column("isolation", BOOLEAN, "whether a failed send isolated the broker", required=True),
     _column("start_timestamp", TIMESTAMP, "FaultItem.startTimestamp: avoided until then", required=True),
     _column("available", BOOLEAN, "FaultItem.isAvailable at changed_at", required=True),
     _CHANGED_AT,
@@ -165,13 +174,13 @@ BROKER_HEALTH = _table(
     _column("broker_name", STRING, "the broker", required=True),
     _column("unavailable_producers", INTEGER, "k: producers whose FaultItem is unavailable", required=True),
     _column("producers", INTEGER, "n: producers that keep a FaultItem of it", required=True),
-    _column("unavailable_until", TIMESTAMP, "when the last of the k comes back, as known now; null when k is 0"),
+    _column("unavailable_until", TIMESTAMP, "when the last of the k becomes available, as known now; null if k is 0"),
     _CHANGED_AT,
 )
 
 QUARANTINE = _table(
     "quarantine",
-    "Messages that break their contract, whole, with every reason.",
+    "Messages that break their contract: the raw bytes and every reason.",
     ("topic", "partition", "offset"),
     _column("topic", STRING, "the Kafka topic", required=True),
     _column("partition", INTEGER, "the Kafka partition", required=True),
@@ -184,85 +193,89 @@ QUARANTINE = _table(
 
 ALERT_DELIVERIES = _table(
     "alert_deliveries",
-    "What is owed to each receiver and what came of each attempt; or why nobody was notified. Renewals leave no row.",
+    "Notifications due, the result of each delivery attempt, or why none was sent. Renewals add no row.",
     ("incident_id", "receiver", "state"),
     _column("incident_id", STRING, "the incident", required=True),
     _column("state", STRING, "the state that is reported: FIRING, RESOLVED or ACKNOWLEDGED", required=True),
-    _column("receiver", STRING, "the receiver's name; * in a row that says why nobody is told", required=True),
-    _column("attempt", INTEGER, "from 1; 0 where nothing was attempted. Of failures 1, 2, 4, 8, ...", required=True),
-    _column("code", INTEGER, "HTTP status; null when no answer came"),
-    _column("latency_ms", LONG, "until the answer, or until it was given up", required=True),
-    _column("delivered_at", TIMESTAMP, "when the attempt ended, or when this was decided", required=True),
-    _column("delivery_key", STRING, "incident_id, status and changed_at in ms: what receivers drop repetitions by"),
+    _column("receiver", STRING, "the receiver's name; * if no receiver is notified", required=True),
+    _column("attempt", INTEGER, "from 1; 0 without an attempt. Failures are logged at 1, 2, 4, 8, ...", required=True),
+    _column("code", INTEGER, "HTTP status; null without an answer"),
+    _column("latency_ms", LONG, "time to the answer or the time-out", required=True),
+    _column("delivered_at", TIMESTAMP, "when the attempt ended, or the decision was made", required=True),
+    _column("delivery_key", STRING, "incident_id, status and changed_at in ms; receivers deduplicate by it"),
     _column("kind", STRING, "the alert's kind"),
     _column("status", STRING, "firing, resolved or acknowledged"),
-    _column("changed_at", TIMESTAMP, "event time of the transition that is told"),
+    _column("changed_at", TIMESTAMP, "event time of the reported transition"),
     _column("outcome", STRING, "PENDING, DELIVERED, RETRYING, REFUSED, SILENCED, INHIBITED, LIMITED or NO_ROUTE"),
-    _column("reason", STRING, "the receiver's answer; or the silence, mute, incident or limit that kept it back"),
-    _column("route", STRING, "the route that named the receiver"),
+    _column(
+        "reason",
+        STRING,
+        "the receiver's answer, or the silence, mute, incident or limit that prevented the notification",
+    ),
+    _column("route", STRING, "the route that selected the receiver"),
     time="delivered_at",
 )
 
 SILENCES = _table(
     "silences",
-    "What need not be reported, from when until when, by whose word; the newest row of a silence_id holds.",
+    "Silences: matchers, period and author; the newest row of a silence_id is its state.",
     ("silence_id",),
     _column("silence_id", STRING, "its name, 8 hex digits", required=True),
-    _column("matchers", STRING, "JSON: label to the glob patterns of which one must match", required=True),
-    _column("created_by", STRING, "who answers for it", required=True),
-    _column("comment", STRING, "why", required=True),
-    _column("starts_at", TIMESTAMP, "it covers alerts from then on", required=True),
-    _column("ends_at", TIMESTAMP, "until just before", required=True),
+    _column("matchers", STRING, "JSON: label to glob patterns; one must match", required=True),
+    _column("created_by", STRING, "its author", required=True),
+    _column("comment", STRING, "the reason", required=True),
+    _column("starts_at", TIMESTAMP, "start, inclusive", required=True),
+    _column("ends_at", TIMESTAMP, "end, exclusive", required=True),
     _column("changed_at", TIMESTAMP, "when this row was written", required=True),
 )
 
 ACKNOWLEDGEMENTS = _table(
     "acknowledgements",
-    "One row each time somebody said that they are at an incident.",
+    "One row per acknowledgement of an incident.",
     ("incident_id", "acknowledged_at"),
     _column("incident_id", STRING, "the incident", required=True),
-    _column("acknowledged_by", STRING, "who is at it", required=True),
-    _column("note", STRING, "what they say", required=True),
-    _column("acknowledged_at", TIMESTAMP, "when they said so", required=True),
+    _column("acknowledged_by", STRING, "the person who acknowledged it", required=True),
+    _column("note", STRING, "the note", required=True),
+    _column("acknowledged_at", TIMESTAMP, "time of the acknowledgement", required=True),
     time="acknowledged_at",
 )
 
 QUALITY = _table(
     "quality",
-    "What came of each expectation on each sample of a topic's newest events.",
+    "The result of each expectation on each sample of a topic's newest events.",
     ("suite", "expectation"),
-    _column("suite", STRING, "the expectation suite: the topic, and the lists that lead to its rows", required=True),
-    _column("expectation", STRING, "the column it is about, and in set or in range", required=True),
+    _column("suite", STRING, "the expectation suite: the topic, and the path of lists to its rows", required=True),
+    _column("expectation", STRING, 'the column, and "in set" or "in range"', required=True),
     _column("success", BOOLEAN, "whether it held", required=True),
     _column("evaluated", LONG, "rows evaluated: those with a value", required=True),
-    _column("unexpected", LONG, "those of them that are not as expected"),
+    _column("unexpected", LONG, "rows that are not as expected"),
     _column("unexpected_share", DOUBLE, "unexpected of evaluated, 0 to 1"),
     _column("severity", STRING, "critical, warning or info; only critical ones open data_quality"),
     _column("description", STRING, "the expectation in words"),
     _column("observed", STRINGS, "up to five unexpected values"),
-    _column("sample_offsets", STRINGS, "where up to five of them stand, as topic-partition@offset"),
+    _column("sample_offsets", STRINGS, "positions of up to five of them, as topic-partition@offset"),
     _column("topic", STRING, "the Kafka topic"),
     _column("offsets", STRING, "JSON: partition to the first and the last offset of the sample"),
-    _column("query", STRING, "the query whose batch led to it; null for one that somebody asked for"),
-    _column("validated_at", TIMESTAMP, "when", required=True),
+    _column("query", STRING, "the query whose batch started it; null for `balancewatch quality`"),
+    _column("validated_at", TIMESTAMP, "time of the validation", required=True),
     time="validated_at",
 )
 
 REPAIRS = _table(
     "repairs",
-    "What people did with quarantined messages, action by action. One that has been claimed is never published again.",
+    "Actions on quarantined messages. A claimed message is never published again.",
     ("topic", "partition", "offset", "ingest_time"),
     _column("topic", STRING, "the Kafka topic", required=True),
     _column("partition", INTEGER, "the Kafka partition", required=True),
     _column("offset", LONG, "the Kafka offset of the quarantined message", required=True),
-    _column("ingest_time", TIMESTAMP, "its Kafka timestamp: offsets begin anew in a topic made anew", required=True),
+    _column("ingest_time", TIMESTAMP, "its Kafka timestamp; offsets restart in a recreated topic", required=True),
     _column("action", STRING, "REPAIRED, CLAIMED (for publishing, once) or REPLAYED (Kafka has it)", required=True),
-    _column("value", BINARY, "the repaired message; in CLAIMED what is published"),
-    _column("claim_id", STRING, "the replay that claimed it, also in the header of what it published"),
-    _column("owner", STRING, "who did it", required=True),
-    _column("replayed_partition", INTEGER, "where Kafka put it; of REPLAYED"),
-    _column("replayed_offset", LONG, "the same"),
-    _column("changed_at", TIMESTAMP, "when", required=True),
+    _column("value", BINARY, "the repaired message; with CLAIMED the published one"),
+    _column("claim_id", STRING, "the replay that claimed it, also a header of the published message"),
+    _column("owner", STRING, "the person who did it", required=True),
+    _column("replayed_partition", INTEGER, "partition of the published message; with REPLAYED"),
+    _column("replayed_offset", LONG, "offset of the published message; with REPLAYED"),
+    _column("changed_at", TIMESTAMP, "time of the action", required=True),
 )
 
 TABLES: Mapping[str, Table] = {

@@ -1,8 +1,8 @@
-"""The views that people ask: SQL over the tables which DuckDB and Spark both understand.
+"""Views for people: SQL over the tables that DuckDB and Spark both understand.
 
 A table is a view of its own name with every transition; `<table>_now` has the newest row of each key, and
-`<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists what is built on these: they are
-for people, so what the service's own canary leaves is in the tables, `_now` and `_at` alone.
+`<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists the views on top; they leave the
+canary's rows out.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from schemas.tables import Table
 
 @dataclass(frozen=True)
 class View:
-    """A question that is asked often: its name, what its rows are, and the query."""
+    """A named query with a description of its rows."""
 
     name: str
     comment: str
@@ -41,38 +41,38 @@ def newest_sql(table: Table, quote: str, until: str = "") -> str:
 _NO_CANARY = "cluster <> 'balancewatch_canary'"
 
 ALL_INCIDENTS = "SELECT *, CASE WHEN state = 'RESOLVED' THEN changed_at END AS ended_at FROM alerts_now"
-"""The view `incidents` with the canary's."""
+"""The view `incidents`, including the canary's."""
 
 VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         View(
             "incidents",
-            "One row an incident as it stands, with ended_at where it is over; without the canary's.",
+            "The newest row of each incident, with ended_at if it is resolved; without the canary.",
             f"{ALL_INCIDENTS} WHERE {_NO_CANARY}",
         ),
         View(
             "firing",
-            "Incidents that fire now and that no other incident explains; without the canary's.",
+            "Incidents that fire now and are not inhibited; without the canary.",
             f"SELECT * FROM alerts_now WHERE state = 'FIRING' AND inhibited_by IS NULL AND {_NO_CANARY}",
         ),
         View(
             "members",
-            "Channels that are members of a consumer group now, broker by broker; without the canary's.",
+            "Channels that are members of a consumer group now, per broker; without the canary.",
             f"SELECT * FROM memberships_now WHERE change IN ('JOINED', 'CHANGED') AND {_NO_CANARY}",
         ),
         View(
             "starved_queues",
-            "Queues that nobody consumes now: UNOWNED has no owner, NOT_CONSUMED has one that does not pull. "
-            "Without the canary's.",
+            "Queues that no client consumes now: UNOWNED has no owner, NOT_CONSUMED has one that does not pull. "
+            "Without the canary.",
             f"SELECT * FROM assignments_now WHERE verdict IN ('UNOWNED', 'NOT_CONSUMED') AND {_NO_CANARY}",
         ),
         View(
             "avoided_brokers",
             "Brokers that at least one producer avoids now: k (unavailable_producers) of n (producers). "
-            "Without the canary's.",
+            "Without the canary.",
             f"SELECT * FROM broker_health_now WHERE unavailable_producers > 0 AND {_NO_CANARY}",
         ),
     )
 }
-"""In the order in which they can be made: a view may stand on the ones before it."""
+"""In order of creation: a view may use earlier ones."""

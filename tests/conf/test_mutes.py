@@ -40,8 +40,8 @@ def test_a_local_time_of_toml_is_a_time_of_day(tmp_path: Path, monkeypatch: pyte
     [
         (
             {"to": "22:00"},
-            "mutes[0].to = '22:00': must differ from from = 22:00, for such a mute would never end; what must never "
-            "page has is_enabled = false in rules.kinds or an override",
+            "mutes[0].to = '22:00': must differ from from = 22:00; to mute a kind permanently, set "
+            "is_enabled = false in rules.kinds or an override",
         ),
         ({"from": "24:00"}, 'mutes[0].from = \'24:00\': give a time of day from "00:00" to "23:59"'),
         ({"from": "T2200"}, 'mutes[0].from = \'T2200\': give a time of day from "00:00" to "23:59"'),

@@ -53,27 +53,27 @@ def test_a_route_takes_one_glob_or_several() -> None:
         ),
         (
             {"receivers": [PAGER], "routes": [REST | {"match": {"kind": "x"}}]},
-            "oncall.routes: routes[0].match: the last route, 'rest', must take all that is left; add one without match",
+            "oncall.routes: routes[0].match: the last route, 'rest', must have no match; add a route without match",
         ),
         (
             {"receivers": [PAGER], "routes": [REST, REST]},
-            "oncall.routes: routes[1].name = 'rest' is taken already; give each a name of its own",
+            "oncall.routes: routes[1].name = 'rest' is used twice; names must be unique",
         ),
         (
             {"receivers": [PAGER, PAGER], "routes": [REST]},
-            "oncall.receivers: receivers[1].name = 'pager' is taken already",
+            "oncall.receivers: receivers[1].name = 'pager' is used twice",
         ),
         (
             {"receivers": [{"name": "canary", "type": "log"}], "routes": [REST]},
-            "oncall.receivers: receivers[0].name = 'canary' is the modelled twins' own; take another",
+            "oncall.receivers: receivers[0].name = 'canary' is reserved for the canary; choose another",
         ),
         (
             {"receivers": [{"name": "p", "type": "pagerduty"}]},
-            "receivers[0].routing_key_env is missing; name the variable",
+            "receivers[0].routing_key_env is missing; name the environment variable",
         ),
         (
             {"receivers": [PAGER | {"token_env": "X"}]},
-            "receivers[0].token_env: a receiver of type pagerduty has none; take it out",
+            "receivers[0].token_env: not allowed for type pagerduty; remove it",
         ),
         (
             {"receivers": [{"name": "h", "type": "webhook"}]},
@@ -131,7 +131,7 @@ def test_a_secret_in_the_place_of_a_variables_name_is_not_shown(secret: str) -> 
     with pytest.raises(SettingsError) as error:
         read_secret("oncall.receivers[0].routing_key_env", secret)
     assert secret not in str(error.value)
-    assert "oncall.receivers[0].routing_key_env names no variable" in str(error.value)
+    assert "oncall.receivers[0].routing_key_env must name an environment variable" in str(error.value)
     pasted = {"name": "p", "type": "pagerduty", "routing_key_env": f"{secret}-"}
     assert secret not in error_of(receivers=[pasted], routes=[REST])
 
@@ -141,5 +141,5 @@ def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyP
     assert read_secret("key", "PD_KEY") == SECRET
     for empty in ("", "  "):
         monkeypatch.setenv("PD_KEY", empty)
-        with pytest.raises(SettingsError, match="key = 'PD_KEY': the environment has no variable PD_KEY; set it"):
+        with pytest.raises(SettingsError, match="key = 'PD_KEY': the environment variable PD_KEY is empty"):
             read_secret("key", "PD_KEY")

@@ -169,12 +169,12 @@ def test_the_overrides_of_a_rules_file_come_after_those_of_the_settings(tmp_path
     ("text", "sentence"),
     [
         ("settle_ms = -1\n", "rules.settle_ms = -1: "),
-        ("[rules]\nsettle_ms = 1\n", "rules is not a key of it; write its keys without [rules]"),
-        ('file = "other.toml"\n', "file = 'other.toml' cannot be set in it"),
-        ("settle_ms =\n", "it is no TOML: "),
+        ("[rules]\nsettle_ms = 1\n", "rules is not allowed in a rules file; write the keys without the [rules] header"),
+        ('file = "other.toml"\n', "file = 'other.toml' is not allowed in a rules file"),
+        ("settle_ms =\n", "not valid TOML: "),
         ("overrides = 5\n", "rules.overrides = 5: "),
         ("kinds = 5\n", "rules.kinds = 5: "),
-        ("#" * (MOST_BYTES + 1), "it is over 1 MiB"),
+        ("#" * (MOST_BYTES + 1), "the file is larger than 1 MiB"),
     ],
     ids=["value", "prefix", "file", "toml", "overrides", "kinds", "size"],
 )
@@ -183,7 +183,9 @@ def test_a_wrong_rules_file_is_reported_with_its_name(tmp_path: Path, text: str,
 
 
 def test_a_rules_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    assert error_of(file=str(tmp_path / "none.toml")).endswith("No such file or directory; name a TOML file")
+    assert error_of(file=str(tmp_path / "none.toml")).endswith(
+        "; give the path of a TOML file"
+    )
 
 
 def test_settings_loaded_again_keep_the_flags_and_take_what_changed_in_the_files(tmp_path: Path) -> None:

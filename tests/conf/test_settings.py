@@ -155,7 +155,7 @@ def test_a_setting_that_is_gone_stops_the_start_like_any_unknown_one(
 
 @pytest.mark.parametrize("value", ["s3a://bucket/tables", Path("hdfs:/namenode/tables")], ids=str)
 def test_a_path_that_is_an_address_is_refused_before_it_becomes_a_folder_of_that_name(value: str | Path) -> None:
-    with pytest.raises(SettingsError, match=r"paths\.warehouse: is an address; give a folder, or s3://bucket/prefix"):
+    with pytest.raises(SettingsError, match=r"paths\.warehouse: is a URL; give a folder, or s3://bucket/prefix"):
         Settings.load(paths={"warehouse": value})
 
 

@@ -132,12 +132,12 @@ def test_a_wrong_value_is_reported_with_its_variable_which_wins_over_the_file(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[kafka\n", "it is no TOML: Expected ']' at the end of a table declaration (at line 1, column 7)"),
-        (b"[kafka]\n# caf\xe9\n", "it is no UTF-8 text (at line 2); write it as UTF-8"),
+        ("[kafka\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 7)"),
+        (b"[kafka]\n# caf\xe9\n", "not UTF-8 (at line 2); save it as UTF-8"),
         (f"x = {'[' * 3000}{']' * 3000}\n", f"tables or lists nest more than {MOST_DEPTH} deep"),
         (f"{'.'.join('a' * 3000)} = 1\n", f"tables or lists nest more than {MOST_DEPTH} deep"),
-        (f"x = {'9' * 5000}\n", "a number in it is too long to be read"),
-        ("#" * (MOST_BYTES + 1), "it is over 1 MiB; shorten it"),
+        (f"x = {'9' * 5000}\n", "a number has too many digits"),
+        ("#" * (MOST_BYTES + 1), "the file is larger than 1 MiB; shorten it"),
     ],
     ids=["syntax", "utf-8", "lists", "tables", "digits", "size"],
 )
@@ -153,15 +153,15 @@ def test_a_file_that_cannot_be_read_is_one_sentence_with_its_name(text: str | by
     [
         (
             f"sasl.jaas.config={SECRET}",
-            "kafka.options is no JSON: Expecting value (at line 1, column 1); it is set by {}",
+            "kafka.options is not valid JSON: Expecting value (at line 1, column 1) (set by {})",
         ),
-        (f'{{"a": "{SECRET}",\n}}', "kafka.options is no JSON: "),
+        (f'{{"a": "{SECRET}",\n}}', "kafka.options is not valid JSON: "),
         (f'["{SECRET}"]', "kafka.options: input should be a valid dictionary (set by {})"),
         (f'{{"a": ["{SECRET}"]}}', "kafka.options.a: input should be a valid string (set by {})"),
-        ("[" * 100_000, "kafka.options is no JSON that we read: tables or lists nest"),
+        ("[" * 100_000, "kafka.options is not valid JSON: tables or lists nest"),
         ("[" * 30 + "]" * 30, "{}: tables or lists nest more than"),
-        ("9" * 5000, "kafka.options: a number in it is too long to be read; it is set by {}"),
-        ("", "kafka.options is no JSON: "),
+        ("9" * 5000, "kafka.options: a number has too many digits (set by {})"),
+        ("", "kafka.options is not valid JSON: "),
     ],
 )
 def test_a_variable_that_is_no_json_is_reported_by_name_and_without_its_text(
@@ -186,4 +186,4 @@ def test_an_override_of_the_rules_file_is_counted_as_in_that_file(site: Site, tm
     site(f'[rules]\nfile = "{rules}"\n[[rules.overrides]]\nsettle_ms = 4\n')
     assert error_of().startswith(f"rules.file = '{rules}': rules.overrides[1].settle_ms = 0: give an integer")
     rules.write_bytes(b"\xff")
-    assert error_of() == f"rules.file = '{rules}': it is no UTF-8 text (at line 1); write it as UTF-8"
+    assert error_of() == f"rules.file = '{rules}': not UTF-8 (at line 1); save it as UTF-8"

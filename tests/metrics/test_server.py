@@ -71,7 +71,7 @@ def test_a_token_guards_the_metrics_and_not_the_checks(monkeypatch: pytest.Monke
 
 
 def test_a_token_that_the_environment_lacks_stops_the_start() -> None:
-    with pytest.raises(SettingsError, match=r"metrics\.token_env = 'NOT_THERE': the environment has no variable"):
+    with pytest.raises(SettingsError, match=r"metrics\.token_env = 'NOT_THERE': the environment variable NOT_THERE"):
         read_token(settings(**{"token_env": "NOT_THERE"}))
 
 
