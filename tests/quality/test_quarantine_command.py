@@ -265,7 +265,7 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", "--topic", "", "--set", "a=1"], 2, "--topic '': give 1 to"),
         (["repair", "--since", "1h", "--until", "2h", "--set", "a=1"], 2, "--since 1h is not before --until 2h"),
         (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
-        (["--current", "--state", "REPLAYED"], 2, "'REPLAYED': choose one of WAITING, REPAIRED, UNKNOWN"),
+        (["--current", "--state", "REPLAYED"], 2, "'REPLAYED': nearest: REPAIRED; choose one of WAITING, REPAIRED, UNKNOWN"),
         (["--at", "1h", "--current"], 2, "--at excludes --since, --until and --current"),
         (["--at", "2099-01-01"], 2, "--at 2099-01-01 is in the future"),
     ],
@@ -288,8 +288,8 @@ def test_a_dry_replay_says_what_would_go_and_what_not(warehouse: Path) -> None:
     assert "1 would be published." in shown
     assert "1 left out, UNKNOWN" in shown
     assert "2 left out, rejected by today's contract" in shown
-    assert "1 left out, not repaired; today's contract takes them" in shown
-    assert "1 left out, too old: a newer route is there" in shown
+    assert "1 left out, not repaired; today's contract accepts them" in shown
+    assert "1 left out, too old: a newer route exists" in shown
     with_all = call(warehouse, "replay", "--all", "--dry-run", "--unchanged", "--old").stdout
     assert "3 would be published." in with_all
 
