@@ -100,7 +100,7 @@ def test_its_row_says_what_where_and_what_to_do_and_the_relay_can_read_it() -> N
         PULLS,
         "balancewatch",
     )
-    assert "200 of 1,000 fail: queue is known in 95% of the rows at least (found unknown_queue)" in row["summary"]
+    assert "200 of 1,000 fail: queue is known in at least 95% of the rows (found unknown_queue)" in row["summary"]
     assert "\n" not in row["advice"]
     failed = json.loads(row["evidence"])["failed"][0]
     assert (failed["expectation"], failed["sample_offsets"]) == ("queue in set", [f"{PULLS}-0@17"])
