@@ -185,7 +185,7 @@ def test_a_second_demo_is_reported_who_has_the_folder_before_it_looks_for_anythi
     folder = kept.parents[1]
     with DemoFolder(folder):
         assert is_refused(
-            run(kept), kept, 1, f"--data-dir = {str(folder)!r}: `balancewatch demo` (pid {os.getpid()} on"
+            run(kept), kept, 1, f"--data-dir = {str(folder)!r}: in use by `balancewatch demo` (pid {os.getpid()} on"
         )
     monkeypatch.undo()
     with DemoFolder(folder) as free:

@@ -93,4 +93,4 @@ def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_ma
         check=False,
     )
     assert ended.returncode == 2
-    assert "holds state of version 1, written by balancewatch 0.0.1" in ended.stderr
+    assert "has state of version 1, written by balancewatch 0.0.1" in ended.stderr
