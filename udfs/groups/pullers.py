@@ -18,15 +18,15 @@ def observed_pullers(queue_state: QueueState, now_ms: int, pull_silence_ms: int)
 
 
 def observed_owners(pullers: Sequence[Puller]) -> list[str]:
-    """ClientIds; the address is added where several channels carry one, and stands alone where no id is known."""
+    """Return ClientIds: with the address if several channels carry one, and the address alone if the id is unknown."""
     if len(pullers) == 1:
         return [pullers[0].client_id or pullers[0].client_addr or "unknown"]
     ids = [puller.client_id for puller in pullers]
     return sorted(
         {
-            (f"{puller.client_id} at {puller.client_addr}" if ids.count(puller.client_id) > 1 else puller.client_id)
-            if puller.client_id
-            else (puller.client_addr or "unknown")
+            f"{puller.client_id} at {puller.client_addr}"
+            if puller.client_addr and ids.count(puller.client_id) > 1 and puller.client_id
+            else puller.client_id or puller.client_addr or "unknown"
             for puller in pullers
         }
     )

@@ -117,3 +117,8 @@ def test_observed_owners_are_ids_with_addresses_only_where_an_id_is_not_enough()
 
 def test_queue_names_sort_by_broker_and_then_number() -> None:
     assert sorted(["b:2", "b:10", "a:3", "a:b:0"], key=queue_order) == ["a:3", "a:b:0", "b:2", "b:10"]
+
+
+def test_clients_that_share_a_client_id_are_told_apart_by_the_addresses_that_are_known() -> None:
+    pullers = [Puller("A", "10.0.0.1:7", 0, 1), Puller("A", None, 0, 1), Puller("B", "10.0.0.2:7", 0, 1)]
+    assert observed_owners(pullers) == ["A", "A at 10.0.0.1:7", "B"]
