@@ -183,9 +183,7 @@ def test_a_wrong_rules_file_is_reported_with_its_name(tmp_path: Path, text: str,
 
 
 def test_a_rules_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    assert error_of(file=str(tmp_path / "none.toml")).endswith(
-        "; give the path of a TOML file"
-    )
+    assert error_of(file=str(tmp_path / "none.toml")).endswith("; give the path of a TOML file")
 
 
 def test_settings_loaded_again_keep_the_flags_and_take_what_changed_in_the_files(tmp_path: Path) -> None:

@@ -277,7 +277,10 @@ def test_a_missing_secret_stops_the_start(
     monkeypatch.delenv("PD_KEY")
     monkeypatch.setenv("BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     result = run(*command, "--warehouse", str(warehouse), code=2)
-    assert "oncall.receivers[0].routing_key_env = 'PD_KEY': the environment variable PD_KEY is empty or not set" in result.stderr
+    assert (
+        "oncall.receivers[0].routing_key_env = 'PD_KEY': the environment variable PD_KEY is empty or not set"
+        in result.stderr
+    )
 
 
 def test_a_warehouse_without_alerts_is_notified_by_its_setting(tmp_path: Path, pager: FakePagerDuty) -> None:

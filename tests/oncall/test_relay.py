@@ -335,7 +335,9 @@ def test_a_missing_secret_is_notified_by_its_key_and_variable(monkeypatch: pytes
         receivers=[{"name": "pd", "type": "pagerduty", "routing_key_env": "PD_KEY"}],
         routes=[{"name": "all", "receivers": ["pd"]}],
     )
-    with pytest.raises(SettingsError, match=r"oncall.receivers\[0\].routing_key_env = 'PD_KEY': the environment variable PD_KEY"):
+    with pytest.raises(
+        SettingsError, match=r"oncall.receivers\[0\].routing_key_env = 'PD_KEY': the environment variable PD_KEY"
+    ):
         make_receivers(settings)
 
 

@@ -265,7 +265,11 @@ def test_an_editor_changes_one_and_its_text_is_not_lost(
         (["repair", "--topic", "", "--set", "a=1"], 2, "--topic '': give 1 to"),
         (["repair", "--since", "1h", "--until", "2h", "--set", "a=1"], 2, "--since 1h is not before --until 2h"),
         (["--state", "GONE"], 2, "--state 'GONE': choose one of WAITING"),
-        (["--current", "--state", "REPLAYED"], 2, "'REPLAYED': nearest: REPAIRED; choose one of WAITING, REPAIRED, UNKNOWN"),
+        (
+            ["--current", "--state", "REPLAYED"],
+            2,
+            "'REPLAYED': nearest: REPAIRED; choose one of WAITING, REPAIRED, UNKNOWN",
+        ),
         (["--at", "1h", "--current"], 2, "--at excludes --since, --until and --current"),
         (["--at", "2099-01-01"], 2, "--at 2099-01-01 is in the future"),
     ],
