@@ -94,11 +94,11 @@ def _is_groupless(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
 
 
 def _topic_of_any(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
-    return any(str(row["topic"] or "").endswith(played.suffix) for played, _ in plays)
+    return any(played.has(row["topic"]) for played, _ in plays)
 
 
 def _is_groups(row: Row, played: Played) -> bool:
-    return any(str(row[name] or "").endswith(played.suffix) for name in ("consumer_group", "topic"))
+    return played.has(row["consumer_group"]) or played.has(row["topic"])
 
 
 def _afterwards(played: Played, rows: Iterable[Row]) -> list[str]:

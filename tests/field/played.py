@@ -70,6 +70,12 @@ class Played:
                 spans[-1] = Span(spans[-1].start_ms, one.end_ms)
         return spans
 
+    def has(self, name: str | None) -> bool:
+        """Whether a topic or group of the cluster is this play's, or the retry topic of such a group."""
+        own = {topic.topic for topic in self.scenario.topics} | self.scenario.group_names
+        given, _, rest = (name or "").rpartition("%")[2].rpartition(self.suffix)
+        return given in own and not rest
+
     def own(self, name: str | None) -> str | None:
         """A topic or group of the file by its name on the cluster."""
         return None if name is None else name + self.suffix

@@ -161,7 +161,7 @@ def test_the_command_fails_when_none_comes(tmp_path: Path, is_written: bool) -> 
         RowWriter(tmp_path)
     shown = CliRunner().invoke(app, ["canary", "--warehouse", str(tmp_path)])
     assert shown.exit_code == 1
-    assert ("canary lost: none has arrived" if is_written else "no alert_deliveries table") in shown.output
+    assert ("canary lost: none has arrived" if is_written else "no table alert_deliveries found") in shown.output
 
 
 def test_its_alerts_are_listed_only_where_its_cluster_is_asked_for(tmp_path: Path) -> None:

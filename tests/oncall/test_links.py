@@ -147,5 +147,5 @@ def test_where_nobody_says_where_the_board_is_its_own_address_is_told() -> None:
 
 @pytest.mark.parametrize("url", ["wiki.example.org", "https://w/?x=1", "https://u:p@w", "http://w/a b"])
 def test_what_is_no_address_of_pages_is_refused(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"oncall\.runbook_base_url.*give the address that the pages' names follow"):
+    with pytest.raises(SettingsError, match=r"oncall\.runbook_base_url.*give the base URL of the runbooks"):
         Settings.load(oncall={"runbook_base_url": url})
