@@ -9,7 +9,7 @@ group's deadlines off (deadlines.calm_until).
 from udfs.alerts.rules import Rules
 from udfs.groups.consumption import NO_MATCHED_MSG, Consumption, note_offsets
 from udfs.groups.pull_anomaly import NO_PERMISSION, Pull
-from udfs.groups.queue_state import PullAnomaly, QueueState
+from udfs.groups.queue_state import PullAnomaly, Puller, QueueState
 from udfs.groups.state import GroupState
 from udfs.rocketmq.heartbeat import SERVER_REBALANCE, ConsumerData, Heartbeat, filters_of
 from udfs.rocketmq.membership import Member
@@ -104,7 +104,7 @@ def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool
         return False
     if pull.client_id and not pull.client_id == puller.client_id == queue_state.last_client_id:
         return False
-    is_by_it = _key_of(group, pull, key) == key and (not pull.client_addr or puller.client_id != key)
+    is_by_it = _key_of(group, pull, key, puller) == key and (not pull.client_addr or puller.client_id != key)
     return is_by_it and not _has_fallen(queue_state, pull) and pull.broker_name in group.first_pull_ms
 
 
@@ -112,10 +112,12 @@ def _has_fallen(queue_state: QueueState, pull: Pull) -> bool:
     return pull.commit_offset is not None and pull.commit_offset < (queue_state.commit_offset or 0)
 
 
-def _key_of(group: GroupState, pull: Pull, known: str) -> str | None:
-    """As whose the pull counts (GroupState.observe), where its client is the one that pulls as `known`."""
+def _key_of(group: GroupState, pull: Pull, known: str, puller: Puller) -> str | None:
+    """Return the key under which the pull counts (GroupState.observe). Its client is `puller`, with the key `known`."""
     if pull.client_addr:
         return pull.client_addr
+    if pull.client_id and puller.client_addr:
+        return known
     view = group.membership.views.get(pull.broker_name, {})
     channels = [addr for addr, member in view.items() if member.client_id == pull.client_id] or [known]
     return channels[0] if pull.client_id and len(channels) == 1 else pull.client_id

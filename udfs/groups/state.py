@@ -124,21 +124,25 @@ class GroupState:
             puller.client_id = pull.client_id or puller.client_id
 
     def _puller_key(self, queue_state: QueueState, pull: Pull) -> str:
-        """Who pulls: the channel, or the client where nobody can tell on which channel.
+        """Return the puller's key: its channel, or its ClientId if the channel is unknown.
 
-        A client is reported by its address at one time and by its id at another: with one channel at the broker both
-        are one, and not two that pull side by side.
+        A client may be reported by its address in one event and by its ClientId in another. A pull without an address
+        is no evidence of a second channel: it counts as the known puller's of this ClientId.
         """
         view = self.membership.views.get(pull.broker_name, {})
         addr, client_id = pull.client_addr, pull.client_id
         if not addr:
+            pullers = queue_state.pullers
+            known = [each for each, one in pullers.items() if one.client_addr and one.client_id == client_id]
+            if client_id and known:
+                return max(known, key=lambda each: pullers[each].last_pull_ms)
             addrs = _channels_of(client_id, view)
-            addrs = addrs or {each for each, known in queue_state.pullers.items() if known.client_id == client_id}
+            addrs = addrs or {each for each, one in pullers.items() if one.client_id == client_id}
             return addrs.pop() if client_id and len(addrs) == 1 else client_id or ""
         if not client_id and addr in view:
             client_id = view[addr].client_id
         by_id = queue_state.pullers.get(client_id or "")
-        if client_id and by_id is not None and not by_id.client_addr and _channels_of(client_id, view) <= {addr}:
+        if client_id and by_id is not None and not by_id.client_addr:
             del queue_state.pullers[client_id]
             by_addr = queue_state.pullers.setdefault(addr, by_id)
             by_addr.client_addr = addr
