@@ -63,7 +63,7 @@ def test_sends_describe_it_first_and_page_what_the_cluster_says_waits_under_that
     assert {row["inhibited_by"] for row in rows["alerts"] if row["kind"] == BROKER_NO_DATA} == {None, isolated}
     graver = next(row for row in rows["alerts"] if row["reason"] == Reason.SEVERITY_CHANGED)
     assert graver["severity"] == "critical"
-    assert graver["summary"].endswith("The cluster has no data of it either.")
+    assert graver["summary"].endswith("The broker gives no data either.")
 
 
 def test_what_paged_is_not_over_when_producers_have_given_the_broker_up_and_it_is_still_gone() -> None:

@@ -192,7 +192,7 @@ def test_collect_ends_though_nobody_answers_it(tmp_path: Path, send: Signal) -> 
     """In its first round, whose Kafka is asked for half a minute."""
     flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", "127.0.0.1:1"]
     with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
-        collect.wait_until(collect.says("the collector starts"))
+        collect.wait_until(collect.says("collector started"))
         collect.end(send)
 
 
