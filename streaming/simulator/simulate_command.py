@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streaming.simulator import scenario_names
-from streaming.simulator.simulate import SimulateError, Watching, run_simulation
+from streaming.simulator.publish import SimulateError, Watching, run_simulation
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers

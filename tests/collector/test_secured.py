@@ -119,7 +119,7 @@ def test_tls_with_certificates_of_both_sides_and_what_is_said_of_wrong_ones(tmp_
             wait_for("a whole round", lambda: is_whole(rounds.read()))
         for wrong, said in (
             ({**good, "tls_ca": str(authority.other_ca)}, "is not signed by collector.tls_ca"),
-            ({"tls": False}, "is collector.tls = true missing?"),
+            ({"tls": False}, "set collector.tls = true"),
         ):
             settings = Settings.load(collector={"name_server": one.name_server, **wrong})
             assert said in explain_tls(settings.collector, one.name_server)

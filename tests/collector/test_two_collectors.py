@@ -137,7 +137,7 @@ def test_one_leads_the_other_waits_and_follows_a_kill_a_stop_and_a_freeze(
         first = start("first")
         ticks.wait_for_rounds_of("first")
         second = start("second")
-        wait_for("the second waits", lambda: "another one leads" in (tmp_path / "second.log").read_text())
+        wait_for("the second waits", lambda: "standby entered" in (tmp_path / "second.log").read_text())
         ticks.wait_for_rounds_of("first")
         assert set(ticks.read()) == {"first"}
 
@@ -145,7 +145,7 @@ def test_one_leads_the_other_waits_and_follows_a_kill_a_stop_and_a_freeze(
         ticks.wait_for_rounds_of("second")
 
         third = start("third")
-        wait_for("the third waits", lambda: "another one leads" in (tmp_path / "third.log").read_text())
+        wait_for("the third waits", lambda: "standby entered" in (tmp_path / "third.log").read_text())
         second.freeze()
         ticks.wait_for_rounds_of("third")
         second.thaw()

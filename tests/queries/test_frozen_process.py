@@ -81,7 +81,7 @@ def test_a_frozen_process_of_two_groups_is_one_page_that_names_both(client_id_of
     (page,) = pages(rows)
     assert (page["kind"], page["cause"], page["consumer_group"]) == ("starved_queue", "frozen_client", "bills-cg")
     assert page["queues"] == [f"broker-a:{number}" for number in range(4)]
-    assert "also starves broker-a:0-3 of topic orders in group orders-cg" in page["summary"]
+    assert "is frozen; affected, too: broker-a:0-3 of topic orders in group orders-cg" in page["summary"]
     assert client_id_of(0, "").partition("#")[0] in page["summary"]
     waiting = [row for row in alerts(rows, "starved_queue") if row["consumer_group"] == "orders-cg"]
     assert {row["inhibited_by"] for row in waiting} == {page["incident_id"]}
@@ -93,7 +93,7 @@ def test_a_frozen_client_of_one_group_names_no_other() -> None:
     rows = rows_of(one_frozen_pod(lambda pod, group: f"10.0.0.{pod}@7#{len(group)}00", ("orders-cg",)))
     (page,) = pages(rows)
     assert page["consumer_group"] == "orders-cg"
-    assert "also starves" not in page["summary"]
+    assert "affected, too" not in page["summary"]
 
 
 def test_two_processes_that_freeze_at_once_are_two_pages() -> None:

@@ -104,7 +104,7 @@ def test_what_waits_is_bounded_and_the_drop_is_reported_once(monkeypatch: pytest
     rows = stream.feed([*log_of(2400, 2500, ticks_until=2500)])
     over = [row for row in rows["alerts"] if row["cause"] == "events_dropped"]
     assert [row["state"] for row in over] == ["RESOLVED"]
-    assert "events were dropped in all" in over[0]["summary"]
+    assert "events were dropped in total" in over[0]["summary"]
     newest = {row["queue_id"]: row["verdict"] for row in rows["assignments"]}
     assert set(newest.values()) == {"OK"}  # the newest heartbeats and the routes were kept
 

@@ -83,7 +83,7 @@ def test_a_run_that_reports_people_and_a_relay_of_its_own_do_not_meet(bucket: st
     settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"})
     with only_run(settings):
         with (
-            pytest.raises(OccupiedError, match="one tells people"),
+            pytest.raises(OccupiedError, match="only one process may send notifications"),
             occupying("relay", "relay", {"paths.warehouse": bucket}),
         ):
             pass
