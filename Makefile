@@ -21,6 +21,11 @@ ROOMS_LEFT_OUT := board chaos check history maintenance manual oracle quality re
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
+ifndef IS_LOCKED # two `make` at once install one after the other
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@mkdir -p $(VENV)
+	@flock $(VENV) $(MAKE) --no-print-directory IS_LOCKED=yes $@
+else
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set another with make PYTHON=..."; exit 1; }
 	@command -v java >/dev/null || { echo "error: no java on the PATH; install a JDK 17"; exit 1; }
@@ -37,6 +42,7 @@ else
 	@$(PIP) --no-deps --no-build-isolation -e . | $(SHOWN)
 endif
 	@touch $@
+endif
 
 setup: $(VENV)/.ready ## install the packages and jars of all commands, which then need no network
 	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq

@@ -4,6 +4,7 @@ Each jar's SHA-256 stands in conf/jars.sha256 and is compared before a process f
 the cache: a class path takes every jar of its folder, so one more is refused as one that differs.
 """
 
+import fcntl
 import functools
 import hashlib
 import re
@@ -11,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -46,17 +49,31 @@ def resolve_jars(name: str, root: Path) -> Path:
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
     digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
     folder = root.expanduser() / digest / name
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _ivy_lock():
+        if folder.is_dir():  # another process resolved it meanwhile
+            return folder
         scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
         try:
             _run_ivy(name, scratch)
             if is_checked and (wrong := find_wrong(name, scratch)):
                 raise JarsError(f"{wrong}; Ivy used another repository than the pinned one")
-            _settle(scratch, folder)
+            scratch.rename(folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+@contextmanager
+def _ivy_lock() -> Iterator[None]:
+    """Hold a lock beside Ivy's cache: two resolutions at once corrupt each other's downloads. A process that ends frees it."""
+    folder = Path.home() / ".ivy2"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "balancewatch.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @functools.cache
@@ -101,14 +118,6 @@ def pin(root: Path) -> None:
     digests = {name: _digests(_resolve(name, root, is_checked=False)) for name in SETS}
     lines = [f"{of_set[file]}  {name}/{file}\n" for name, of_set in digests.items() for file in sorted(of_set)]
     PINS.write_text("".join(lines))
-
-
-def _settle(scratch: Path, folder: Path) -> None:
-    try:
-        scratch.rename(folder)
-    except OSError:  # another process settled the same set first; its jars are ours
-        if not folder.is_dir():
-            raise
 
 
 def _run_ivy(name: str, target: Path) -> None:

@@ -1,6 +1,8 @@
 """Jars are used only when they are those that conf/jars.sha256 names."""
 
 import hashlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,26 @@ def test_what_was_just_resolved_and_differs_never_comes_into_the_cache(
     with pytest.raises(JarsError, match=r"kafka/a-1\.jar is not pinned.*Ivy used another repository"):
         resolve_jars("kafka", root)
     assert [path.name for path in set_of(root, "kafka").parent.iterdir()] == ["spark"]
+
+
+def test_two_resolutions_at_once_run_ivy_one_after_the_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ivy's cache is one for all sets, and two downloads at once leave wrong checksums in it."""
+    running: list[str] = []
+    ran: list[str] = []
+
+    def run_ivy(name: str, target: Path) -> None:
+        assert not running
+        running.append(name)
+        time.sleep(0.1)
+        (target / "a-1.jar").write_bytes(b"of a")
+        ran.append(running.pop())
+
+    monkeypatch.setenv("HOME", str(root))
+    monkeypatch.setattr(jars, "_run_ivy", run_ivy)
+    monkeypatch.setattr(jars, "find_wrong", lambda *_: "")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: resolve_jars(name, root), ["kafka", "rocketmq", "kafka", "rocketmq"]))
+    assert sorted(ran) == ["kafka", "rocketmq"]
 
 
 def test_a_set_is_looked_at_once_in_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -392,12 +392,13 @@ def test_no_jvm_is_started(warehouse: Path) -> None:
     """In a process of its own, as another test may have left Spark in this one."""
     arguments = ["whatif", *map(str, of(warehouse)), "--format", "json"]
     script = f"""
-import sys
+import os, sys
 from streaming.cli import app
 try:
     app({arguments!r})
 finally:
-    sys.exit(3 if "pyspark" in sys.modules else 0)
+    sys.stdout.flush()
+    os._exit(3 if "pyspark" in sys.modules else 0)  # the threads of the libraries may abort the interpreter's teardown
 """
     root = Path(__file__).parents[2]
     ended = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, check=False)
