@@ -68,7 +68,7 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
 
 @contextmanager
 def _ivy_lock() -> Iterator[None]:
-    """Hold a lock beside Ivy's cache: two resolutions at once corrupt each other's downloads. A process that ends frees it."""
+    """Hold a lock beside the cache of Ivy, which two resolutions at once corrupt. It is freed when its process ends."""
     folder = Path.home() / ".ivy2"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "balancewatch.lock").open("w") as file:
