@@ -110,6 +110,7 @@ def advance_clock(
         _reports_answers(entry, now_ms),
         entry.frozen,
         reported_until_ms,
+        overview.unserved,
     )
     return Heard(
         broker_coverage,

@@ -36,6 +36,12 @@ BY_CHANNELS = {"duplicate_client_id", "split_view"}
 BY_PULLS = {*HELD, "order_lock", "duplicate_client_id", "strategy_gap", "consume_disabled"}
 """Causes of starved queues that only the answers of the owner show before its commits do."""
 
+BY_HEARTBEATS = {"duplicate_client_id", "group_offline", "split_view", "inconsistent_subscription"}
+"""Kinds that heartbeats show, so that lost answers of clients delay no detection."""
+
+LEFT_ALONE_MS = 180_000
+"""How long a collector leaves a client alone that did not answer."""
+
 BLAMED = {"frozen_client", "pull_stopped", "consume_stopped"}
 """Causes of a starved queue for which an alert may blame a client: one that holds the queue."""
 
@@ -47,7 +53,7 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
     """Yield every fact, `required` as far as the conditions let it be known."""
     patience_ms = _patience_ms(watched)
     made = list(_made_by(watched))
-    for fact in facts_of(watched.simulation, patience_ms):
+    for fact in _facts_of(watched, patience_ms):
         known = _held_open(_as_known(replace(fact, patience_ms=patience_ms), watched), made)
         yield known
         if watched.conditions.view == "agents" and fact.kind in DOWN:
@@ -55,6 +61,22 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
                 yield under_broker(replace(known, kind=kind, cause=cause, also=ALSO[cause]), known)
     for fact in made:
         yield replace(fact, patience_ms=patience_ms)
+
+
+def _facts_of(watched: Watched, patience_ms: int) -> Iterator[Fact]:
+    """Yield every fact of the play. Heartbeats show some of them, however many answers of clients are lost."""
+    if not watched.conditions.lost_answers:
+        yield from facts_of(watched.simulation, patience_ms)
+        return
+    by_heartbeats = facts_of(watched.simulation, patience_ms - LEFT_ALONE_MS)
+    for one, other in zip(by_heartbeats, facts_of(watched.simulation, patience_ms), strict=True):
+        yield one if _rests_on_heartbeats(one, watched) else other
+
+
+def _rests_on_heartbeats(fact: Fact, watched: Watched) -> bool:
+    """Whether heartbeats alone show the fact."""
+    is_frozen = fact.cause == "frozen_client" and not _is_of(fact, watched, watched.suspects.listed_only)
+    return is_frozen or fact.kind in BY_HEARTBEATS
 
 
 def _held_open(fact: Fact, made: Sequence[Fact]) -> Fact:
@@ -93,7 +115,7 @@ def _patience_ms(watched: Watched) -> int:
     interval_ms = watched.simulation.scenario.clock_interval_ms
     rounds = 2 / (1 - min(conditions.missed_rounds, 0.9))
     skew_ms = min(abs(conditions.skew.ahead_ms), SKEW_MS + interval_ms) if conditions.skew else 0
-    left_alone_ms = 180_000 if conditions.lost_answers else 0
+    left_alone_ms = LEFT_ALONE_MS if conditions.lost_answers else 0
     return int(rounds * interval_ms) + conditions.lag_ms + skew_ms + left_alone_ms
 
 
@@ -110,6 +132,8 @@ def _later_ms(fact: Fact, watched: Watched) -> int:
     later_ms = max(0, BOUNDS_MS["consume_stopped"] - fact.bound_ms) if is_by_commits else 0
     if conditions.listed_only and (fact.kind in BY_CHANNELS or fact.cause in BY_CHANNELS):
         later_ms += EXPIRY_MS
+    if conditions.lost_answers and _rests_on_heartbeats(fact, watched):
+        later_ms -= LEFT_ALONE_MS  # the patience of the play includes it
     return later_ms
 
 

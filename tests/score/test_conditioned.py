@@ -41,6 +41,7 @@ def test_a_frozen_client_is_required_at_the_default_interval_of_the_collector() 
     frozen = ("starved_queue", "frozen_client")
     assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND))
     assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND, mute_clients=1.0))
+    assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND, lost_answers=0.05))
 
 
 @pytest.mark.parametrize(

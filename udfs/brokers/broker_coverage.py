@@ -39,18 +39,19 @@ class Unasked:
 
 @dataclass(frozen=True)
 class FrozenQueues:
-    """An open incident of one group and topic whose queues starve because of frozen processes.
+    """An open incident of one group and topic whose cause other groups may share.
 
-    processes  as udfs.rocketmq.process names them
+    culprits   the frozen processes, as udfs.rocketmq.process names them, or the brokers that serve no pull
     is_page    it has fired, and no other incident explains it
     """
 
     consumer_group: str
     topic: str
     incident_id: str
-    processes: list[str]
+    culprits: list[str]
     queues: list[str]
     is_page: bool
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class BrokerCoverage:
     unasked          what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
     families         the groups that are born and die with their processes
     reports_answers  collectors report which queues clients say they hold, and which clients they could not ask
-    frozen           group → its open incidents of frozen processes, as of its newest evaluation
+    frozen           group → its open incidents with a shared cause, as of its newest evaluation
+    unserved         brokers that serve no pull, though heartbeats and committed offsets arrive
     reported_until_ms  broker that reports its pulls no more → the newest one that it reported
     """
 
@@ -89,6 +91,7 @@ class BrokerCoverage:
     reports_answers: bool = False
     frozen: Mapping[str, list[FrozenQueues]] = field(default_factory=dict)
     reported_until_ms: Mapping[str, int] = field(default_factory=dict)
+    unserved: frozenset[str] = frozenset()
 
     def may_have_stopped_reporting(self, broker_name: str, last_pull_ms: int | None) -> bool:
         """Whether the broker itself reported this pull, the newest of a queue, and reports none any more."""

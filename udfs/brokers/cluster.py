@@ -28,7 +28,7 @@ from udfs.brokers.cluster_state import (
     note_silent,
     retired,
 )
-from udfs.brokers.mute_brokers import find_mute, note_mute
+from udfs.brokers.mute_brokers import find_mute, find_unserved, note_mute
 from udfs.brokers.name_server_findings import (
     CLUSTER_NAME_CONFLICT,
     NAME_SERVER_UNREACHABLE,
@@ -70,6 +70,7 @@ class Overview:
     masterless  broker → the incident that explains what needs its master
     cluster_id  the open incident that explains everything: nothing of the cluster gives data, or two clusters share it
     gap_ms      for how long nothing had arrived, at the tick that ends it
+    unserved    brokers that serve no pull, though heartbeats and committed offsets arrive
     """
 
     tick: Tick
@@ -83,6 +84,7 @@ class Overview:
     cluster_id: str | None
     gap_ms: int
     transitions: list[Transition]
+    unserved: frozenset[str] = frozenset()
 
 
 def evaluate_cluster(
@@ -154,6 +156,7 @@ def evaluate_cluster(
         open_id(cluster_state, CLUSTER_NAME_CONFLICT, now_ms, rules) or (cluster_id if is_dark else None),
         gap_ms,
         transitions,
+        frozenset(find_unserved(cluster_state, late_ms, now_ms - rules.pull_silence_ms)),
     )
 
 

@@ -125,20 +125,32 @@ def _are_several(witnesses: set[tuple[str, str]]) -> bool:
     return len(groups) >= WITNESSES and len(processes) >= WITNESSES
 
 
-def _stopped(cluster_state: ClusterState, late_ms: int, silent_ms: int) -> Iterator[tuple[str, int]]:
+def _stopped(
+    cluster_state: ClusterState, late_ms: int, silent_ms: int, *, is_reported: bool = False
+) -> Iterator[tuple[str, int]]:
     """Yield each broker whose newest pull is of `silent_ms` or before, with that pull, though heartbeats arrive there.
 
-    Left out: a broker without a master, for a slave may refuse every pull; one whose committed offsets are reported.
+    Left out: a broker without a master, for a slave may refuse every pull. `is_reported`: yield the brokers whose
+    committed offsets are reported, or the others.
     """
     for broker_name, of_broker in cluster_state.pulls.heard_ms.items():
         newest_ms = max(of_broker.values())
         heartbeat_ms = cluster_state.heartbeat_sample.at(broker_name) or 0
         is_known = cluster_state.mute_ms.get(broker_name) == newest_ms
         is_reached = bool(cluster_state.topics.get(broker_name)) and heartbeat_ms > max(late_ms, newest_ms)
-        is_reported = cluster_state.offsets_ms.get(broker_name, 0) > newest_ms
+        has_offsets = cluster_state.offsets_ms.get(broker_name, 0) > newest_ms
         has_master = broker_name not in cluster_state.without_master_ms
-        if newest_ms <= silent_ms and (is_known or is_reached) and has_master and not is_reported:
+        if newest_ms <= silent_ms and (is_known or is_reached) and has_master and has_offsets == is_reported:
             yield broker_name, newest_ms
+
+
+def find_unserved(cluster_state: ClusterState, late_ms: int, silent_ms: int) -> Iterator[str]:
+    """Yield each broker that serves no pull: the pulls of several groups and processes stopped there at once, while
+    their heartbeats and the broker's committed offsets arrive.
+    """
+    for broker_name, _ in _stopped(cluster_state, late_ms, silent_ms, is_reported=True):
+        if _are_several(set(_witnesses(cluster_state, broker_name, late_ms))):
+            yield broker_name
 
 
 def unasked_of(cluster_state: ClusterState) -> tuple[Unasked, ...]:

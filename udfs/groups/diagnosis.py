@@ -180,7 +180,8 @@ def _diagnose_silence(
     if owner not in evidence.late and stopped is not None:
         return stopped
     is_held_back = queue_state.consumption is not None and queue_state.consumption.is_cache_full
-    is_late_first = late_at_ms <= stopped_at_ms or is_held_back  # by a full cache: it need not have pulled till then
+    is_unknown = owner in evidence.late and owner in evidence.unheard  # its newest pull may have been missed
+    is_late_first = late_at_ms <= stopped_at_ms or is_held_back or is_unknown  # a full cache need not be pulled
     if is_late_first and owner not in evidence.listed_only:
         return Starvation(FROZEN_CLIENT, silent_since_ms, owner, max(late_at_ms, queue_state.since_ms))
     return Starvation(PULL_STOPPED, silent_since_ms, owner, stopped_at_ms)

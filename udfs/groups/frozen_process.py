@@ -1,100 +1,169 @@
-"""A frozen process that carries several groups, or topics, is one cause.
+"""Starved queues of several groups, or topics, with one cause: a frozen process, or a broker that serves no pull.
 
-The first of its incidents pages and lists the queues of the others, which wait under it (`inhibited_by`). The process
-of a channel is udfs.rocketmq.process's.
+The first incident of each kind pages and lists the queues of the others, which wait under it (`inhibited_by`). The
+process of a channel is udfs.rocketmq.process's, a broker without pulls udfs.brokers.mute_brokers'.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from udfs.alerts.alert import Finding, Incident
+from udfs.alerts.alert import Finding, Incident, brokers_of
 from udfs.alerts.prose import join_words, name_queues, some
 from udfs.brokers.broker_coverage import FrozenQueues
-from udfs.groups.diagnosis import FROZEN_CLIENT
+from udfs.groups.diagnosis import CONSUME_STOPPED, FROZEN_CLIENT, PULL_STOPPED
+from udfs.groups.findings.queues import STALLED_QUEUE
 from udfs.groups.findings.starved import STARVED_QUEUE
 from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.process import process_of
 
-PROCESSES = "processes"
-"""The entry of the evidence that names the frozen processes."""
+PROCESSES, UNSERVED = "processes", "unserved_brokers"
+"""The entries of the evidence that name the frozen processes, or the brokers that serve no pull."""
+
+KINDS = (STARVED_QUEUE, STALLED_QUEUE)
+"""An incident waits under one of its own kind or of an earlier one."""
 
 Frozen = Mapping[str, Sequence[FrozenQueues]]
-"""Consumer group to its open incidents of frozen processes."""
+"""Consumer group to its open incidents with a shared cause."""
 
 
 def frozen_of(state: GroupState) -> list[FrozenQueues]:
-    """Return the group's open incidents of frozen processes, as of an evaluation that is done."""
+    """Return the group's open incidents with a shared cause, as of an evaluation that is done."""
     return [
         FrozenQueues(
             state.consumer_group,
             incident.topic or "",
             incident.incident_id,
-            list(incident.evidence[PROCESSES]),
+            list(culprits),
             list(incident.queues),
             incident.has_fired and incident.inhibited_by is None,
+            incident.kind,
         )
         for key, incident in sorted(state.incidents.items())
-        if incident.kind == STARVED_QUEUE and incident.evidence.get(PROCESSES)
+        if incident.kind in KINDS
+        and (culprits := incident.evidence.get(PROCESSES) or incident.evidence.get(UNSERVED))
+        and not (incident.kind == STALLED_QUEUE and incident.inhibited_by)
     ]
 
 
-def as_one_cause(findings: Mapping[str, Finding], state: GroupState, frozen: Frozen) -> dict[str, Finding]:
-    """Return a group's starved queues with their frozen processes named. An incident whose processes another one of
-    the cluster has paged waits under that one; an incident that pages lists what the others hold.
+@dataclass(frozen=True)
+class _Shared:
+    """A finding whose cause other incidents may share: `culprits` by the name of their entry in the evidence."""
+
+    key: str
+    finding: Finding
+    entry: str
+    culprits: list[str]
+    own: Incident | None
+
+    @property
+    def is_page(self) -> bool:
+        """An incident that was notified by itself is not put under another one afterwards."""
+        return self.own is not None and self.own.has_fired and self.own.inhibited_by is None
+
+
+def as_one_cause(
+    findings: Mapping[str, Finding], state: GroupState, frozen: Frozen, unserved: frozenset[str] = frozenset()
+) -> dict[str, Finding]:
+    """Return a group's findings of one kind, with frozen processes and brokers without pulls named. An incident whose
+    culprits another one of the cluster has paged waits under that one; an incident that pages lists what the others
+    hold. `unserved` are the brokers that serve no pull. Queues that a frozen process leaves to one that does not pull
+    them either stay one incident.
     """
-    named: dict[str, Finding] = {}
-    for key, finding in findings.items():
-        if finding.cause != FROZEN_CLIENT or finding.inhibited_by is not None:
-            named[key] = finding
-            continue
-        own = state.incidents.get(key)
-        processes = _processes_of(finding, own, state.membership)
-        others = [
-            one for one in _all(frozen) if (one.consumer_group, one.topic) != (state.consumer_group, finding.topic)
-        ]
-        page = None if _is_page(own) else _page_of(others, processes, finding)
+    shared = {one.key: one for one in _find_shared(findings, state, unserved)}
+    named = dict(findings)
+    for key, one in shared.items():
+        own = (state.consumer_group, one.finding.topic)
+        page = None if one.is_page else _page_of(one, _others(frozen, own)) or _sibling_of(one, shared)
         named[key] = replace(
-            _listing(finding, processes, others) if page is None else finding,
-            evidence={**finding.evidence, PROCESSES: processes},
+            _listing(one, _others(frozen, own)) if page is None else one.finding,
+            evidence={**one.finding.evidence, one.entry: one.culprits},
             inhibited_by=page,
         )
     return named
 
 
-def _all(frozen: Frozen) -> Iterator[FrozenQueues]:
-    for name in sorted(frozen):
-        yield from frozen[name]
+def _others(frozen: Frozen, own: tuple[str, str | None]) -> Iterator[FrozenQueues]:
+    """Yield the incidents of other groups or topics, oldest group first: a page comes before what waits under it."""
+    return (other for incidents in frozen.values() for other in incidents if (other.consumer_group, other.topic) != own)
 
 
-def _is_page(own: Incident | None) -> bool:
-    """An incident that was notified by itself is not put under another one afterwards."""
-    return own is not None and own.has_fired and own.inhibited_by is None
+def _find_shared(findings: Mapping[str, Finding], state: GroupState, unserved: frozenset[str]) -> Iterator[_Shared]:
+    for key, finding in sorted(findings.items()):
+        own = state.incidents.get(key)
+        if finding.inhibited_by is not None:
+            continue
+        known = own.evidence if own is not None else {}
+        brokers = brokers_of(finding)
+        if finding.cause in (PULL_STOPPED, CONSUME_STOPPED) and brokers <= unserved | set(known.get(UNSERVED, ())):
+            yield _Shared(key, finding, UNSERVED, sorted(brokers), own)
+        elif finding.kind == STARVED_QUEUE and (
+            finding.cause == FROZEN_CLIENT
+            or (finding.cause == PULL_STOPPED and own is not None and own.has_fired and PROCESSES in known)
+        ):
+            yield _Shared(key, finding, PROCESSES, _processes_of(finding, own, state.membership), own)
 
 
 def _processes_of(finding: Finding, own: Incident | None, membership: Membership) -> list[str]:
     """The processes of the clients that the finding blames; of one that has left, as they were before."""
     addrs = {member.client_id: member.client_addr for _, member in membership.members()}
     queues: Mapping[str, Mapping[str, Any]] = finding.evidence["queues"]
-    client_ids = {one["client_id"] for one in queues.values() if one["cause"] == FROZEN_CLIENT and one["client_id"]}
+    client_ids = {one["client_id"] for one in queues.values() if one["cause"] == finding.cause and one["client_id"]}
     known = set(own.evidence.get(PROCESSES, ())) if own is not None else set()
     return sorted({process_of(one, addrs[one]) for one in client_ids if one in addrs} or known)
 
 
-def _page_of(others: Sequence[FrozenQueues], processes: Sequence[str], finding: Finding) -> str | None:
-    """The open page that covers each of the finding's processes, where nothing but those starves its queues."""
-    is_frozen_only = all(one["cause"] == FROZEN_CLIENT for one in finding.evidence["queues"].values())
-    pages = [one for one in others if one.is_page and processes and set(processes) <= set(one.processes)]
-    return pages[0].incident_id if pages and is_frozen_only else None
+def _covers_all(one: _Shared) -> bool:
+    """Whether nothing but the culprits starves the finding's queues."""
+    if one.entry == UNSERVED:
+        return True
+    return bool(one.culprits) and all(
+        each["cause"] == one.finding.cause for each in one.finding.evidence["queues"].values()
+    )
 
 
-def _listing(finding: Finding, processes: Sequence[str], others: Sequence[FrozenQueues]) -> Finding:
-    """The finding with the other queues of its processes in the summary."""
-    same = [one for one in others if set(one.processes) & set(processes)]
-    if not same:
-        return finding
-    listed = some([f"{name_queues(one.queues)} of topic {one.topic} in group {one.consumer_group}" for one in same], 20)
-    verb = "is" if len(processes) == 1 else "are"
-    summary = f"{finding.text.summary} Process {join_words(list(processes))} {verb} frozen; affected, too: {listed}."
-    return replace(finding, text=finding.text._replace(summary=summary), figures=listed)
+def _page_of(one: _Shared, others: Iterable[FrozenQueues]) -> str | None:
+    """The first open page that covers each of the culprits."""
+    if not _covers_all(one):
+        return None
+    kinds, culprits = KINDS[: KINDS.index(one.finding.kind) + 1], set(one.culprits)
+    covering = (
+        other for other in others if other.is_page and other.kind in kinds and culprits.issubset(other.culprits)
+    )
+    return next((other.incident_id for other in covering), None)
+
+
+def _sibling_of(one: _Shared, shared: Mapping[str, _Shared]) -> str | None:
+    """The incident of another topic of the group that pages for the same culprits, now or before."""
+    for key, first in shared.items():
+        if key >= one.key or first.own is None or not _covers_all(one) or not set(one.culprits) <= set(first.culprits):
+            continue
+        is_due = first.finding.is_ready and first.own.held_ms >= (one.own.held_ms if one.own else 0)
+        if first.is_page or (is_due and not first.own.has_fired):
+            return first.own.incident_id
+    return None
+
+
+def _listing(one: _Shared, others: Iterable[FrozenQueues]) -> Finding:
+    """The finding with its culprits, and the other queues that they starve, in the summary."""
+    culprits, kind = set(one.culprits), one.finding.kind
+    same = [other for other in others if other.kind == kind and not culprits.isdisjoint(other.culprits)]
+    same.sort(key=lambda other: (other.consumer_group, other.topic))
+    if not one.culprits or not (same or one.entry == UNSERVED):
+        return one.finding
+    queues = [f"{name_queues(other.queues)} of topic {other.topic} in group {other.consumer_group}" for other in same]
+    listed, text, names = some(queues, 20) if queues else "", one.finding.text, join_words(one.culprits)
+    is_one = len(one.culprits) == 1
+    also = f"; affected, too: {listed}." if listed else "."
+    if one.entry == UNSERVED:
+        whose = f"roker {names}" if is_one else f"rokers {names}"
+        summary = (
+            f"{text.summary} B{whose} {'serves' if is_one else 'serve'} no pull of any group, although heartbeats and "
+            f"committed offsets arrive{also}"
+        )
+        text = text._replace(summary=summary, advice=f"First check the pull threads of b{whose}. {text.advice}")
+    else:
+        state = "frozen" if one.finding.cause == FROZEN_CLIENT else "without pulls"
+        text = text._replace(summary=f"{text.summary} Process {names} {'is' if is_one else 'are'} {state}{also}")
+    return replace(one.finding, text=text, figures=listed)

@@ -21,8 +21,7 @@ from udfs.groups.diagnosis import GROUP_OFFLINE, ORDER_LOCK, PULL_STOPPED
 from udfs.groups.expiry import expire
 from udfs.groups.findings import FINDERS
 from udfs.groups.findings.brokers import ORDER_AT_RISK, SLAVE_READ
-from udfs.groups.findings.starved import STARVED_QUEUE
-from udfs.groups.frozen_process import as_one_cause
+from udfs.groups.frozen_process import KINDS, as_one_cause
 from udfs.groups.inference import infer
 from udfs.groups.not_asked import NotAsked
 from udfs.groups.planning import plan_group
@@ -115,8 +114,9 @@ def _step(snapshot: GroupSnapshot, kind: str, findings: Findings, coverage: Cove
     """Phase 7. The incidents of one kind, moved on by what was found."""
     if findings and snapshot.broker_coverage.explains_anything():
         findings = {key: _explained(finding, snapshot.broker_coverage) for key, finding in findings.items()}
-    if findings and kind == STARVED_QUEUE:
-        findings = as_one_cause(findings, snapshot.state, snapshot.broker_coverage.frozen)
+    if findings and kind in KINDS:
+        coverage_of_brokers = snapshot.broker_coverage
+        findings = as_one_cause(findings, snapshot.state, coverage_of_brokers.frozen, coverage_of_brokers.unserved)
     return step(snapshot.state.incidents, snapshot.state.windows, kind, findings, coverage.evaluation, snapshot.rules)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.rules import default_rules
 from tests.udfs.groups.facts import at
 from udfs.brokers.cluster_state import ClusterState, Tick
-from udfs.brokers.mute_brokers import SEEN_MS, find_mute, note_mute, note_puller_heartbeat, note_pulling
+from udfs.brokers.mute_brokers import SEEN_MS, find_mute, find_unserved, note_mute, note_puller_heartbeat, note_pulling
 
 RULES = default_rules()
 
@@ -122,3 +122,26 @@ def test_clients_that_lost_their_queues_before_others_filled_their_caches_are_no
     pull(cluster_state, 0, *TWO)
     note_pulling(cluster_state, Pulling("g1", "C@1", at(60), is_held_back=True))
     assert not after_minutes(cluster_state, "A@1", "B@1", "C@1")
+
+
+def unserved(cluster_state: ClusterState, second: float, *clients: str) -> list[str]:
+    is_reported(cluster_state, second, *clients)
+    return list(find_unserved(cluster_state, at(second) - 40_000, at(second) - RULES.pull_silence_ms))
+
+
+def test_a_broker_whose_offsets_are_reported_and_where_all_pulls_stopped_serves_none() -> None:
+    cluster_state = cluster_of("broker-a", "broker-b")
+    pull(cluster_state, 0, *TWO)
+    pull(cluster_state, 95, *TWO, broker="broker-b")
+    assert unserved(cluster_state, 100, "A@1", "B@1") == []
+    pull(cluster_state, 100, ("g1", ""))
+    assert unserved(cluster_state, 101, "A@1", "B@1") == ["broker-a"]
+    pull(cluster_state, 102, TWO[0])
+    assert unserved(cluster_state, 103, "A@1", "B@1") == []
+
+
+def test_one_process_without_pulls_is_no_broker_that_serves_none() -> None:
+    cluster_state = cluster_of()
+    pull(cluster_state, 0, ("g1", "A@1"), ("g2", "A@1"))
+    pull(cluster_state, 100, ("g1", ""))
+    assert unserved(cluster_state, 101, "A@1") == []

@@ -83,6 +83,17 @@ def test_silence_begins_with_the_last_that_was_consumed_where_pulls_are_not_repo
     assert (found.cause, found.since_ms, found.certain_at_ms) == ("frozen_client", at(90), at(165))
 
 
+def test_a_late_owner_whose_last_answers_were_lost_is_frozen_and_has_not_stopped_pulling_before() -> None:
+    """A lost answer makes its newest known pull older than it was."""
+    evidence = Evidence(NOBODY, {"A": at(120)}, at(195), late=frozenset("A"), unheard=frozenset("A"))
+    found = diagnose(silent(60), evidence, at(0), RULES, broker_name="a")
+    assert found is not None
+    assert (found.cause, found.certain_at_ms) == ("frozen_client", at(190))
+    answered = diagnose(silent(60), replace(evidence, unheard=NOBODY), at(0), RULES, broker_name="a")
+    assert answered is not None
+    assert answered.cause == "pull_stopped"
+
+
 @pytest.mark.parametrize(("joined", "certain"), [(0, 220), (160, 280), (9_000, 580)])
 def test_an_owner_that_has_just_come_back_is_given_as_long_as_a_new_one_but_not_for_ever(
     joined: float, certain: float
