@@ -97,7 +97,7 @@ class ShardIndex(msgspec.Struct):
     is gone: what it had before is of no cluster any more. `shelves` has the buckets and bytes of each shelf.
     """
 
-    version: int = 6
+    version: int = 7
     rules: str = ""
     has_held_ticks: bool = False
     swept_ms: int = 0
