@@ -130,11 +130,22 @@ def _later_ms(fact: Fact, watched: Watched) -> int:
         or (fact.cause == "frozen_client" and _is_of(fact, watched, suspects.listed_only))
     )
     later_ms = max(0, BOUNDS_MS["consume_stopped"] - fact.bound_ms) if is_by_commits else 0
+    if is_starved and fact.cause == "consume_stopped":
+        later_ms += _masterless_ms(fact, watched)
     if conditions.listed_only and (fact.kind in BY_CHANNELS or fact.cause in BY_CHANNELS):
         later_ms += EXPIRY_MS
     if conditions.lost_answers and _rests_on_heartbeats(fact, watched):
         later_ms -= LEFT_ALONE_MS  # the patience of the play includes it
     return later_ms
+
+
+def _masterless_ms(fact: Fact, watched: Watched) -> int:
+    """Return how long the queue's broker has no master after the onset: a slave's commits are too old to judge."""
+    if not isinstance(watched, Recorded) or fact.queue is None:
+        return 0
+    broker_name = fact.queue.rpartition(":")[0]
+    since_ms = [one - fact.onset_ms for one in watched.masterless_ms.get(broker_name, ()) if one >= fact.onset_ms]
+    return since_ms[-1] if since_ms and since_ms[0] <= fact.bound_ms else 0
 
 
 def _is_hidden(fact: Fact, watched: Watched) -> bool:
@@ -157,7 +168,20 @@ def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
     )
     is_doubled = fact.kind == "double_consumed_queue"  # infos have no address, so twins are one
     is_of_twins = is_doubled and fact.cause in (None, "duplicate_client_id")
-    return is_lost or is_of_twins or (is_doubled and _is_of(fact, watched, watched.suspects.mute))
+    return (
+        is_lost
+        or is_of_twins
+        or _is_unread(fact, watched)
+        or (is_doubled and _is_of(fact, watched, watched.suspects.mute))
+    )
+
+
+def _is_unread(fact: Fact, watched: Watched) -> bool:
+    """Whether a slave serves only clients that never answer: a collector knows from their answers who serves them."""
+    if fact.kind != "slave_read" or not isinstance(watched, Recorded):
+        return False
+    readers = watched.readers.get((fact.consumer_group or "", fact.broker_name or ""), set())
+    return bool(readers) and readers <= watched.suspects.mute
 
 
 def _is_of(fact: Fact, watched: Watched, client_ids: frozenset[str]) -> bool:

@@ -17,14 +17,17 @@ SELDOM_SHARE, MOSTLY_SHARE = 0.4, 0.75
 class Recorded(Watched):
     """`rounds` has (time, brokers that missed it); `holders` has (group, queue) → ClientIds while it was at fault.
 
-    A holder of a starved queue has it in its table; the holders of a doubled one pull it.
+    A holder of a starved queue has it in its table; the holders of a doubled one pull it. `readers` has (group, broker)
+    → ClientIds that a slave of the broker served; `masterless_ms` has broker → the times at which its master was down.
     """
 
     rounds: list[tuple[int, frozenset[str]]]
     holders: dict[tuple[str, MessageQueue], set[str]]
+    readers: dict[tuple[str, str], set[str]]
+    masterless_ms: dict[str, list[int]]
 
     def said(self, duration_ms: int | None = None) -> Iterator[Said]:
-        self.rounds, self.holders = [], {}
+        self.rounds, self.holders, self.readers, self.masterless_ms = [], {}, {}, {}
         next_ms = 0
         for said in super().said(duration_ms):
             topic, event, time_ms = said
@@ -33,6 +36,7 @@ class Recorded(Watched):
                 self.rounds.append((time_ms, missed))
             if time_ms >= next_ms and not self.simulation.scenario.healthy:
                 self._note_holders()
+                self._note_slaves()
                 next_ms = time_ms + SAMPLE_MS
             yield said
 
@@ -68,3 +72,14 @@ class Recorded(Watched):
             for consumer in self.simulation.consumers():
                 if consumer.consumer_group == span.consumer_group and span.mq in consumer.table:
                     holders.add(consumer.client.client_id)
+
+    def _note_slaves(self) -> None:
+        for name, broker in self.simulation.brokers.items():
+            if not broker.nodes[0].is_up:
+                self.masterless_ms.setdefault(name, []).append(self.simulation.now_ms)
+        for consumer in self.simulation.consumers():
+            for broker_name in {mq.broker_name for mq in consumer.table}:
+                node = consumer.client.find_node(broker_name)
+                if node is not None and (node.broker_id or node.broker.suggest_broker_id(node)):
+                    readers = self.readers.setdefault((consumer.consumer_group, broker_name), set())
+                    readers.add(consumer.client.client_id)

@@ -70,6 +70,22 @@ def test_queues_of_a_client_that_does_not_answer_are_known_by_their_commits() ->
     assert all(one.required for found in starved for one in found)
 
 
+def test_reads_from_a_slave_are_hidden_only_if_no_reader_answers() -> None:
+    read = ("slave_read", None)
+    assert read in required("slave_read_busy", Conditions("collector", 10 * SECOND, mute_clients=0.3))
+    assert read not in required("slave_read_busy", Conditions("collector", 10 * SECOND, mute_clients=1.0))
+
+
+def test_commits_prove_nothing_while_only_a_slave_serves() -> None:
+    """The master of broker-a is down from 120 s to 420 s, and a listener hangs from 150 s on, beside the scenario."""
+    watched = Recorded(load_scenario("master_down"), 1, START, Conditions(), "hung")
+    for _ in watched.said():
+        pass
+    beside = [one for one in facts_under(watched) if one.cause == "consume_stopped" and one.consumer_group]
+    usual = [one for one in facts("hung_listener", Conditions()) if one.cause == "consume_stopped"]
+    assert max(one.later_ms for one in beside) > 200 * SECOND > 25 * SECOND > max(one.later_ms for one in usual)
+
+
 def test_a_blamed_client_must_hold_the_queue() -> None:
     starved = [one for one in facts("frozen_client", Conditions()) if one.kind == "starved_queue"]
     assert starved
