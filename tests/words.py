@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[1]
 MOST_WORDS = 35
 
 BANNED = re.compile(
-    r"\b(tells?|told|telling|hears?|heard|look(?:s|ed|ing)? at|(?:what )?is so|so many|so long|at it|in peace|stands?"
-    r"|go(?:es)? by|gone by|goes on|went on|mend(?:s|ed|ing)?|whole|of (?:ours|theirs|its own|their own)|nobody(?:'s)?"
-    r"|somebody(?:'s)?|whoever|whom|what is left|that raised|the house|for ever|seen to|a second time round)\b",
+    r"\b(tells?|told|telling|hears?|heard|hearing|look(?:s|ed|ing)? at|(?:what )?is so|what there is|so many|so long"
+    r"|at it|in peace|stands?|as the machine's day|go(?:es)? by|gone by|goes on|went on|mend(?:s|ed|ing)?|whole"
+    r"|of (?:ours|theirs|its own|their own)|nobody(?:'s)?|somebody(?:'s)?|whoever|whom|what is left|that raised"
+    r"|the house|for ever|seen to|a second time round)\b",
     re.IGNORECASE,
 )
 """Words and phrases of a translated text. Names of RocketMQ, Kafka, Spark and Prometheus are no prose."""
@@ -40,9 +41,20 @@ PRODUCT_NAMES = {
 }  # fmt: skip
 """CamelCase of other products, which a heading may have."""
 
+HEADINGS = {"heading", "panel", "Column", "Caption", "Th", "H1", "H2", "H3"}
+"""Calls of the board's code whose texts are headings."""
+
+COMMENTED = (".yml", ".properties", ".service", ".timer", ".env", ".sh", "Dockerfile", "Makefile", ".ci/run")
+"""How the names of files end whose comments are read; Makefile's are the help of `make`."""
+
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_SQL = re.compile(r"\b(SELECT|FROM|WHERE|INSERT|CREATE|JOIN|GROUP BY)\b")
+_SQL = re.compile(r"\b(SELECT|FROM|WHERE|INSERT|CREATE|JOIN|GROUP BY|PARTITION BY|CASE|CAST|NULL)\b")
+_PATTERN = re.compile(r"\\[bdsw]|\(\?")
+_SETTING = re.compile(r'\[|[\w."*]+ = ')
+"""A comment that is an example of settings: a paragraph of its own."""
+_TAG = re.compile(r"<[^>]*>")
+_STRING = re.compile(r"""//.*|/?\*.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ class Text:
                     yield self._say(f"CamelCase {found[0]!r}", bare)
         if self.is_table:
             return
-        for sentence in re.split(r"(?<=[.!?;:])\s+|\n\s*\n", bare):
+        for sentence in re.split(r"(?<=[.!?])\s+|\n\s*\n", bare):
             if len(words := sentence.split()) > MOST_WORDS:
                 yield self._say(f"{len(words)} words", " ".join(words[:12]))
 
@@ -85,11 +97,17 @@ def texts(*under: str) -> Iterator[Text]:
         is_test = path.startswith("tests/")
         if path.endswith(".md"):
             yield from _page(path)
-        elif path.endswith(".py") and not is_test and path not in NO_PROSE:
+        elif is_test:
+            continue
+        elif path.endswith(".py") and path not in NO_PROSE:
             yield from _code(path)
+        elif path.endswith((".js", ".java")):
+            yield from _other_code(path)
+        elif path.endswith(".svg"):
+            yield from _drawing(path)
         elif path.startswith("conf/") and path.endswith(".json"):
             yield from _dashboard(path)
-        elif path.startswith("conf/") and path.endswith((".toml", ".yml", ".properties")):
+        elif (path.startswith("conf/") and path.endswith(".toml")) or path.endswith(COMMENTED):
             yield from _comments(path)
         elif path.endswith(".toml") and "/scenarios/" in path:
             yield Text(path, 1, str(tomllib.loads((ROOT / path).read_text()).get("description", "")))
@@ -117,17 +135,23 @@ def _page(path: str) -> Iterator[Text]:
 
 
 def _code(path: str) -> Iterator[Text]:
-    """Strings that read as prose: messages, sentences of alerts and pages, and the help of commands."""
+    """Strings of the code, except docstrings that are no help of a command, SQL and patterns."""
     tree = ast.parse((ROOT / path).read_text())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     attribute = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    headings = {
+        id(text)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in HEADINGS
+        for text in node.args
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
@@ -137,31 +161,53 @@ def _code(path: str) -> Iterator[Text]:
                 continue
         else:
             continue
-        if len(text.split()) > 1 and not _SQL.search(text) and not re.search(r"\\[bdsw]|\(\?", text):
-            yield Text(path, node.lineno, text)
+        if len(set(_SQL.findall(text))) < 2 and not text.lstrip().startswith("SELECT") and not _PATTERN.search(text):
+            yield Text(path, node.lineno, _TAG.sub(". ", text), is_heading=id(node) in headings)
+
+
+def _other_code(path: str) -> Iterator[Text]:
+    """Strings and comments of JavaScript and Java."""
+    for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
+        for found in _STRING.finditer(line):
+            yield Text(path, number, found[0].strip("\"'/* "))
+
+
+def _drawing(path: str) -> Iterator[Text]:
+    for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
+        for found in re.finditer(r"<text[^>]*>([^<]*)<", line):
+            yield Text(path, number, found[1])
 
 
 def _dashboard(path: str) -> Iterator[Text]:
     lines = (ROOT / path).read_text().splitlines()
     for number, line in enumerate(lines, 1):
-        if found := re.match(r'\s*"(title|description)": (".*"),?$', line):
+        for found in re.finditer(r'"(title|description|content|legendFormat|label)":\s*("(?:[^"\\]|\\.)*")', line):
             yield Text(path, number, json.loads(found[2]), is_heading=found[1] == "title")
 
 
 def _comments(path: str) -> Iterator[Text]:
     """Comments and, in YAML, the annotations that Prometheus sends."""
     gathered: list[str] = []
+    annotated: tuple[int, list[str]] | None = None
     for number, line in enumerate([*(ROOT / path).read_text().splitlines(), ""], 1):
+        indent = len(line) - len(line.lstrip())
+        if annotated and indent > annotated[0]:
+            annotated[1].append(line.strip())
+            continue
+        if annotated:
+            yield Text(path, number - len(annotated[1]), " ".join(annotated[1]).strip("\"'"))
+            annotated = None
         if line.lstrip().startswith("#"):
-            gathered.append(line.lstrip("# "))
+            comment = line.lstrip("# ")
+            gathered.append(f"\n\n{comment}\n\n" if _SETTING.match(comment) else comment)
             continue
         if gathered:
             yield Text(path, number - len(gathered), " ".join(gathered))
             gathered = []
-        if found := re.match(r"\s*(summary|description): (.*)", line):
-            yield Text(path, number, found[2].strip("\"'"))
-        elif "  # " in line:
-            yield Text(path, number, line.partition("  # ")[2])
+        if found := re.match(r"\s*(?:summary|description): (?:[>|]-?)?(.*)", line):
+            annotated = (indent, [found[1]])
+        elif found := re.search(r"(?:  ## ?| # | ## )(.*)", line):
+            yield Text(path, number, found[1])
 
 
 def offenders(*under: str) -> list[str]:

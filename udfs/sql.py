@@ -145,7 +145,7 @@ def _release_numbers() -> str:
     return f"CASE WHEN text IS NULL THEN NULL WHEN text = '.0' THEN {_numbers(NEWEST)} ELSE array({numbers}) END"
 
 
-_VERSION = "client_version STRING COMMENT 'as 4.9.8 or V5_1_4; what names no release counts as the newest'"
+_VERSION = "client_version STRING COMMENT 'such as 4.9.8 or V5_1_4; other text counts as the newest release'"
 _LISTS = (
     f"mq_all {QUEUES} COMMENT 'the queues of one topic, in any order', "
     "cid_all ARRAY<STRING> COMMENT 'the ClientIds of the group, in any order, twins twice'"
@@ -172,21 +172,21 @@ FUNCTIONS = (
         "latency_table",
         _VERSION,
         "STRUCT<latency_max_ms: ARRAY<BIGINT>, not_available_duration_ms: ARRAY<BIGINT>, isolation_latency_ms: BIGINT>",
-        "MQFaultStrategy: latencyMax and notAvailableDuration of a release, ms, and what an isolated send counts as.",
+        "MQFaultStrategy: latencyMax and notAvailableDuration of a release, ms; the latency of an isolated send.",
         _by_release([_table(rules.latency_table) for rules in RULES]),
     ),
     SqlFunction(
         "not_available_duration",
         f"{_VERSION}, latency_ms BIGINT COMMENT 'of the send, ms', isolation BOOLEAN DEFAULT false",
         "BIGINT",
-        "MQFaultStrategy.computeNotAvailableDuration: ms for which a producer avoids the broker after such a send.",
+        "MQFaultStrategy.computeNotAvailableDuration: ms for which a producer avoids the broker after a send.",
         _by_release([_duration(rules) for rules in RULES]),
     ),
     SqlFunction(
         "only_extends",
         _VERSION,
         "BOOLEAN",
-        "Whether a quick send leaves a FaultItem as it was (from 5.1.4) or makes the broker available at once.",
+        "True if a quick send does not change a FaultItem (from 5.1.4), false if it makes the broker available.",
         _by_release([str(rules.only_extends).lower() for rules in RULES]),
     ),
     SqlFunction(
@@ -200,7 +200,7 @@ FUNCTIONS = (
         "allocate_strategies",
         "",
         "ARRAY<STRING>",
-        "The strategies that allocate_queues knows.",
+        "The strategies that allocate_queues supports.",
         f"array({', '.join(repr(name) for name in STRATEGIES)})",
     ),
     SqlFunction(
@@ -214,7 +214,7 @@ FUNCTIONS = (
         "allocate_all_queues",
         f"{_STRATEGY}, {_LISTS}, {_TOPIC}",
         f"MAP<STRING, {QUEUES}>",
-        "What allocate_queues gives each client of a group, by ClientId; twins have one entry.",
+        "The queues that allocate_queues gives each client of a group, by ClientId; twins have one entry.",
         "_allocate_all_queues(strategy, mq_all, cid_all, topic)",
     ),
 )

@@ -65,7 +65,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     private final Thread writer = new Thread(this::write, "balancewatch-hook");
     private volatile boolean isOpen = true;
 
-    /** `cluster` is RocketMQ's cluster name as the collector has it; `settings` are the Kafka producer's, over ours. */
+    /** `cluster` is RocketMQ's cluster name in the collector's events; `settings` override those of the Kafka producer. */
     public BalancewatchHook(String cluster, String bootstrapServers, Properties settings) {
         this.cluster = cluster;
         Properties all = new Properties();
@@ -86,12 +86,12 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
         this(cluster, bootstrapServers, new Properties());
     }
 
-    /** Before the producer starts. Without sendLatencyFaultEnable it keeps no FaultItem, and nothing is told of it. */
+    /** Call before the producer starts. A producer without sendLatencyFaultEnable keeps no FaultItem and publishes nothing. */
     public void addTo(DefaultMQProducer producer) {
         producer.getDefaultMQProducerImpl().registerSendMessageHook(this);
     }
 
-    /** Before the consumer starts. */
+    /** Call before the consumer starts. */
     public void addTo(DefaultMQPushConsumer consumer) {
         Pulls pulls = new Pulls(consumer);
         consumer.getDefaultMQPushConsumerImpl().registerConsumeMessageHook(pulls);
@@ -237,7 +237,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Writes what waits, for two seconds at most. The clients may go on; what they tell is dropped. */
+    /** Writes the waiting events, for at most two seconds. Clients may continue; their later events are dropped. */
     @Override
     public void close() {
         isOpen = false;
@@ -255,13 +255,13 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
      */
     private static class Quiet {
         private boolean wasSlow = true;
-        private long toldNanos;
+        private long publishedNanos;
 
         synchronized boolean isWorthTelling(boolean isSlow) {
             long now = System.nanoTime();
-            boolean is = isSlow || wasSlow || now - toldNanos >= TimeUnit.MILLISECONDS.toNanos(EVERY_MILLIS);
+            boolean is = isSlow || wasSlow || now - publishedNanos >= TimeUnit.MILLISECONDS.toNanos(EVERY_MILLIS);
             wasSlow = isSlow;
-            toldNanos = is ? now : toldNanos;
+            publishedNanos = is ? now : publishedNanos;
             return is;
         }
     }
@@ -273,7 +273,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
     private static class Pulls implements ConsumeMessageHook {
         private final DefaultMQPushConsumer consumer;
         private final Map<MessageQueue, Long> next = new ConcurrentHashMap<>();
-        private final Map<MessageQueue, Long> told = new HashMap<>();
+        private final Map<MessageQueue, Long> published = new HashMap<>();
 
         Pulls(DefaultMQPushConsumer consumer) {
             this.consumer = consumer;
@@ -300,13 +300,13 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
             DefaultMQPushConsumerImpl impl = consumer.getDefaultMQPushConsumerImpl();
             List<Event> events = new ArrayList<>();
             Map<MessageQueue, ProcessQueue> held = impl.getRebalanceImpl().getProcessQueueTable();
-            told.keySet().retainAll(held.keySet());
+            published.keySet().retainAll(held.keySet());
             next.keySet().retainAll(held.keySet());
             for (Map.Entry<MessageQueue, ProcessQueue> one : held.entrySet()) {
                 MessageQueue mq = one.getKey();
                 ProcessQueue queue = one.getValue();
                 long pulled = queue.getLastPullTimestamp(); // a new ProcessQueue has its creation time
-                Long before = told.put(mq, pulled);
+                Long before = published.put(mq, pulled);
                 boolean mayPull = queue.isLocked() || !impl.isConsumeOrderly();
                 boolean isPulled = before != null && before != pulled && !queue.isDropped() && !impl.isPause();
                 if (isPulled && mayPull && !mq.getTopic().startsWith("%RETRY%")) {
@@ -325,7 +325,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
             return events;
         }
 
-        /** The broker id that the client pulls from: as its broker suggested, and whom it knows. */
+        /** Returns the broker id that the client pulls from: the suggested one, if the client knows its address. */
         private static long servedBy(DefaultMQPushConsumerImpl impl, MessageQueue mq)
             throws ReflectiveOperationException {
             Field wrapper = DefaultMQPushConsumerImpl.class.getDeclaredField("pullAPIWrapper");
@@ -340,7 +340,7 @@ public class BalancewatchHook implements SendMessageHook, AutoCloseable {
         }
     }
 
-    /** One JSON object and where it goes. */
+    /** One JSON object, its topic and its key. */
     private static class Event {
         private final String topic;
         private final String key;

@@ -5,6 +5,7 @@ The bounds in the table are those of the tests' judge, read from its file: the p
 
 import re
 import runpy
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,17 +37,21 @@ def _of_rule(kind: str) -> str:
     return "\n".join(
         [
             f"- **Holds when** {_coded(facts.holds_when, facts.thresholds)}.",
-            f"- **Severity:** {' or '.join(facts.severities)}.",
+            f"- **Severity:** {_any_of(facts.severities)}.",
             f"- **Inhibited by:** {explained}.",
             f"- **Settings that decide:** {keys}, and `rules.kinds.{kind}`.",
         ]
     )
 
 
+def _any_of(severities: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(severities[:-1]), severities[-1])))
+
+
 def _of_balancewatch(kind: str) -> str:
     facts = SELF_FACTS[kind]
     lines = [f"- **Fires:** {_by_name(facts.fires)}", f"- **Resolves:** {_by_name(facts.ends)}"]
-    lines.append(f"- **Severity:** {' or '.join(facts.severities)}.")
+    lines.append(f"- **Severity:** {_any_of(facts.severities)}.")
     if facts.reaches:
         lines.append(f"- **Reaches** {facts.reaches}.")
     if facts.never:

@@ -162,7 +162,7 @@ def _check_name(function: dict[str, Any], known: Collection[str]) -> None:
     name = function["function_name"]
     if name.lower() not in known:
         raise WarehouseError(
-            f"Catalog Error: function {name} does not exist here: only what computes from its arguments"
+            f"Catalog Error: function {name} does not exist here: only functions of their arguments are available"
         )
 
 
@@ -173,5 +173,5 @@ def _check_table(path: list[str], named: Names) -> None:
     is_named = name in named and schema in ([], ["recurring"])
     if not is_ours and not is_named and not (name in _CATALOG and schema[-1:] == ["information_schema"]):
         close = get_close_matches(name, _TABLES, 1)
-        hint = f'Did you mean "{close[0]}"?' if close else "`balancewatch sql` lists what there is"
+        hint = f'Did you mean "{close[0]}"?' if close else "`balancewatch sql` lists the tables and views"
         raise WarehouseError(f"Catalog Error: Table with name {'.'.join(path)} does not exist! {hint}")

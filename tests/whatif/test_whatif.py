@@ -311,12 +311,12 @@ def test_a_slow_broker(state: Path) -> None:
         (["--file", "STATE", "--save", "STATE"], "File exists; name another file"),
         (
             ["--file", "STATE", "--remove-client", "x"],
-            f"there is no client x in group billing on topic orders; there is {IDS[0]}",
+            f"group billing has no client x on topic orders; it has {IDS[0]}",
         ),
         (["--file", "STATE", "--add-broker", "x=many"], "--add-broker 'many' is not a number of queues"),
         (["--file", "STATE", "--queues", "x"], "--queues 'x' is not a number of queues"),
         (["--file", "STATE", "--strategy", "SWAY"], "strategy 'SWAY' of group 'billing' is not one of AVG"),
-        (["--file", "STATE", "--strategy", "CONFIG"], "what CONFIG hands to 10.0.0.1@7 is known to that client only"),
+        (["--file", "STATE", "--strategy", "CONFIG"], "only client 10.0.0.1@7 knows the queues that CONFIG gives it"),
         (
             ["--file", "STATE", "--client-version", "new"],
             "--client-version 'new' is not a RocketMQ release such as 4.9.8",

@@ -26,7 +26,7 @@ class Finding:
     labels        the finding's identity
     is_ready      the rule's own hold is over
     inhibited_by  the incident id of the cause that explains the finding
-    is_missing    data are missing; False where data show that something is wrong
+    is_missing    data is missing; False where data shows a problem
     figures       what may be reported again while nothing else changes
     under         the brokers that the finding depends on, where neither its queues nor its own broker say so
     """

@@ -52,9 +52,10 @@ class KindFacts:
 
 KIND_FACTS: Mapping[str, KindFacts] = {
     "starved_queue": KindFacts(
-        "no client has pulled a queue for pull_silence_ms and the cause is certain: members and routes unchanged for "
-        "settle_ms, a frozen owner's heartbeat heartbeat_late_ms old, or a live owner without a pull for 120 s; or the "
-        "committed offset has stood still for consume_silence_ms plus 40 s while messages wait",
+        "no client has pulled a queue for pull_silence_ms and the cause is certain, or the committed offset has stood "
+        "still for consume_silence_ms plus 40 s while messages wait. A cause is certain when members and routes have "
+        "not changed for settle_ms, a frozen owner's heartbeat is heartbeat_late_ms old, or a live owner has not "
+        "pulled for 120 s",
         (
             "pull_silence_ms",
             "settle_ms",

@@ -1,4 +1,4 @@
-"""The life of an alert: PENDING, FIRING, RECOVERING, RESOLVED, and UNKNOWN where the data are missing.
+"""The life of an alert: PENDING, FIRING, RECOVERING, RESOLVED, and UNKNOWN where data is missing.
 
     PENDING or UNKNOWN ─► FIRING ⇄ RECOVERING ─► RESOLVED        each step is one row, with the reason for it
 
@@ -43,7 +43,7 @@ class Reason(StrEnum):
     CONDITION_GONE = "condition_gone"  # RECOVERING: it does not hold now
     RECOVERED = "recovered"  # RESOLVED: it stayed away
     NOT_CONFIRMED = "not_confirmed"  # RESOLVED: it went away before it fired
-    DATA_RETURNED = "data_returned"  # RESOLVED: the data are back
+    DATA_RETURNED = "data_returned"  # RESOLVED: the data is back
     GROUP_DELETED = "group_deleted"  # RESOLVED: on purpose
     TOPIC_DELETED = "topic_deleted"
     FORGOTTEN = "forgotten"  # RESOLVED: a person decided that it is gone (`balancewatch forget`)

@@ -151,7 +151,7 @@ def describe_broker_without_master(cluster: str, broker_name: str, topics: int, 
     """Return summary and advice for a broker without a master. Slaves serve reads only with slaveReadEnable."""
     return Text(
         f"Broker {broker_name} of cluster {cluster} has had no master since {clock(since_ms)}: producers cannot write "
-        f"to it, ordered consumers get no locks, and its {count(topics, 'topic')} can be read only from slaves with "
+        f"to it, and ordered consumers get no locks. Its {count(topics, 'topic')} can be read only from slaves with "
         "slaveReadEnable = true (off by default).",
         f"Bring the master of {broker_name} back (brokerId 0).",
     )

@@ -90,7 +90,7 @@ def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:
             if lacking:
                 raise ValueError(f"{strategy} needs the machine room of {', '.join(lacking)}; give each its `room`")
         if strategy.endswith(MACHINE_ROOM) and group.consumer_idcs is None:
-            raise ValueError(f"{strategy} needs to know which rooms are consumed; give consumer_idcs")
+            raise ValueError(f"{strategy} needs the list of consumed machine rooms; give consumer_idcs")
 
 
 def _options(group: Group, client_rooms: Mapping[str, str | None], method: Method) -> dict[str, object]:
@@ -114,8 +114,8 @@ def _shares(group: Group, clients: Sequence[Client], method: Method) -> dict[str
 def _configured(group: Group, client: Client) -> tuple[str, ...]:
     if client.config_queues is None:
         raise ValueError(
-            f"what CONFIG hands to {client.client_id} is known to that client only; --save the state, and give the "
-            "client its config_queues there"
+            f"only client {client.client_id} knows the queues that CONFIG gives it; write the state with --save, and "
+            "add config_queues to the client there"
         )
     return client.config_queues
 

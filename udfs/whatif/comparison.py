@@ -71,7 +71,7 @@ def describe_verdict(changes: Sequence[QueueChange], before: Allotment) -> str:
     doubled = len(_doubled(changes))
     reported = [f"{starved} of {count(there, 'queue')} {_verb(starved, 'starve')}" if starved else "nothing starves"]
     if not starved and before.starved():
-        reported = [f"nothing starves any more, {count(len(before.starved()), 'queue')} did"]
+        reported = [f"nothing starves ({count(len(before.starved()), 'queue')} before the change)"]
     if doubled:
         reported.append(f"{doubled} {'is' if doubled == 1 else 'are'} consumed twice")
     if any(change.change != SAME for change in changes):
@@ -111,7 +111,7 @@ def _is_moved(change: QueueChange) -> bool:
 
 def _as_before(queues: Sequence[str], starved_before: set[str]) -> str:
     known = sum(queue in starved_before for queue in queues)
-    return f" {known if known < len(queues) else 'They'} did before the change too." if known else ""
+    return f" {known if known < len(queues) else 'They'} starved before the change, too." if known else ""
 
 
 def _verb(number: int, verb: str) -> str:
@@ -121,8 +121,12 @@ def _verb(number: int, verb: str) -> str:
 def _describe_spread(before: Allotment, after: Allotment) -> str:
     was, becomes = _span(before), _span(after)
     compared = f" ({was} before)" if before.shares and was != becomes else ""
-    idle = f"; {count(len(after.idle), 'client')} of {len(after.shares)} without any" if after.idle else ""
-    return f"Shares are {becomes} a client{compared}{idle}."
+    idle = (
+        f"; {count(len(after.idle), 'client')} of {len(after.shares)} {_verb(len(after.idle), 'get')} none"
+        if after.idle
+        else ""
+    )
+    return f"Shares are {becomes} per client{compared}{idle if after.idle else ''}."
 
 
 def _span(allotment: Allotment) -> str:

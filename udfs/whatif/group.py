@@ -17,7 +17,7 @@ class Client:
     strategy          AllocateMessageQueueStrategy.getName(); None: the group's
     client_version    its release; None: the newest
     room              its machine room, for the nearby strategies
-    config_queues     what CONFIG hands to it, as `broker:queue_id`
+    config_queues     queues that CONFIG gives it, as `broker:queue_id`
     """
 
     client_id: str
@@ -104,7 +104,7 @@ def change(group: Group, changes: Changes) -> Group:
         virtual_nodes=group.virtual_nodes if changes.virtual_nodes is None else changes.virtual_nodes,
     )
     if not changed.queues:
-        raise ValueError(f"topic {group.topic} has no queue left, and then clients keep the queues they have")
+        raise ValueError(f"topic {group.topic} has no queue after this change; clients would keep their present queues")
     return changed
 
 
@@ -121,7 +121,7 @@ def _change_clients(group: Group, changes: Changes) -> list[Client]:
         clients = rest
     for client_id in changes.add_clients:
         if any(client.client_id == client_id for client in clients):
-            raise ValueError(f"client {client_id} is there already; a second one with its ClientId is a twin")
+            raise ValueError(f"client {client_id} already exists; use --twin for a second client with its ClientId")
         clients.append(Client(client_id, topics=(group.topic,)))
     for client_id in changes.twins:
         first = next((client for client in clients if client.client_id == client_id), None)
@@ -131,10 +131,10 @@ def _change_clients(group: Group, changes: Changes) -> list[Client]:
     for client_id in (*changes.unsubscribe, *filter(None, changes.strategies)):
         if all(client.client_id != client_id for client in clients):
             raise ValueError(_unknown("client", client_id, [client.client_id for client in clients], group))
-    return [_retold(client, changes) for client in clients]
+    return [_changed(client, changes) for client in clients]
 
 
-def _retold(client: Client, changes: Changes) -> Client:
+def _changed(client: Client, changes: Changes) -> Client:
     own_strategy = None if "" in changes.strategies else client.strategy
     return replace(
         client,
@@ -155,7 +155,7 @@ def _change_queues(group: Group, changes: Changes) -> list[MessageQueue]:
         del ids[broker_name]
     for broker_name, number in changes.add_brokers.items():
         if broker_name in ids:
-            raise ValueError(f"broker {broker_name} has queues of topic {group.topic} already")
+            raise ValueError(f"broker {broker_name} already has queues of topic {group.topic}")
         ids[broker_name] = list(range(most if number is None else number))
     for broker_name, number in changes.queues.items():
         if broker_name and broker_name not in ids:
@@ -167,7 +167,7 @@ def _change_queues(group: Group, changes: Changes) -> list[MessageQueue]:
 
 def _unknown(noun: str, name: str, known: Collection[str], group: Group) -> str:
     there = ", ".join(sorted(set(known), key=java_order)) or f"no {noun}"
-    return f"there is no {noun} {name} in group {group.consumer_group} on topic {group.topic}; there is {there}"
+    return f"group {group.consumer_group} has no {noun} {name} on topic {group.topic}; it has {there}"
 
 
 def release(client: Client) -> ClientVersion:

@@ -48,7 +48,7 @@ def test_without_a_change_nothing_changes() -> None:
     group = group_of({"a": 8})
     assert change(group, Changes()) == group
     assert fates(group, Changes()) == {}
-    assert words(group, Changes()) == ["Nothing starves.", "Shares are 2 to 3 queues a client."]
+    assert words(group, Changes()) == ["Nothing starves.", "Shares are 2 to 3 queues per client."]
 
 
 def test_a_client_that_joins_takes_from_the_others() -> None:
@@ -56,7 +56,7 @@ def test_a_client_that_joins_takes_from_the_others() -> None:
     assert fates(group_of({"a": 8}), Changes(add_clients=("10.0.0.4@7",))) == {"moved": names("a", 2, 4, 5, 6, 7)}
     assert words(group_of({"a": 8}), Changes(add_clients=("10.0.0.4@7",))) == [
         "Nothing starves, 5 move to another client.",
-        "Shares are 2 queues a client (2 to 3 queues before).",
+        "Shares are 2 queues per client (2 to 3 queues before).",
     ]
 
 
@@ -80,7 +80,7 @@ def test_a_twin_starves_its_slot_and_doubles_the_first_one_s() -> None:
         "3 of 8 queues starve, 3 are consumed twice, none move to another client.",
         "a:3-5 starve: several clients share ClientId A, and each takes the share of the first.",
         "a:0-2 are consumed twice, by A and A (2).",
-        "Shares are 2 to 3 queues a client (4 queues before).",
+        "Shares are 2 to 3 queues per client (4 queues before).",
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_twin_that_goes_heals_the_group() -> None:
     one = group.clients[0].client_addr
     assert one is not None
     assert words(group, Changes(remove_clients=(one,)))[0] == (
-        "Nothing starves any more, 3 queues did, none move to another client."
+        "Nothing starves (3 queues before the change), none move to another client."
     )
     assert fates(group, Changes(remove_clients=(one,))) == {"recovered": names("a", 0, 1, 2, 3, 4, 5)}
 
@@ -130,7 +130,7 @@ def test_the_last_client_leaves_everything_to_nobody() -> None:
 def test_more_clients_than_queues_is_nobody_s_fault() -> None:
     group = group_of({"a": 2})
     assert allot(group).idle == {IDS[2]: "there are more clients than queues"}
-    assert words(group, Changes())[1] == "Shares are 1 queue a client; 1 client of 3 without any."
+    assert words(group, Changes())[1] == "Shares are 1 queue per client; 1 client of 3 gets none."
 
 
 def test_brokers_and_queues() -> None:
@@ -184,15 +184,15 @@ def test_config_hands_out_each_client_s_own_list() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (Changes(remove_clients=("X",)), "there is no client X in group billing on topic orders; there is 10.0.0.1@7,"),
-        (Changes(twins=("X",)), "there is no client X"),
-        (Changes(unsubscribe=("X",)), "there is no client X"),
-        (Changes(strategies={"X": "AVG"}), "there is no client X"),
-        (Changes(add_clients=(IDS[0],)), "10.0.0.1@7 is there already; a second one with its ClientId is a twin"),
-        (Changes(remove_brokers=("x",)), "there is no broker x in group billing on topic orders; there is a"),
-        (Changes(queues={"x": 3}), "there is no broker x"),
-        (Changes(add_brokers={"a": 3}), "broker a has queues of topic orders already"),
-        (Changes(remove_brokers=("a",)), "topic orders has no queue left"),
+        (Changes(remove_clients=("X",)), "group billing has no client X on topic orders; it has 10.0.0.1@7,"),
+        (Changes(twins=("X",)), "group billing has no client X"),
+        (Changes(unsubscribe=("X",)), "group billing has no client X"),
+        (Changes(strategies={"X": "AVG"}), "group billing has no client X"),
+        (Changes(add_clients=(IDS[0],)), "10.0.0.1@7 already exists; use --twin for a second client with its ClientId"),
+        (Changes(remove_brokers=("x",)), "group billing has no broker x on topic orders; it has a"),
+        (Changes(queues={"x": 3}), "group billing has no broker x"),
+        (Changes(add_brokers={"a": 3}), "broker a already has queues of topic orders"),
+        (Changes(remove_brokers=("a",)), "topic orders has no queue after this change"),
     ],
 )
 def test_what_cannot_be_changed_says_what_there_is(changes: Changes, sentence: str) -> None:
@@ -204,7 +204,7 @@ def test_what_cannot_be_changed_says_what_there_is(changes: Changes, sentence: s
     ("strategy", "sentence"),
     [
         ("SWAY", "'SWAY' of group 'billing' is not one of"),
-        ("CONFIG", "what CONFIG hands to 10.0.0.1@7 is known to that client only"),
+        ("CONFIG", "only client 10.0.0.1@7 knows the queues that CONFIG gives it"),
         ("MACHINE_ROOM", "give consumer_idcs"),
         ("MACHINE_ROOM_NEARBY-AVG", "needs the machine room of broker a, client 10.0.0.1@7, "),
     ],
