@@ -7,13 +7,14 @@ from typing import Any
 from streaming.simulator import parts
 from streaming.simulator.broker import Beat, Node
 from streaming.simulator.client import Client
+from streaming.simulator.consumer_manager import SubscriptionData
 from streaming.simulator.puller import Offsets, Puller, pops
+from streaming.simulator.queue_lock import LOCK_ALL_FIRST_MS, LOCK_ALL_MS, lock_all
+from streaming.simulator.slave_read import may_pull
 from streaming.simulator.world import Alarm, Process
-from udfs.rocketmq.consumer_manager import SubscriptionData
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import RETRY_GROUP_TOPIC_PREFIX
 from udfs.rocketmq.process_queue import ProcessQueue, rebalance_rules, update_process_queue_table
-from udfs.rocketmq.queue_lock import LOCK_ALL_FIRST_MS, LOCK_ALL_MS, lock_all
 from udfs.rocketmq.rebalance import (
     do_rebalance,
     is_balanced,
@@ -21,7 +22,6 @@ from udfs.rocketmq.rebalance import (
     rebalance_postponed_ms,
     rebalance_wait_ms,
 )
-from udfs.rocketmq.slave_read import may_pull
 
 FOR_EVER_MS = 1 << 60
 

@@ -1,5 +1,6 @@
 """A producer with MQFaultStrategy: it sends, records the latency of each broker, and avoids slow brokers."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.events import SEND_LATENCIES
@@ -9,9 +10,7 @@ from streaming.simulator.client import Client
 from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
-from udfs.rocketmq.fault_detector import DETECT_PERIOD_MS, detect_by_one_round
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.ordered_send import select_message_queue_by_hash, string_hash_code
 from udfs.rocketmq.route import PERM_WRITE
 from udfs.rocketmq.selection import TopicPublishInfo, select_one_message_queue
 from udfs.rocketmq.send import (
@@ -26,8 +25,65 @@ from udfs.rocketmq.send import (
     start_send,
     start_try,
 )
+from udfs.rocketmq.thread_local_index import absolute, remainder, wrap
+from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
+KEYS = 10_000
+"""Number of ordering keys."""
 SYSTEM_ERROR, NO_PERMISSION = 1, 16
+DETECT_PERIOD_MS = 3_000
+"""startDetector: a round every three seconds, the first after three."""
+DETECT_INTERVAL_MS = 2_000
+"""ClientConfig.detectInterval: least interval between requests to one broker."""
+
+
+def detect_by_one_round(
+    items: Mapping[str, FaultItem],
+    check_stamps_ms: Mapping[str, int],
+    now_ms: int,
+    addresses: Collection[str],
+    answered: Collection[str],
+) -> tuple[dict[str, FaultItem], dict[str, int]]:
+    """Run LatencyFaultToleranceImpl.detectByOneRound (5.1.4+); return the FaultItems and check stamps.
+
+    Success makes an item reachable; failure never makes it unreachable. `addresses`: brokers with a known master; other
+    items are dropped. `answered`: those that answered in time.
+    """
+    asked = {name for name in items if now_ms >= check_stamps_ms.get(name, 0)}
+    dropped = {name for name in asked if name not in addresses}
+    detected = {
+        name: replace(item, reachable=True) if name in asked and name in answered else item
+        for name, item in items.items()
+        if name not in dropped
+    }
+    stamps_ms = {
+        name: now_ms + DETECT_INTERVAL_MS if name in asked else check_stamps_ms.get(name, 0) for name in detected
+    }
+    return detected, stamps_ms
+
+
+def string_hash_code(text: str) -> int:
+    """Java's String.hashCode, over UTF-16 units: the hash of the usual ordering key."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    return wrap(code)
+
+
+def select_message_queue_by_hash(
+    message_queues: Sequence[MessageQueue], hash_code: int, client_version: ClientVersion | str = NEWEST
+) -> MessageQueue | None:
+    """SelectMessageQueueByHash: the queue of a key. None where it throws, which sends nothing: no queue in the list,
+    or up to 4.7.1 the hash code Integer.MIN_VALUE, unless that divides.
+    """
+    if not message_queues:
+        return None
+    size = len(message_queues)
+    if release_of(client_version) >= (4, 8, 0):
+        return message_queues[abs(remainder(hash_code, size))]
+    place = remainder(absolute(hash_code), size)
+    return message_queues[place] if place >= 0 else None
 
 
 _SENT = Outcome(SEND_OK)
@@ -73,10 +129,6 @@ def _find_failure(client: Client, broker: Broker, mq: MessageQueue, timeout_ms: 
     if data is not None and not data.perm & PERM_WRITE:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
     return None
-
-
-KEYS = 10_000
-"""Number of ordering keys."""
 
 
 class Producer:

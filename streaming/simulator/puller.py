@@ -7,6 +7,8 @@ from schemas.events import PULLS
 from streaming.simulator import parts
 from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Node, wants
 from streaming.simulator.client import Client
+from streaming.simulator.queue_lock import may_pull_orderly
+from streaming.simulator.slave_read import MASTER_ID, may_pull, recalculate_pull_from_which_node
 from streaming.simulator.world import Alarm, Event, Process
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
@@ -16,8 +18,6 @@ from udfs.rocketmq.offset_store import (
     compute_pull_from_where,
 )
 from udfs.rocketmq.process_queue import OffsetError, ProcessQueue
-from udfs.rocketmq.queue_lock import may_pull_orderly
-from udfs.rocketmq.slave_read import MASTER_ID, may_pull, recalculate_pull_from_which_node
 
 
 class Offsets:
