@@ -15,9 +15,7 @@ from typer.main import get_command
 
 from streaming.store.light_arrow import load_arrow
 from streaming.system.leaving import leave
-from streaming.terminal.help_text import readable
-from streaming.terminal.log_flags import log_flags
-from streaming.terminal.visible_commands import VisibleCommands
+from streaming.terminal.command_line import VisibleCommands, log_flags, readable
 
 
 class Place(NamedTuple):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from streaming.simulator.consumer_manager import ClientChannelInfo, ConsumerManager, SubscriptionData
+from streaming.simulator.queue_lock import RebalanceLockManager
 from tests.remoting import (
     GET_CONSUMER_LIST_BY_GROUP,
     HEART_BEAT,
@@ -23,9 +25,7 @@ from tests.remoting import (
 from tests.rocketmq import RocketMQ
 from tests.rocketmq_server import wait_for
 from udfs.rocketmq.allocation import allocate
-from udfs.rocketmq.consumer_manager import ClientChannelInfo, ConsumerManager, SubscriptionData
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.queue_lock import RebalanceLockManager
 from udfs.rocketmq.rebalance import rebalance_by_topic, sort_client_ids
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]

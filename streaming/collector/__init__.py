@@ -1,1 +1,1 @@
-"""A RocketMQ cluster, read round by round through its own admin client and told as events."""
+"""The collector: polls a RocketMQ cluster through its own admin client and publishes events."""

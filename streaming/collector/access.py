@@ -1,14 +1,20 @@
-"""What RocketMQ's refusals mean for the settings, and what of them may be printed.
+"""Access to RocketMQ: refusals by ACL, and TLS.
 
-5.x (ACL 2.0) refuses with NO_PERMISSION, 4.x (plain_acl.yml) with SYSTEM_ERROR and an AclException, both a user who may
-not ask something and one whom they do not know, or whose signature is wrong; only the remark tells which.
+5.x (ACL 2.0) refuses with NO_PERMISSION, 4.x (plain_acl.yml) with SYSTEM_ERROR and an AclException, for a missing
+permission as for an unknown user or a wrong signature; only the remark distinguishes them.
+
+RocketMQ's client reads its TLS settings from system properties of its JVM, and trusts any certificate in its "test
+mode". It would continue without TLS if it cannot read a file, so the files are checked before it starts.
 """
 
 import re
+import socket
+import ssl
+from pathlib import Path
 
 from conf.settings import Collector
 from streaming.collector.known_brokers import CollectorError
-from streaming.collector.rocketmq_jvm import RocketMQError
+from streaming.collector.rocketmq_jvm import RocketMQError, RocketMQJvm
 
 SYSTEM_ERROR, NO_PERMISSION = 1, 16
 """ResponseCode of RocketMQ."""
@@ -18,7 +24,7 @@ _MARKED = "(collector.acl_access_key)"
 
 
 class AccessError(CollectorError):
-    """Brokers refuse our keys, whatever is asked. The message names the settings."""
+    """The brokers refuse the ACL keys for every request. The message names the settings."""
 
 
 def is_refused(error: RocketMQError) -> bool:
@@ -56,3 +62,98 @@ def _remark(error: RocketMQError) -> str:
     said = re.sub(r"^.*?DESC:\s*", "", str(error))
     said = re.sub(r"\s*BROKER: \S+$", "", said)
     return re.sub(r"^(\S+Exception:\s*)+", "", said).partition(", org.apache.")[0].strip().rstrip(".")
+
+
+CONNECT_SECONDS = 3.0
+
+
+def set_up_tls(jvm: RocketMQJvm, settings: Collector) -> None:
+    """Set the TLS properties before a class of RocketMQ's client is loaded. Raises CollectorError for unusable files.
+
+    The password goes to the JVM over the loopback; it is in no command line and no file.
+    """
+    if not settings.tls:
+        return
+    files = {"tls_ca": settings.tls_ca, "tls_certificate": settings.tls_certificate, "tls_key": settings.tls_key}
+    if not any(files.values()):
+        return
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise CollectorError("collector.tls_certificate and collector.tls_key: set both, or neither")
+    for key, path in files.items():
+        if path and not Path(path).is_file():
+            raise CollectorError(f"collector.{key} = {path!r}: file not found")
+    properties = {
+        "tls.config.file": str(jvm.folder / "tls.properties"),  # does not exist: overrides /etc/rocketmq
+        "tls.test.mode.enable": "false",
+        "tls.client.authServer": str(bool(settings.tls_ca)).lower(),
+        "tls.client.trustCertPath": settings.tls_ca,
+        "tls.client.certPath": settings.tls_certificate,
+        "tls.client.keyPath": settings.tls_key,
+        "tls.client.keyPassword": settings.tls_key_password.get_secret_value(),
+    }
+    for name, value in properties.items():
+        if value:
+            jvm.call(jvm.java.java.lang.System.setProperty, name, value)
+    try:
+        jvm.call(jvm.java.org.apache.rocketmq.remoting.netty.TlsHelper.buildSslContext, True)
+    except RocketMQError as error:
+        given = ", ".join(f"collector.{key}" for key, path in files.items() if path)
+        raise CollectorError(f"{given}: RocketMQ's client cannot use them: {error}") from None
+
+
+def explain_tls(settings: Collector, address: str) -> str:
+    """Return why TLS keeps RocketMQ's client from `address` ("host:port"); empty if TLS is not the reason."""
+    host, _, port = address.strip().rpartition(":")
+    try:
+        peer = host, int(port)
+        return _explain_secured(settings, peer) if settings.tls else _explain_plain(peer)
+    except (OSError, ValueError):  # unreachable
+        return ""
+
+
+def _explain_secured(settings: Collector, peer: tuple[str, int]) -> str:
+    address = f"{peer[0]}:{peer[1]}"
+    context = _context(settings)
+    with _connect(peer) as plain:
+        try:
+            with context.wrap_socket(plain) as secured:
+                secured.recv(0)
+        except ssl.SSLCertVerificationError as error:
+            return f"{address}: its certificate is not signed by collector.tls_ca ({error.verify_message})"
+        except ssl.SSLError as error:
+            return f"{address}: TLS handshake failed with the collector.tls settings ({error.reason or error})"
+        except (ConnectionResetError, EOFError):
+            return (
+                f"{address} does not speak TLS or rejects the client certificate; "
+                "check collector.tls and collector.tls_certificate"
+            )
+    return ""
+
+
+def _explain_plain(peer: tuple[str, int]) -> str:
+    """Return whether the server requires TLS. The caller has failed without it, so a server with both is no reason."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with _connect(peer) as plain, context.wrap_socket(plain):
+            return f"{peer[0]}:{peer[1]} requires TLS; set collector.tls = true"
+    except OSError:  # ssl.SSLError is one
+        return ""
+
+
+def _context(settings: Collector) -> ssl.SSLContext:
+    """Return a context like that of RocketMQ's client, which does not check host names."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if settings.tls_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(settings.tls_ca)
+    if settings.tls_certificate:
+        context.load_cert_chain(
+            settings.tls_certificate, settings.tls_key, settings.tls_key_password.get_secret_value() or None
+        )
+    return context
+
+
+def _connect(peer: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(peer, CONNECT_SECONDS)

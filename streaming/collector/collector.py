@@ -1,59 +1,105 @@
-"""The collector: rounds of questions to a RocketMQ cluster, published as events, each round ended by a clock event.
+"""The collector: polls a RocketMQ cluster and publishes each round's events, ended by a clock event.
 
-What a broker says is only as fresh as the client's last heartbeat, so that is the time heartbeats carry. A round
-whose events Kafka did not take is forgotten and derived anew by the next one: events may come twice, none is lost
-while it is still true, and nothing piles up here. A round's time is the wall clock's, also after that was set back:
-a clock that was ahead once does not stay ahead.
+A broker's data is only as fresh as the client's last heartbeat, so heartbeats carry that time. If Kafka does not
+acknowledge a round's events, the next round derives them again: events may come twice, none is lost while it holds, and
+no backlog grows. A round's time is the wall clock's, also after that was set back.
 """
 
 import contextlib
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import structlog
 from kafka.errors import KafkaError
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never
 from tenacity.wait import wait_random_exponential
 
-from conf.settings import Settings
-from streaming.collector.clock_events import Source, clock_event
-from streaming.collector.collector_name import CollectorName
-from streaming.collector.forgotten import Forgotten
-from streaming.collector.known_brokers import CollectorError, KnownBrokers
+from conf.settings import Collector, Settings
+from streaming.collector.access import explain_tls
+from streaming.collector.known_brokers import CollectorError, Forgotten, KnownBrokers
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_admin import RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.round_events import compute_round
+from streaming.collector.round_events import Source, clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
-from streaming.collector.tally import Tally
-from streaming.collector.tls import explain_tls
-from streaming.collector.turn import LeaseLostError, Turn
+from streaming.collector.turn import CollectorName, LeaseLostError, Turn
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.kafka_io.topics import KafkaUnreachableError, create_topics
 from streaming.system.stopping import StoppedError, run_unless_stopped
+
+
+class Tally:
+    """Counts of published, asked and missed data, logged every SUMMARY_SECONDS."""
+
+    def __init__(self, settings: Collector) -> None:
+        self._settings = settings
+        self._counters: dict[str, Counter[str]] = {
+            name: Counter() for name in ("events", "brokers_missed", "unheard", "requests", "held_back")
+        }
+        self._last_summary = time.monotonic()
+        self._bound_at = -SUMMARY_SECONDS
+
+    def add(
+        self, reading: Reading, topics: Iterable[str], requests: Mapping[str, int], held_back: Mapping[str, int]
+    ) -> None:
+        """Add a published round: the topics of its events, and per server its requests and those held back."""
+        self._counters["events"].update(topics)
+        self._counters["brokers_missed"].update(set(reading.brokers_asked) - set(reading.brokers))
+        self._counters["unheard"].update(each.reason for each in reading.unheard)
+        self._counters["requests"].update(requests)
+        self._counters["held_back"].update(held_back)
+        self._report_bound(reading, requests, held_back)
+        if time.monotonic() - self._last_summary > SUMMARY_SECONDS:
+            self.log_summary()
+
+    def log_summary(self) -> None:
+        """Log the counts since the last summary."""
+        log.info("collected", **{name: dict(counter) for name, counter in self._counters.items()})
+        for counter in self._counters.values():
+            counter.clear()
+        self._last_summary = time.monotonic()
+
+    def _report_bound(self, reading: Reading, requests: Mapping[str, int], held_back: Mapping[str, int]) -> None:
+        """Log, once per SUMMARY_SECONDS, that the limit on requests costs data or time."""
+        bound = sorted(server for server, held in held_back.items() if held > requests[server] / 2)
+        unreached = sum(each.reason == "no_time" for each in reading.unheard)
+        is_late = reading.took_ms > self._settings.interval_seconds * 1000
+        if bound and (unreached or is_late) and time.monotonic() - self._bound_at >= SUMMARY_SECONDS:
+            self._bound_at = time.monotonic()
+            log.warning(
+                "round throttled by collector.requests_per_second",
+                requests_per_second=self._settings.requests_per_second,
+                servers=bound,
+                requests=sum(requests[server] for server in bound),
+                unreached=unreached,
+                seconds=round(reading.took_ms / 1000, 1),
+            )
+
 
 START_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 30.0
 DELIVERY_SECONDS = 10.0
 TURN_SECONDS = 0.5
-"""How often a collector that waits looks whether it leads."""
+"""Period in which a standby checks whether it leads."""
+SUMMARY_SECONDS = 600.0
 
 STEP_BACK_MS = 3_000
-"""What NTP may take back from a clock between two rounds without a word; the round's time stands still meanwhile."""
+"""Steps back of a clock (NTP) up to this are waited out; the round's time does not move meanwhile."""
 
 UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
-"""What another try may mend."""
+"""Errors that are retried."""
 
 log = structlog.get_logger()
 
 
 def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
-    """Collect until `stop` is set, or for so many rounds.
+    """Collect until `stop` is set, or for a number of rounds. `stop` also ends the current round.
 
-    The first round is tried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
-    a later one until it succeeds. CollectorError is raised for settings that cannot work. `stop` also ends a round
-    that is under way.
+    The first round is retried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
+    a later round is retried until it succeeds. Raises CollectorError for invalid settings.
     """
     if not settings.collector.name_server:
         raise CollectorError('collector.name_server is empty; set it to "host:port" of the NameServer')
@@ -82,7 +128,7 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
 
 
 class _Collector:
-    """The connections of a collector and what it remembers between rounds."""
+    """The connections of a collector, and its memory between rounds."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -107,7 +153,7 @@ class _Collector:
         return self._turn.is_ours
 
     def take_turn(self) -> None:
-        """A round, if no other collector leads. Raises what UNAVAILABLE lists, and lets another try then."""
+        """Run a round if no other collector leads. Raises UNAVAILABLE errors, and offers the lease then."""
         self._publisher = self._publisher or self._connect_kafka()
         if self._turn.take():
             self._memory = Memory()
@@ -122,7 +168,7 @@ class _Collector:
             raise
 
     def run_round(self) -> None:
-        """Read, publish, and say how far time has come. Raises what UNAVAILABLE lists."""
+        """Read, publish, and end the round with its clock event. Raises UNAVAILABLE errors."""
         started = time.monotonic()
         publisher = self._publisher or self._connect_kafka()
         known = self._brokers
@@ -157,7 +203,7 @@ class _Collector:
         )
 
     def _read(self) -> Reading:
-        """A round's reading. Raises RocketMQError with the reason, when that is TLS."""
+        """Return a round's reading. Raises RocketMQError, which names TLS if that is the reason."""
         reader = self._connected_reader()
         try:
             return reader.read()
@@ -175,14 +221,14 @@ class _Collector:
         if self._admin:
             self._admin.close()
         self._turn.close()
-        with contextlib.suppress(KafkaError):  # what a lost Kafka did not take is derived anew after a restart
+        with contextlib.suppress(KafkaError):  # unacknowledged events are derived again after a restart
             self._forgotten.close()
             if self._publisher:
                 self._publisher.close()
         self._name.close()
 
     def _set_time(self, now_ms: int) -> None:
-        """The round's time. Small steps back are waited out; after a larger one time goes on from where it is."""
+        """Set the round's time. Small steps back are waited out; after a larger one the new time counts."""
         back_ms = self._round_time_ms - now_ms
         if back_ms > STEP_BACK_MS:
             log.warning("clock set back, using the new time", back_ms=back_ms)
@@ -196,7 +242,7 @@ class _Collector:
         return self._publisher
 
     def _connected_reader(self) -> RoundReader:
-        """The reader, with a new JVM when there is none or the last one ended."""
+        """Return the reader, with a new JVM if there is none or it died."""
         if self._admin is not None and self._reader is not None and self._admin.is_alive():
             return self._reader
         if self._reader is not None and self._admin is not None:
@@ -213,7 +259,7 @@ class _Collector:
 
 
 def _retrying(stop: threading.Event, seconds: float | None) -> Retrying:
-    """Tries with growing, jittered waits, for so many seconds or without end; `stop` ends any wait at once."""
+    """Return retries with growing, jittered waits, for `seconds` (None: endless). `stop` ends a wait at once."""
 
     def sleep(wait_seconds: float) -> None:
         if stop.wait(wait_seconds):

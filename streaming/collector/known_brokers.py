@@ -1,21 +1,28 @@
-"""Which brokers a round asks: all that are registered at the NameServer, and all that once were.
+"""The brokers that a round asks: all that are or were registered at the NameServer.
 
-A broker that dies leaves the NameServer within two minutes, and its topics' routes with it; only a person knows that
-it is gone for good. So it is asked for until it answers, until `balancewatch forget` says so, or when a person had
-moved the topics away: no route named it while it was still registered.
+A broker that dies leaves the NameServer within two minutes, with its topics' routes; only an operator knows that it is
+gone for good. So it is asked until `balancewatch forget` removes it, or if an operator had moved its topics away: no
+route named it while it was still registered.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
+import msgspec
 import structlog
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
+from conf.settings import Kafka
+from schemas.events import CLOCKS
 from streaming.collector.rocketmq_answers import Broker, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
+from streaming.kafka_io.consumer import open_consumer
 from streaming.system.known_error import BalancewatchError
 
 UNROUTED_SECONDS = 60.0
-"""For so long no route names a registered broker before it counts as taken out of service."""
+"""Time without a route after which a registered broker counts as taken out of service."""
 
 log = structlog.get_logger()
 
@@ -38,9 +45,7 @@ class KnownBrokers:
         self._is_out_of_service: set[str] = set()
 
     def learn(self, clusters: Mapping[str, tuple[Broker, ...]]) -> None:
-        """What is registered now. Raises RocketMQError when there is no broker to ask, CollectorError when it is not
-        clear which cluster is meant.
-        """
+        """Store the registered brokers. Raises RocketMQError without any, CollectorError for an ambiguous cluster."""
         registered = self._pick(clusters)
         self._registered = frozenset(broker.broker_name for broker in registered)
         self.by_name |= {broker.broker_name: broker for broker in registered}
@@ -50,7 +55,7 @@ class KnownBrokers:
             raise RocketMQError(f"NameServer {self._name_server} has no registered broker")
 
     def note_routes(self, routes: Iterable[TopicRoute]) -> None:
-        """All routes there are, of a NameServer that answered each question for them."""
+        """Store all routes, from a NameServer that answered every request for them."""
         named = {name for route in routes for name, _ in route.brokers}
         if not named:
             return
@@ -63,13 +68,15 @@ class KnownBrokers:
                 self._is_out_of_service.add(name)
 
     def forget(self, names: Iterable[str]) -> None:
-        """A person decided that these are gone for good; one that is registered is no such."""
+        """Forget brokers that an operator declared gone. A registered broker is kept."""
         for name in sorted(set(names) & (self.by_name.keys() - self._registered)):
             self._drop(name, "`balancewatch forget`")
 
     def _pick(self, clusters: Mapping[str, tuple[Broker, ...]]) -> tuple[Broker, ...]:
-        """The registered brokers of the cluster first read. Another one beside it, or instead of it while all its own
-        are dead, is not meant; one that has taken over its addresses was renamed.
+        """Return the registered brokers of the cluster that was read first.
+
+        Another cluster is ignored, also while all brokers of the first are dead; one with its addresses is the first
+        cluster, renamed.
         """
         if not clusters:
             return ()
@@ -96,8 +103,9 @@ class KnownBrokers:
 
 
 def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tuple[str, tuple[Broker, ...]]:
-    """The name events carry, and the brokers. `wanted` picks RocketMQ's cluster of that name; when there is only
-    one, it may also rename it. Raises CollectorError when it is not clear which is meant.
+    """Return the cluster name of events, and the brokers. `wanted` selects RocketMQ's cluster, or renames the only one.
+
+    Raises CollectorError if several clusters match.
     """
     if wanted in clusters:
         return wanted, clusters[wanted]
@@ -106,3 +114,76 @@ def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tup
         return wanted or name, brokers
     names = ", ".join(sorted(clusters))
     raise CollectorError(f"collector.cluster = {wanted!r}: the NameServer has several clusters; choose one of {names}")
+
+
+MOST_A_ROUND = 5_000
+AGAIN_SECONDS = 60.0
+POSITION_MS = 2_000
+
+log = structlog.get_logger()
+
+
+class Forgotten:
+    """Reader of forget decisions on the clock topic, from now on. It retries AGAIN_SECONDS after an error."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._consumer: KafkaConsumer | None = None
+        self._not_before = 0.0
+
+    def read_brokers(self, cluster: str, known: Collection[str]) -> list[str]:
+        """Return the cluster's `known` brokers that were forgotten since the last call."""
+        try:
+            if self._consumer is None:
+                if time.monotonic() < self._not_before:
+                    return []
+                self._not_before = time.monotonic() + AGAIN_SECONDS
+                self._consumer = self._open()
+            polled = self._consumer.poll(timeout_ms=0, max_records=MOST_A_ROUND)
+        except KafkaError as error:
+            log.debug("forget decisions not read", error=type(error).__name__)
+            return []
+        return [
+            name
+            for records in polled.values()
+            for record in records
+            for name in find_brokers(record.value, cluster, known)
+        ]
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _open(self) -> KafkaConsumer:
+        consumer = open_consumer(self._kafka)
+        try:
+            partitions = consumer.partitions_for_topic(CLOCKS)
+            if not partitions:
+                raise UnknownTopicOrPartitionError(CLOCKS)
+            consumer.assign([TopicPartition(CLOCKS, each) for each in partitions])
+            consumer.seek_to_end()
+            for place in consumer.assignment():
+                consumer.position(place, timeout_ms=POSITION_MS)  # resolves the end now
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+
+def find_brokers(value: bytes | None, cluster: str, known: Collection[str]) -> list[str]:
+    """Return the cluster's `known` brokers that a clock event forgets; all if it forgets the cluster.
+
+    Return none for any other event or invalid bytes.
+    """
+    try:
+        event = msgspec.json.decode(value or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    if not isinstance(event, dict) or event.get("source") != "forget" or event.get("cluster") != cluster:
+        return []
+    listed: Any = event.get("forgotten")
+    decided = [each for each in (listed if isinstance(listed, list) else []) if isinstance(each, dict)]
+    if any(each.get("kind") == "cluster" for each in decided):
+        return list(known)
+    names = [each.get("name") for each in decided if each.get("kind") == "broker"]
+    return [name for name in known if name in names]

@@ -1,16 +1,61 @@
-"""The pulls of a round, and the offsets that moved where nobody is known to have pulled."""
+"""Pull events of a round: pulls of members, and offsets that moved without a known pull.
+
+A client sets the time of a pull before it sends one, also while it is suspended or its broker does not answer. So a
+pull counts only if it was served. The client's own offset moves with what it consumes, and when a pull brought no
+matching message (DefaultMQPushConsumerImpl.correctTagsOffset). It does not move while the broker gives it messages of
+tags that only another member subscribes: the client drops them and asks for more.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from schemas.events import PULLS
-from streaming.collector.machine_skew import Machine, Stamp, known_ahead_ms
-from streaming.collector.pull_progress import DROPPED, IN_VAIN, Pulled, may_drop, note_pull, outcome_of
 from streaming.collector.reading import ChannelKey, QueueKey, Reading, find_twins
 from streaming.collector.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo
-from streaming.collector.round_memory import Memory, Moment, Offsets, Reported
+from streaming.collector.round_memory import (
+    Machine,
+    Memory,
+    Moment,
+    Offsets,
+    Pulled,
+    Reported,
+    Stamp,
+    known_ahead_ms,
+)
 from udfs.rocketmq.own_names import REVIVE_GROUP
+
+Outcome = Literal["served", "dropped", "in_vain"]
+SERVED: Outcome = "served"
+DROPPED: Outcome = "dropped"
+IN_VAIN: Outcome = "in_vain"
+
+
+def note_pull(stamp_ms: int, queue: ProcessQueue, offsets: OffsetWrapper, last: Pulled | None) -> Pulled:
+    """Return the state of a queue of a push consumer without twins. Without the broker's offsets waiting continues."""
+    own, has_waited = queue.commit_offset, last is not None and last.waiting_from == queue.commit_offset
+    is_waiting = not queue.cached_msg_count and own >= 0 and (has_waited or own < offsets.broker_offset)
+    is_asked = 0 <= offsets.pull_offset < offsets.broker_offset
+    return Pulled(stamp_ms, own if is_waiting else None, offsets.pull_offset if is_asked else None)
+
+
+def outcome_of(last: Pulled | None, now: Pulled, offsets: OffsetWrapper, *, may_drop: bool) -> Outcome:
+    """Return the outcome of the pulls between two answers. `may_drop`: the client subscribes the topic by tags."""
+    if last is None or last.waiting_from is None or last.waiting_from != now.waiting_from:
+        return SERVED
+    if not may_drop:
+        return IN_VAIN
+    if offsets.pull_offset < 0:
+        return SERVED  # unknown
+    return IN_VAIN if last.asked_from == offsets.pull_offset else DROPPED
+
+
+def may_drop(info: RunningInfo, topic: str) -> bool:
+    """Return whether the client filters by tags itself (PullAPIWrapper.processPullResult)."""
+    return any(
+        each.topic == topic and each.expression_type == "TAG" and each.sub_string != "*" for each in info.subscriptions
+    )
+
 
 Event = tuple[str, dict[str, Any]]
 """Kafka topic and the event."""
@@ -19,29 +64,28 @@ PullKey = tuple[str, str, QueueKey]
 """consumer group, client id, queue."""
 
 WAITING_REPEAT_MS = 60_000
-"""How often the offsets of a queue with waiting messages are published though neither moves."""
+"""Period in which unchanged offsets of a queue with waiting messages are published."""
 
 REVIVED_MS = 60_000
-"""PopReviveService reads its log every few seconds: reviveInterval, reviveMaxSlow and the time it waits for acks."""
+"""PopReviveService reads its log every few seconds (reviveInterval, reviveMaxSlow, and its wait for acks)."""
 
 UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
 
 NO_MATCHED_MSG = "NO_MATCHED_MSG"
-"""PullStatus: what the broker gave is not for this client, which moves on without a commit."""
+"""PullStatus: the client drops the broker's messages and advances without a commit."""
 
 NO_PERMISSION = "NO_PERMISSION"
-"""What a broker answers to the pulls of a group whose consumeEnable is false: the client asks again every 3 s."""
+"""The answer to pulls of a group with consumeEnable = false. The client retries every 3 s."""
 
 
 def select_pulls(
     memory: Memory, reading: Reading, channels: Mapping[ChannelKey, Reported], now: Moment
 ) -> tuple[list[Event], dict[PullKey, Pulled], list[Stamp]]:
-    """A pull of every queue that a member pulled since it answered last, the stamps of all, and what these say of the
-    clients' clocks. `channels` are those that are told now, of brokers that did not answer, too.
+    """Return an event for each queue pulled since its member's last answer, the state of all queues, and the stamps of
+    clients' clocks. `channels` include those of brokers that did not answer.
 
-    A queue that was dropped or never pulled has none, nor one that an orderly consumer could not lock, nor one whose
-    waiting messages did not come: the client sets the time of a pull before it sees that it may not pull, and whether
-    the broker answers. Of twins that both answered, the later pull counts.
+    Not reported: queues that were dropped or never pulled, that an orderly consumer could not lock, or whose waiting
+    messages did not arrive. Of twins that both answered, the later pull counts.
     """
     newest: dict[PullKey, ProcessQueue] = {}
     for (group, client_id), infos in reading.running.items():
@@ -67,7 +111,7 @@ def select_pulls(
             pulled[key] = note_pull(stamp_ms, queue, offsets, last)
         if not has_moved:
             continue
-        before = memory.answered.get(member) if last_ms is not None else None
+        before = memory.member_rounds.get(member) if last_ms is not None else None
         if before and is_alone:
             stamps.append(Stamp(Machine("client", member[1]), stamp_ms, before.began_ms))
         view = reading.brokers.get(queue.broker_name)
@@ -89,28 +133,31 @@ def select_pulls(
             )
         )
     listed = {(group, client_id) for _, group, client_id in addresses}
-    kept = {key: at for key, at in memory.pulls.items() if key[:2] in listed or not _is_complete(reading)}
+    kept = {key: at for key, at in memory.pulls.items() if key[:2] in listed or not reading.is_complete}
     return events, kept | pulled, stamps
 
 
 def select_offsets(
     memory: Memory, reading: Reading, pulls: Iterable[Event], now: Moment
 ) -> tuple[list[Event], dict[tuple[str, QueueKey], Offsets]]:
-    """An event for each queue whose commit or max offset moved and of which `pulls` has no pull: members without an
-    answer or without queues commit all the same. While messages wait the event is repeated, for nothing moves after a
-    burst that nobody consumes. Offsets of a group that never committed mean nothing.
+    """Return an event for each queue whose commit or max offset moved and that is not in `pulls`, and all offsets.
+
+    Members without an answer or without queues commit too. The event is repeated while messages wait, because no offset
+    moves after a burst that no client consumes. Groups that never committed are skipped.
     """
     reported = {(pull["consumer_group"], (pull["topic"], pull["broker_name"], pull["queue_id"])) for _, pull in pulls}
     events = []
     groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups} | {REVIVE_GROUP}
-    kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not _is_complete(reading)}
+    kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not reading.is_complete}
     for key, answered in sorted(reading.offsets.items(), key=lambda item: item[0]):
         if answered.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
             continue
         last = memory.offsets.get(key)
         offsets = _read_by_broker(answered, last, now.ended_ms) if key[0] == REVIVE_GROUP else answered
         current = (offsets.consumer_offset, offsets.broker_offset)
-        is_due = last is None or last[:2] != current or _is_waiting(last, now.ended_ms)
+        is_due = last is None or last[:2] != current
+        if last is not None and last.commit < last.end:
+            is_due = is_due or now.ended_ms >= last.published_ms + WAITING_REPEAT_MS
         if key not in reported and is_due:
             pull_offset = max(offsets.pull_offset, offsets.consumer_offset)
             events.append(_event(reading, key, offsets, now.ended_ms, pull_offset=pull_offset, offsets_only=True))
@@ -122,14 +169,11 @@ def select_offsets(
     return events, kept
 
 
-def _is_waiting(last: Offsets, now_ms: int) -> bool:
-    """Whether messages wait, and nothing was published of it for WAITING_REPEAT_MS."""
-    return last.commit < last.end and now_ms >= last.published_ms + WAITING_REPEAT_MS
-
-
 def _read_by_broker(offsets: OffsetWrapper, last: Offsets | None, now_ms: int) -> OffsetWrapper:
-    """The revive log's offsets as those of other groups are: what is next. PopReviveService commits the newest
-    checkpoint that it has finished, and never the acks behind that: what has not grown for REVIVED_MS counts as read.
+    """Return the revive log's offsets in the form of other groups: the next offset.
+
+    PopReviveService commits the newest finished checkpoint, not the acks behind it. A log that has not grown for
+    REVIVED_MS counts as read.
     """
     end = offsets.broker_offset
     commit = min(offsets.consumer_offset + 1, end)
@@ -149,7 +193,7 @@ def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
 
 
 def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], str]:
-    """(broker_name, group, client_id) to the channel's address at that broker: as it lists it, or as it did last."""
+    """Return each member's channel address at each broker, as listed now or last."""
     known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for reported in channels.values():
         channel = reported.channel
@@ -162,10 +206,6 @@ def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dic
         for group in view.groups
         for each in group.connections
     }
-
-
-def _is_complete(reading: Reading) -> bool:
-    return set(reading.brokers) >= set(reading.brokers_asked)
 
 
 def _event(
@@ -190,7 +230,7 @@ def _event(
 
 
 def _next_offset(queue: ProcessQueue, offsets: OffsetWrapper) -> int:
-    """The broker's pull offset; before there is one, what follows the client's cache; 0 when nobody can tell."""
+    """Return the broker's pull offset; without one, the end of the client's cache; 0 if unknown."""
     cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
     return max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0)
 

@@ -1,6 +1,6 @@
-"""What one round of the collector read of a cluster, broker by broker, and the channels it shows.
+"""The data of one poll round, broker by broker, and the channels in it.
 
-Plain values and pure functions: no RocketMQ, no Kafka, no clock. Brokers' views are never merged.
+Values and pure functions without RocketMQ, Kafka or a clock. Brokers' views are never merged.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from streaming.collector.rocketmq_answers import (
 )
 
 CLIENT_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
-"""The producer group every client process registers, consumers too: it tells a channel's last heartbeat."""
+"""The producer group that every client registers, consumers too: it carries a channel's last heartbeat."""
 
 QueueKey = tuple[str, str, int]
 """topic, broker_name, queue_id."""
@@ -29,10 +29,10 @@ QueueKey = tuple[str, str, int]
 class BrokerReading:
     """A broker that answered: its groups and its producers' channels.
 
-    It refuses every pull of the groups in `refused`: their consumeEnable is false there. `group_names` are all it has
-    a configuration of; None where it may not be asked. Of the groups in `unread` it did not tell the members in this
-    round: `groups` has them as they were told last, if they ever were. `reports_producers` is false where it has no
-    code 328 or may not be asked: `producers` is empty then, and says nothing.
+    refused            groups with consumeEnable = false here: it refuses their pulls
+    group_names        all groups it has configured; None: not permitted to ask
+    unread             groups whose members are missing in this round: `groups` has their last known members, if any
+    reports_producers  false without code 328 or permission: `producers` is then empty and proves nothing
     """
 
     broker: Broker
@@ -46,9 +46,7 @@ class BrokerReading:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a member of a group told of itself, kept while it is silent. Twins tell no subscriptions of their own:
-    one of them answers for both.
-    """
+    """A group member's own data, kept while it is silent. Subscriptions of twins are unknown: one answers for both."""
 
     strategy: str | None = None
     client_rebalance: bool | None = None
@@ -58,7 +56,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Latency:
-    """One probe: `send_status` None when it ended in an exception."""
+    """A probe. `send_status` None: it ended in an exception."""
 
     client_id: str
     client_version: str
@@ -70,9 +68,9 @@ class Latency:
 
 
 class Unheard(NamedTuple):
-    """What brokers that answered did not let hear in a round; a name left out stands for all of them.
+    """Data that is missing although brokers answered; a name of None stands for all.
 
-    `reason`: refused, timed_out, left_in_peace, no_time or failed, as CLOCK of schemas.events says.
+    `reason`: refused, timed_out, left_in_peace, no_time or failed (CLOCK of schemas.events).
     """
 
     broker_name: str | None
@@ -83,15 +81,13 @@ class Unheard(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One round, which took `took_ms`. A broker asked and missing from `brokers` did not answer: nothing is concluded
-    about it.
-    """
+    """One round, which took `took_ms`. A broker that was asked and is missing from `brokers` proves nothing."""
 
     cluster: str
     brokers_asked: tuple[str, ...]
     brokers: Mapping[str, BrokerReading]
     registered: frozenset[str] | None = None  # None: the NameServer did not answer
-    topics: frozenset[str] | None = None  # None: not known which topics there are
+    topics: frozenset[str] | None = None  # None: unknown
     routes: tuple[TopicRoute, ...] = ()
     running: Mapping[tuple[str, str], tuple[RunningInfo, ...]] = field(default_factory=dict)  # by (group, client_id)
     offsets: Mapping[tuple[str, QueueKey], OffsetWrapper] = field(default_factory=dict)  # by (group, queue)
@@ -101,6 +97,11 @@ class Reading:
     took_ms: int = 0
     name_servers: tuple[str, ...] = ()
     name_servers_unreachable: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every broker that was asked answered."""
+        return set(self.brokers) >= set(self.brokers_asked)
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Channel:
-    """A client's connection at one broker with everything it is registered for there."""
+    """A client's connection at one broker, with its registrations there."""
 
     broker_name: str
     client_id: str
@@ -137,10 +138,9 @@ ChannelKey = tuple[str, str, str]
 def find_channels(
     reading: Reading, profiles: Mapping[tuple[str, str], Profile]
 ) -> dict[ChannelKey, tuple[Channel, int | None]]:
-    """Every channel registered for a group, with its last heartbeat by the broker's clock, ms; None when not told.
+    """Return each channel with a group, and its last heartbeat by the broker's clock, ms, if known.
 
-    A channel that only has CLIENT_INNER_PRODUCER is registered for nothing: an admin tool, or a consumer of groups
-    that are not read.
+    A channel with CLIENT_INNER_PRODUCER alone is an admin tool, or a consumer of groups that are not read.
     """
     found: dict[ChannelKey, tuple[Channel, int | None]] = {}
     for broker_name, view in reading.brokers.items():
@@ -160,7 +160,18 @@ def find_channels(
                 place = (each.client_id, each.client_addr)
                 connections[place] = each
                 profile = profiles.get((group.consumer_group, each.client_id), Profile())
-                consumers[place].append(_consumer(group, profile))
+                consumers[place].append(
+                    Consumer(
+                        group.consumer_group,
+                        group.consume_type,
+                        group.message_model,
+                        group.consume_from_where,
+                        profile.strategy,
+                        profile.client_rebalance,
+                        profile.consume_orderly,
+                        group.subscriptions if profile.subscriptions is None else profile.subscriptions,
+                    )
+                )
         for place, each in connections.items():
             if each.client_id in reading.own_client_ids:
                 continue
@@ -176,22 +187,9 @@ def find_channels(
     return found
 
 
-def _consumer(group: ConsumerConnection, profile: Profile) -> Consumer:
-    return Consumer(
-        group.consumer_group,
-        group.consume_type,
-        group.message_model,
-        group.consume_from_where,
-        profile.strategy,
-        profile.client_rebalance,
-        profile.consume_orderly,
-        group.subscriptions if profile.subscriptions is None else profile.subscriptions,
-    )
-
-
 def find_twins(views: Iterable[BrokerReading]) -> frozenset[tuple[str, str]]:
-    """(consumer group, client id) that RocketMQ cannot tell apart: listed on several channels of one broker, or
-    from different hosts at two brokers.
+    """Return each (group, ClientId) that RocketMQ cannot distinguish: on several channels of one broker, or from
+    different hosts at two brokers.
     """
     twins: set[tuple[str, str]] = set()
     hosts: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -208,7 +206,7 @@ def find_twins(views: Iterable[BrokerReading]) -> frozenset[tuple[str, str]]:
 
 
 def find_members(views: Iterable[BrokerReading]) -> dict[tuple[str, str], list[str]]:
-    """(consumer group, client id) to the names of the brokers that list it, sorted."""
+    """Return the sorted names of the brokers that list each (group, ClientId)."""
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for view in views:
         for group in view.groups:
@@ -218,18 +216,17 @@ def find_members(views: Iterable[BrokerReading]) -> dict[tuple[str, str], list[s
 
 
 def find_group_names(reading: Reading) -> dict[str, frozenset[str]]:
-    """Broker → the groups it has a configuration of, for the brokers that reported."""
+    """Return the groups that each broker has configured, if it reported them."""
     return {name: view.group_names for name, view in reading.brokers.items() if view.group_names is not None}
 
 
 def update_profiles(profiles: Mapping[tuple[str, str], Profile], reading: Reading) -> dict[tuple[str, str], Profile]:
-    """The profiles of every member still listed, with what was told in this round. A member's is kept while a
-    broker of the cluster did not answer: it may be listed there.
+    """Return the profiles of all listed members, updated by this round. An unlisted member's profile is kept while a
+    broker does not answer: it may be listed there.
     """
     members = find_members(reading.brokers.values())
     twins = find_twins(reading.brokers.values())
-    is_complete = set(reading.brokers) >= set(reading.brokers_asked)
-    updated = {member: profile for member, profile in profiles.items() if member in members or not is_complete}
+    updated = {member: profile for member, profile in profiles.items() if member in members or not reading.is_complete}
     for member, infos in reading.running.items():
         for info in infos:
             subscriptions = info.subscriptions or None

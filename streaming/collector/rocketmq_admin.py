@@ -1,11 +1,13 @@
-"""RocketMQ's own admin client, DefaultMQAdminExt of 5.5.0, driven in a JVM of ours.
+"""RocketMQ's own admin client, DefaultMQAdminExt of 5.5.0, driven in a JVM.
 
-The official client brings ACL, TLS and every release's wire format. Nothing outside this file, the JVM's and the
-probe's knows py4j: answers are the dataclasses of rocketmq_answers.
+The official client brings ACL, TLS and every release's wire format. Answers are the dataclasses of rocketmq_answers. A
+broker answers requests in the threads that serve its clients, so the request rate is limited per server.
 """
 
 import functools
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,9 +15,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from conf.settings import Collector
-from streaming.collector.access import is_refused, without_keys
+from streaming.collector.access import is_refused, set_up_tls, without_keys
 from streaming.collector.known_brokers import CollectorError
-from streaming.collector.request_rate import RequestRate
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
@@ -32,7 +33,47 @@ from streaming.collector.rocketmq_answers import (
     parse_version,
 )
 from streaming.collector.rocketmq_jvm import UNREADABLE, RocketMQError, RocketMQJvm
-from streaming.collector.tls import set_up_tls
+
+BURST_SECONDS = 0.1
+"""Size of a burst to an idle server, as the time in which it would be allowed."""
+
+
+class RequestRate:
+    """A limit of `per_second` requests for each server. Threads wait in order of their calls."""
+
+    def __init__(
+        self,
+        per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._gap = 1 / per_second
+        self._clock, self._sleep = clock, sleep
+        self._next_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._asked: Counter[str] = Counter()
+        self._held_back: Counter[str] = Counter()
+
+    def wait(self, server: str) -> None:
+        """Return when the next request to `server` is allowed."""
+        with self._lock:
+            now = self._clock()
+            at = max(self._next_at.get(server, 0.0), now - BURST_SECONDS)
+            self._next_at[server] = at + self._gap
+            self._asked[server] += 1
+            if at > now:
+                self._held_back[server] += 1
+        if at > now:
+            self._sleep(at - now)
+
+    def take_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the requests per server since the last call, and how many of them waited."""
+        with self._lock:
+            counts = dict(self._asked), dict(self._held_back)
+            self._asked.clear()
+            self._held_back.clear()
+        return counts
+
 
 REQUEST_CODE_NOT_SUPPORTED = 3
 TOPIC_NOT_EXIST = 17
@@ -42,17 +83,17 @@ CONSUMER_NOT_ONLINE = 206
 READ_AND_WRITE = 6
 
 NAME_SERVER = "name server"
-"""Where requests to whichever NameServer answers are counted."""
+"""The server under which requests to any NameServer are counted."""
 
 KEEP_CHANNEL = "-Dcom.rocketmq.remoting.client.closeSocketIfTimeout=false"
-"""A consumer that does not answer shall not cost the other questions on our one channel to its broker."""
+"""A consumer's timeout must not fail other requests on the one channel to its broker."""
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _answered(method: Method) -> Method:
-    """An answer that cannot be read is an error of that question, and ends nothing else."""
+    """Raise RocketMQError for an answer that cannot be parsed, so that only this request fails."""
 
     @functools.wraps(method)
     def read(*arguments: Any) -> Any:
@@ -65,17 +106,17 @@ def _answered(method: Method) -> Method:
 
 
 PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
-"""By it 5.x proxies tell each other of their clients (ProxyConfig.heartbeatSyncerTopicName); RocketMQ's own checks of
-system names know neither it nor the group that broadcasts it."""
+"""The topic by which 5.x proxies exchange their clients (ProxyConfig.heartbeatSyncerTopicName). RocketMQ's own checks
+of system names know neither it nor the group that broadcasts it."""
 
 PROXY_GROUP = f"CID_{PROXY_TOPIC}"
 
 
 class RocketMQAdmin:
-    """A started DefaultMQAdminExt. Every method may raise RocketMQError; every thread may call."""
+    """A started DefaultMQAdminExt, usable by all threads. Every method may raise RocketMQError."""
 
     def __init__(self, settings: Collector, jars: Path) -> None:
-        """Start the JVM and the client. Raises RocketMQError when either does not start."""
+        """Start the JVM and the client. Raises RocketMQError if either does not start."""
         self._timeout_ms = settings.timeout_ms
         self._name_server = settings.name_server
         self._settings = settings
@@ -87,7 +128,9 @@ class RocketMQAdmin:
         try:
             set_up_tls(self.jvm, settings)
             self._rocketmq = self.jvm.java.org.apache.rocketmq
-            self._ext = self._make_ext()
+            self._ext: Any = self._rocketmq.tools.admin.DefaultMQAdminExt(*self._hook(), self._timeout_ms)
+            self._ext.setNamesrvAddr(self._name_server)
+            self._ext.setUseTLS(settings.tls)
             self.jvm.call(self._ext.start)
             self._api = self._ext.getDefaultMQAdminExtImpl().getMqClientInstance().getMQClientAPIImpl()
             self.client_version = self.read_version(self._rocketmq.common.MQVersion.CURRENT_VERSION)
@@ -98,11 +141,11 @@ class RocketMQAdmin:
 
     @_answered
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
-        """Cluster name to its registered brokers, by the NameServer."""
+        """Return the registered brokers of each cluster."""
         return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
 
     def ask_name_server(self, name_server: str) -> None:
-        """Ask this NameServer alone, for the client fails over to another. Raises RocketMQError without an answer."""
+        """Ask this NameServer, without the client's failover. Raises RocketMQError without an answer."""
         protocol = self._rocketmq.remoting.protocol
         request = protocol.RemotingCommand.createRequestCommand(protocol.RequestCode.GET_BROKER_CLUSTER_INFO, None)
         self.rate.wait(name_server)
@@ -110,7 +153,7 @@ class RocketMQAdmin:
 
     @_answered
     def read_topics(self) -> list[str]:
-        """Every topic the NameServer knows but RocketMQ's own, the retry, dead letter and light ones."""
+        """Return the topics, without system, retry, dead letter and light topics."""
         names = self._ask(NAME_SERVER, self._ext.fetchAllTopicList)["topicList"]
         clusters = self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo)
         own = {*clusters.get("brokerAddrTable", {}), *clusters.get("clusterAddrTable", {})}
@@ -119,7 +162,7 @@ class RocketMQAdmin:
 
     @_answered
     def read_route(self, topic: str) -> TopicRoute | None:
-        """A topic's route; None when the NameServer says there is none."""
+        """Return a topic's route; None if it does not exist."""
         try:
             return parse_route(topic, self._ask(NAME_SERVER, self._ext.examineTopicRouteInfo, topic))
         except RocketMQError as error:
@@ -129,14 +172,14 @@ class RocketMQAdmin:
 
     @_answered
     def read_groups(self, broker: Broker) -> dict[str, bool]:
-        """Consumer group to consumeEnable of its SubscriptionGroupConfig at a broker, without RocketMQ's own."""
+        """Return consumeEnable of each consumer group at a broker, without system groups."""
         wrapper = self._ask(broker.address, self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
         configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
         return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
 
     @_answered
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
-        """The group as *this* broker sees it; None when no consumer of it is connected there."""
+        """Return the group as *this* broker sees it; None if no consumer of it is connected there."""
         try:
             answer = self._ask(broker.address, self._ext.examineConsumerConnectionInfo, group, broker.address)
         except RocketMQError as error:
@@ -147,7 +190,7 @@ class RocketMQAdmin:
 
     @_answered
     def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
-        """Producer group to its channels with their last heartbeats; None from a broker that has no code 328."""
+        """Return each producer group's channels with their last heartbeats; None from a broker without code 328."""
         try:
             return parse_producers(
                 self._ask(broker.address, self._ext.getAllProducerInfo, broker.address), self.read_version
@@ -159,7 +202,7 @@ class RocketMQAdmin:
 
     @_answered
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
-        """What the client says of itself, through this broker, which asks its first channel of that client id."""
+        """Return a client's running info through this broker, which asks its first channel of that ClientId."""
         ask = self._api.getConsumerRunningInfo
         return parse_running_info(
             self._ask(broker.address, ask, broker.address, group, client_id, False, self._timeout_ms)
@@ -167,17 +210,17 @@ class RocketMQAdmin:
 
     @_answered
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
-        """(topic, broker_name, queue_id) to the group's offsets at this broker."""
+        """Return the group's offsets at this broker by (topic, broker_name, queue_id)."""
         ask = self._ext.examineConsumeStats
         return parse_offsets(self._ask(broker.address, ask, broker.address, group, None, self._timeout_ms))
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # an admin lives as long as its collector
     def read_version(self, version: int) -> str:
-        """MQVersion's ordinal as a release."""
+        """Return the release of an MQVersion ordinal."""
         return parse_version(str(self.jvm.call(self._rocketmq.common.MQVersion.getVersionDesc, version)))
 
     def start_producer(self, group: str) -> str:
-        """Start the producer of `send`, once; returns its client id."""
+        """Start the producer of `send`, once; return its ClientId."""
         if self._producer is None:
             producer = self._rocketmq.client.producer.DefaultMQProducer(group, *self._hook())
             producer.setNamesrvAddr(self._name_server)
@@ -189,9 +232,9 @@ class RocketMQAdmin:
         return str(self._producer.buildMQClientId())
 
     def prepare_send(self, broker: Broker, topic: str) -> bool:
-        """Create `topic` with one queue on this broker, and say whether our producer knows the way there by now.
+        """Create `topic` with one queue on this broker; return whether the producer has a route to it.
 
-        A producer looks for new routes every 30 s; until then a send fails without reaching any broker.
+        A producer polls routes every 30 s; until then a send fails without reaching any broker.
         """
         config = self._rocketmq.common.TopicConfig(topic, 1, 1, READ_AND_WRITE)
         self.rate.wait(broker.address)
@@ -199,13 +242,13 @@ class RocketMQAdmin:
             self._call(self._ext.createAndUpdateTopicConfig, broker.address, config)
         except RocketMQError as error:
             if not is_refused(error):
-                raise  # who may not create it may send to one that an operator has made
+                raise  # without the permission to create it, an operator's topic may exist
         client = self._producer.getDefaultMQProducerImpl().getMqClientFactory()
         self.jvm.call(client.updateTopicRouteInfoFromNameServer, topic)
         return self.jvm.call(client.findBrokerAddressInPublish, broker.broker_name) is not None
 
     def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]:
-        """One message to queue 0 of that broker: its SendStatus and the seconds it took. Needs start_producer."""
+        """Send a message to queue 0 of a broker, after start_producer; return its SendStatus and its seconds."""
         queue = self._rocketmq.common.message.MessageQueue(topic, broker_name, 0)
         message = self._rocketmq.common.message.Message(topic, body)
         self.rate.wait(broker_name)
@@ -218,7 +261,7 @@ class RocketMQAdmin:
         return self.jvm.is_alive()
 
     def close(self) -> None:
-        """End the JVM; its connections end with it."""
+        """End the JVM with its connections."""
         self.jvm.close()
 
     def __enter__(self) -> "RocketMQAdmin":
@@ -227,14 +270,8 @@ class RocketMQAdmin:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _make_ext(self) -> Any:
-        ext = self._rocketmq.tools.admin.DefaultMQAdminExt(*self._hook(), self._timeout_ms)
-        ext.setNamesrvAddr(self._name_server)
-        ext.setUseTLS(self._settings.tls)
-        return ext
-
     def _hook(self) -> tuple[Any, ...]:
-        """The RPC hook that signs requests; nothing without keys, for py4j would take a null for a group's name."""
+        """Return the RPC hook that signs requests; empty without keys, because py4j would pass null as a group name."""
         access_key = self._settings.acl_access_key.get_secret_value()
         secret_key = self._settings.acl_secret_key.get_secret_value()
         if bool(access_key) != bool(secret_key):

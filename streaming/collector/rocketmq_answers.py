@@ -1,6 +1,6 @@
-"""What RocketMQ's admin calls answer, as frozen dataclasses, read from the JSON the JVM makes of its own objects.
+"""Answers of RocketMQ's admin calls as frozen dataclasses, parsed from the JSON of the JVM's objects.
 
-A map whose keys are objects arrives as [key, value] pairs. Names are RocketMQ's, snake_cased.
+A map with objects as keys is a list of [key, value] pairs. Names are RocketMQ's, snake_cased.
 """
 
 import re
@@ -18,14 +18,14 @@ STRATEGIES: Mapping[str, str] = {
     "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
     "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
 }
-"""Class of org.apache.rocketmq.client.consumer.rebalance to its getName(); NEARBY's inner strategy is not told."""
+"""getName() of each class of org.apache.rocketmq.client.consumer.rebalance; NEARBY's inner strategy is unknown."""
 
 Versions = Callable[[int], str]
 
 
 @dataclass(frozen=True)
 class Broker:
-    """The broker of a group that answers for it: the master, or without one the slave of the lowest id."""
+    """The node that answers for a broker group: the master, else the slave with the lowest id."""
 
     broker_name: str
     broker_id: int
@@ -46,8 +46,7 @@ class Subscription:
 class Connection:
     """Connection of a ConsumerConnection, or ProducerInfo: one channel at one broker.
 
-    `last_update_timestamp` is the channel's last heartbeat by the broker's clock, ms; None from a source that
-    does not tell.
+    `last_update_timestamp` is the channel's last heartbeat by the broker's clock, ms, if known.
     """
 
     client_id: str
@@ -71,7 +70,7 @@ class ConsumerConnection:
 
 @dataclass(frozen=True)
 class ProcessQueue:
-    """ProcessQueueInfo: a queue a consumer holds. Times are the client's clock, ms; offsets as told, -1 unknown."""
+    """ProcessQueueInfo: a queue that a consumer holds. Times by the client's clock, ms; offset -1 is unknown."""
 
     topic: str
     broker_name: str
@@ -86,9 +85,9 @@ class ProcessQueue:
 
 @dataclass(frozen=True)
 class RunningInfo:
-    """ConsumerRunningInfo (code 307): what one member of a group says of itself; None for what it does not say.
+    """ConsumerRunningInfo (code 307) of one group member; None is unknown.
 
-    `is_push`: a DefaultMQPushConsumer, whose queues' messages are in its cache until they are consumed.
+    `is_push`: a DefaultMQPushConsumer, which caches messages until they are consumed.
     """
 
     strategy: str | None
@@ -101,7 +100,7 @@ class RunningInfo:
 
 @dataclass(frozen=True)
 class OffsetWrapper:
-    """A queue's end and a group's offsets in it, as one broker keeps them; -1 unknown."""
+    """A queue's end and a group's offsets in it at one broker; -1 is unknown."""
 
     broker_offset: int
     consumer_offset: int
@@ -110,9 +109,9 @@ class OffsetWrapper:
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """TopicRouteData. `brokers` maps a broker's name to the ids that serve; no 0 means no master.
+    """TopicRouteData. `brokers` has each broker's name and serving ids; without 0 there is no master.
 
-    `has_queue_mapping`: a static topic (topicQueueMappingByBroker, 5.x); its clients hold other queues than these.
+    `has_queue_mapping`: a static topic (topicQueueMappingByBroker, 5.x), whose clients hold other queues.
     """
 
     topic: str
@@ -123,37 +122,34 @@ class TopicRoute:
 
 
 def parse_version(description: str) -> str:
-    """`V5_5_0` as `5.5.0`; what is not a plain release stays as MQVersion says it."""
+    """Return `V5_5_0` as `5.5.0`, and any other text unchanged."""
     plain = re.fullmatch(r"V(\d+)_(\d+)_(\d+)", description)
     return ".".join(plain.groups()) if plain else description
 
 
 def parse_strategy(reflected: str | None) -> str | None:
-    """The strategy's name from `...rebalance.AllocateMessageQueueAveragely@739d7eca`; None for a class not known."""
+    """Return the name of `...rebalance.AllocateMessageQueueAveragely@739d7eca`; None for an unknown class."""
     if not reflected:
         return None
     return STRATEGIES.get(reflected.partition("@")[0].rpartition(".")[2])
 
 
 def parse_clusters(answer: Mapping[str, Any]) -> dict[str, tuple[Broker, ...]]:
-    """Cluster name to its brokers, from a ClusterInfo."""
-    brokers = {name: _parse_broker(data) for name, data in answer.get("brokerAddrTable", {}).items()}
+    """Parse a ClusterInfo: the brokers of each cluster."""
+    brokers = {}
+    for name, data in answer.get("brokerAddrTable", {}).items():
+        addresses = {int(broker_id): address for broker_id, address in data["brokerAddrs"].items()}
+        if addresses:
+            lowest = min(addresses)
+            brokers[name] = Broker(data["brokerName"], lowest, addresses[lowest])
     return {
         cluster: tuple(broker for name in sorted(names) if (broker := brokers.get(name)))
         for cluster, names in answer.get("clusterAddrTable", {}).items()
     }
 
 
-def _parse_broker(data: Mapping[str, Any]) -> Broker | None:
-    addresses = {int(broker_id): address for broker_id, address in data["brokerAddrs"].items()}
-    if not addresses:
-        return None
-    lowest = min(addresses)
-    return Broker(data["brokerName"], lowest, addresses[lowest])
-
-
 def parse_route(topic: str, answer: Mapping[str, Any]) -> TopicRoute:
-    """A TopicRouteData, sorted, so that two equal routes compare equal."""
+    """Parse a TopicRouteData, sorted so that equal routes compare equal."""
     queues = (
         QueueData(data["brokerName"], data["readQueueNums"], data["writeQueueNums"], data["perm"])
         for data in answer.get("queueDatas") or ()
@@ -172,7 +168,7 @@ def parse_route(topic: str, answer: Mapping[str, Any]) -> TopicRoute:
 
 
 def parse_consumer_connection(group: str, answer: Mapping[str, Any], versions: Versions) -> ConsumerConnection:
-    """A ConsumerConnection of one broker."""
+    """Parse a ConsumerConnection of one broker."""
     connections = (_parse_connection(each, each["clientAddr"], versions) for each in answer.get("connectionSet") or ())
     return ConsumerConnection(
         consumer_group=group,
@@ -185,7 +181,7 @@ def parse_consumer_connection(group: str, answer: Mapping[str, Any], versions: V
 
 
 def parse_producers(answer: Mapping[str, Any], versions: Versions) -> dict[str, tuple[Connection, ...]]:
-    """Producer group to its channels, from a ProducerTableInfo. Each consumer is there as CLIENT_INNER_PRODUCER."""
+    """Parse a ProducerTableInfo: the channels of each producer group. Consumers are in CLIENT_INNER_PRODUCER."""
     return {
         group: tuple(
             _parse_connection(each, each["remoteIP"].lstrip("/"), versions, each["lastUpdateTimestamp"])
@@ -208,7 +204,7 @@ def _parse_connection(
 
 
 def parse_running_info(answer: Mapping[str, Any]) -> RunningInfo:
-    """A ConsumerRunningInfo. DefaultMQPullConsumer, and DefaultLitePullConsumer before 5.1.1, tell no queues."""
+    """Parse a ConsumerRunningInfo. DefaultMQPullConsumer, and DefaultLitePullConsumer before 5.1.1, have no queues."""
     properties = answer.get("properties") or {}
     flags = {name: text == "true" for name, text in properties.items()}
     return RunningInfo(
@@ -216,22 +212,21 @@ def parse_running_info(answer: Mapping[str, Any]) -> RunningInfo:
         client_rebalance=flags.get("clientRebalance"),
         consume_orderly=flags.get("PROP_CONSUMEORDERLY"),  # of push consumers, 4.x and 5.x
         subscriptions=_parse_subscriptions(answer.get("subscriptionSet") or ()),
-        process_queues=tuple(_parse_process_queue(mq, info) for mq, info in answer.get("mqTable") or ()),
+        process_queues=tuple(
+            ProcessQueue(
+                topic=mq["topic"],
+                broker_name=mq["brokerName"],
+                queue_id=mq["queueId"],
+                commit_offset=info.get("commitOffset", -1),
+                cached_msg_count=info.get("cachedMsgCount", 0),
+                cached_msg_max_offset=info.get("cachedMsgMaxOffset", -1),
+                last_pull_timestamp=info.get("lastPullTimestamp", 0),
+                is_dropped=info.get("droped", False),  # RocketMQ's spelling
+                is_locked=info.get("locked", False),
+            )
+            for mq, info in answer.get("mqTable") or ()
+        ),
         is_push=properties.get("PROP_CONSUME_TYPE") == "CONSUME_PASSIVELY",
-    )
-
-
-def _parse_process_queue(mq: Mapping[str, Any], info: Mapping[str, Any]) -> ProcessQueue:
-    return ProcessQueue(
-        topic=mq["topic"],
-        broker_name=mq["brokerName"],
-        queue_id=mq["queueId"],
-        commit_offset=info.get("commitOffset", -1),
-        cached_msg_count=info.get("cachedMsgCount", 0),
-        cached_msg_max_offset=info.get("cachedMsgMaxOffset", -1),
-        last_pull_timestamp=info.get("lastPullTimestamp", 0),
-        is_dropped=info.get("droped", False),  # RocketMQ's spelling
-        is_locked=info.get("locked", False),
     )
 
 
@@ -246,7 +241,7 @@ def _parse_subscriptions(answers: Any) -> tuple[Subscription, ...]:
 
 
 def parse_offsets(answer: Mapping[str, Any]) -> dict[tuple[str, str, int], OffsetWrapper]:
-    """(topic, broker_name, queue_id) to its offsets, from a ConsumeStats. A group without a commit has none."""
+    """Parse a ConsumeStats: offsets by (topic, broker_name, queue_id). A group without a commit has none."""
     return {
         (mq["topic"], mq["brokerName"], mq["queueId"]): OffsetWrapper(
             wrapper.get("brokerOffset", -1), wrapper.get("consumerOffset", -1), wrapper.get("pullOffset", -1)

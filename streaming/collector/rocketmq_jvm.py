@@ -1,7 +1,7 @@
 """A JVM with RocketMQ's own jars, driven from Python by py4j over the loopback.
 
-One process, one random port, one token that only its standard output says. It ends with us, when our end of its
-standard input closes: by `close()`, or however we die. SIGTERM it leaves to us.
+It is one process with a random port and a token, which only its standard output has. It ends when its standard input
+closes: by `close()`, or when this process dies. It ignores SIGTERM.
 """
 
 import contextlib
@@ -24,33 +24,32 @@ from streaming.system.stopping import keep_from_sigterm
 STOP_SECONDS = 5.0
 
 ENDED_SECONDS = 0.2
-"""How long one that does not answer is given to have ended."""
+"""Time in which a silent JVM may turn out to have ended."""
 
 OUT_OF_MEMORY = 3
 """The exit code of -XX:+ExitOnOutOfMemoryError."""
 
 CONSUME_MSG_TIMEOUT = 207
-"""ResponseCode: the broker asked a client, and the client did not answer the broker."""
+"""ResponseCode: a client did not answer its broker."""
 
 NO_CODE, UNREADABLE = -1, -2
-"""What MQClientException has for want of a ResponseCode; and our own code for an answer that cannot be read."""
+"""Codes of an MQClientException without ResponseCode, and of an answer that cannot be parsed."""
 
 OPENED_PACKAGES = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 )
-"""RocketMQ 5.5.0 on JDK 17 reaches into these by reflection."""
+"""Packages that RocketMQ 5.5.0 accesses by reflection on JDK 17."""
 
 # py4j logs every command with its arguments at DEBUG; an ACL secret key is one of them.
 logging.getLogger("py4j").setLevel(logging.INFO)
 
 
 class RocketMQError(BalancewatchError):
-    """RocketMQ refused, did not answer, or the JVM is gone.
+    """RocketMQ refused or did not answer, or the JVM is gone.
 
-    `response_code` is RocketMQ's ResponseCode when a server answered with one; `is_timeout` when nobody answered
-    in time.
+    `response_code` is RocketMQ's ResponseCode, if a server answered with one; `is_timeout` means no answer in time.
     """
 
     def __init__(self, message: str, response_code: int | None = None, *, is_timeout: bool = False) -> None:
@@ -60,12 +59,12 @@ class RocketMQError(BalancewatchError):
 
     @property
     def is_answer(self) -> bool:
-        """Whether a server answered: with a refusal, or with what cannot be read."""
+        """Whether a server answered: with a refusal, or with an answer that cannot be parsed."""
         return self.response_code not in (None, NO_CODE)
 
     @property
     def reason(self) -> str:
-        """As `unheard` of a clock event says it."""
+        """The reason in `unheard` of a clock event."""
         if self.is_timeout:
             return "timed_out"
         return "refused" if self.is_answer and self.response_code != UNREADABLE else "failed"
@@ -82,10 +81,10 @@ _LOGBACK = """\
 
 
 def jvm_options(jars: Path, folder: Path, heap: str, log_level: str = "OFF") -> list[str]:
-    """Options of every RocketMQ JVM of ours: class path, a small heap, nothing written outside `folder`.
+    """Return the options of a RocketMQ JVM: class path, a small heap, no files outside `folder`.
 
-    RocketMQ takes the first rmq.logback.xml of the class path; without ours a client beside the broker's jar
-    would take the broker's, with its forty rolling files.
+    RocketMQ uses the first rmq.logback.xml of the class path; otherwise a client would use the broker's, with its forty
+    rolling files.
     """
     (folder / "rmq.logback.xml").write_text(_LOGBACK.format(level=log_level))
     return [
@@ -100,18 +99,12 @@ def jvm_options(jars: Path, folder: Path, heap: str, log_level: str = "OFF") -> 
 
 
 class RocketMQJvm:
-    """A started JVM. `java` reaches its classes, `new(...)` makes an object, `call(...)` calls and translates errors.
-
-    Every thread may use it; py4j opens a connection a thread.
-    """
+    """A started JVM, usable by all threads. `java` has its classes; `call(...)` calls and translates errors."""
 
     def __init__(
         self, jars: Path, *, heap: str = "160m", read_seconds: float = 30.0, options: Sequence[str] = ()
     ) -> None:
-        """Start it. `read_seconds` bounds one call; `options` go to the JVM.
-
-        Raises RocketMQError when it does not start.
-        """
+        """Start it. `read_seconds` bounds one call. Raises RocketMQError if it does not start."""
         self.folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-"))
         self._output = (self.folder / "jvm.log").open("wb")
         try:
@@ -123,7 +116,7 @@ class RocketMQJvm:
                 java_path=java(),
                 die_on_exit=True,
                 enable_auth=True,
-                create_new_process_group=True,  # Ctrl-C is for us; we end it
+                create_new_process_group=True,  # no SIGINT by Ctrl-C
                 redirect_stdout=_Drain(),
                 redirect_stderr=self._output,
                 return_proc=True,
@@ -157,7 +150,7 @@ class RocketMQJvm:
         return self._process.poll() is None
 
     def call(self, method: Any, *arguments: Any) -> Any:
-        """`method(*arguments)`; an exception of Java's becomes RocketMQError with its first line and its code."""
+        """Call a Java method. A Java exception becomes RocketMQError with its first line and its code."""
         try:
             return method(*arguments)
         except Py4JJavaError as error:
@@ -166,22 +159,22 @@ class RocketMQJvm:
             raise RocketMQError(self._why_silent(error)) from None
 
     def _why_silent(self, error: Exception) -> str:
-        """It ends itself when its heap is full: what could not be made is missing, and nobody knows where."""
+        """Return why the JVM does not answer. It exits when its heap is full."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
                 return "the RocketMQ client's JVM ran out of memory; raise collector.jvm_memory"
         return f"the RocketMQ client's JVM did not answer: {type(error).__name__}"
 
     def to_json(self, value: Any) -> str:
-        """A Java object in one call. A map whose keys are objects becomes a list of [key, value] pairs."""
+        """Return a Java object as JSON. A map with objects as keys becomes a list of [key, value] pairs."""
         return str(self.call(self._gson.toJson, value))
 
     def close(self) -> None:
         """End the process and remove its folder. Safe to call twice."""
         self._gateway.close()
-        self._gateway._gateway_client.is_connected = False  # or each object we drop would look for its JVM
+        self._gateway._gateway_client.is_connected = False  # else each dropped object would contact the JVM
         if self._process.stdin:
-            with contextlib.suppress(OSError):  # it may be gone already
+            with contextlib.suppress(OSError):  # it may have ended
                 self._process.stdin.close()
         try:
             self._process.wait(STOP_SECONDS)
@@ -213,7 +206,7 @@ class RocketMQJvm:
 
 
 class _Drain:
-    """Where the JVM's standard output goes: its pipe must be read, and nothing in it is wanted."""
+    """A reader of the JVM's standard output that drops it, because its pipe must be read."""
 
     def write(self, _: str) -> None:
         pass
@@ -223,7 +216,7 @@ class _Drain:
 
 
 def _translate(error: Py4JJavaError) -> RocketMQError:
-    """RocketMQError with the response code of the first exception of the chain that has one."""
+    """Return the RocketMQError of a Java exception, with its response code if it has one."""
     exception = error.java_exception
     name = str(exception.getClass().getSimpleName())
     message = f"{name}: {exception.getMessage()}".splitlines()[0]

@@ -1,24 +1,25 @@
-"""One round's questions to RocketMQ: to the NameServer, to each broker for itself, through brokers to the clients.
+"""The requests of a poll round: to the NameServers, to each broker, and through brokers to the clients.
 
-Brokers are asked side by side, so one that hangs costs the round its timeout once. Clients are asked in threads of
-their own, and until a deadline: a round ends within its interval although hundreds of them hang. What gave no data
-of brokers that answered is part of the reading.
+Brokers are asked in parallel, so a hanging one costs the round its timeout once. Clients are asked in separate threads
+up to a deadline, so a round ends within its interval although hundreds hang. Missing data is part of the reading.
+
+If a broker does not answer, its part of the round ends. A response with an error code counts as an answer: refused data
+is named and the rest is read. Each request is retried once. A group whose request is lost twice is named; if the next
+group's request is lost too, the broker counts as unreachable.
 """
 
 import time
-from collections.abc import Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 import structlog
 
 from conf.settings import Collector
-from streaming.collector.access import AccessError, explain_refusal
-from streaming.collector.broker_reader import BrokerReader, BrokerSource, join_no_data
+from streaming.collector.access import AccessError, are_keys_refused, explain_refusal, is_refused
 from streaming.collector.known_brokers import KnownBrokers
-from streaming.collector.probe import Probe, ProbeSource
-from streaming.collector.reading import BrokerReading, QueueKey, Reading, Unheard, find_members
-from streaming.collector.rocketmq_answers import Broker, OffsetWrapper, TopicRoute
+from streaming.collector.reading import BrokerReading, Latency, QueueKey, Reading, Unheard, find_members
+from streaming.collector.rocketmq_answers import Broker, Connection, ConsumerConnection, OffsetWrapper, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.running_reader import Answers, RunningInfoSource, RunningReader
 from udfs.rocketmq.own_names import REVIVE_GROUP
@@ -26,22 +27,29 @@ from udfs.rocketmq.own_names import REVIVE_GROUP
 THREADS = 8
 
 ASKING_SHARE = 0.75
-"""Share of collector.interval_seconds after whose end no answer of a client is waited for."""
+"""Share of collector.interval_seconds after which a round waits for no more answers of clients."""
 
 LEAST_SHARE = 0.25
 LEAST_SECONDS = 1.0
-"""What clients have to answer, of the interval and at least, however long the brokers took."""
+"""Least time that clients have to answer, as a share of the interval and in seconds, after the brokers' answers."""
 
 NO_REVIVE_SECONDS = 300.0
-"""A broker that gave no offsets of a revive log is asked again after this."""
+"""Time after which a broker without a revive log is asked for it again."""
+
+LOST_IN_A_ROW = 2
+"""Groups in a row whose requests are lost before the broker counts as unreachable."""
+
+GROUP_LIST = "list of groups; set collector.groups to name them"
 
 log = structlog.get_logger()
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class Admin(BrokerSource, RunningInfoSource, ProbeSource, Protocol):
-    """What a round asks of RocketMQ; RocketMQAdmin answers it."""
+class Admin(RunningInfoSource, Protocol):
+    """The requests of a round; RocketMQAdmin implements them."""
+
+    client_version: str
 
     @property
     def client_ids(self) -> frozenset[str]: ...
@@ -49,14 +57,183 @@ class Admin(BrokerSource, RunningInfoSource, ProbeSource, Protocol):
     def ask_name_server(self, name_server: str) -> None: ...
     def read_topics(self) -> list[str]: ...
     def read_route(self, topic: str) -> TopicRoute | None: ...
+    def read_groups(self, broker: Broker) -> dict[str, bool]: ...
+    def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None: ...
+    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None: ...
     def read_offsets(self, broker: Broker, group: str) -> dict[QueueKey, OffsetWrapper]: ...
+    def start_producer(self, group: str) -> str: ...
+    def prepare_send(self, broker: Broker, topic: str) -> bool: ...
+    def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]: ...
+
+
+class BrokerReader:
+    """A reader of one broker. It keeps the last known groups and members for rounds in which they are missing."""
+
+    def __init__(self, settings: Collector, source: Admin, broker_name: str) -> None:
+        self._settings = settings
+        self._source = source
+        self._name = broker_name
+        self._groups: tuple[str, ...] = ()
+        self._connections: dict[str, ConsumerConnection] = {}
+        self._refusals: set[str] = set()
+        self._is_silent = False
+        self.refusal: RocketMQError | None = None
+        """The refusal of the ACL keys in the newest round, if any."""
+
+    def read(self, broker: Broker) -> tuple[BrokerReading, tuple[Unheard, ...]] | None:
+        """Return the broker's data and the missing data; None if the broker does not answer."""
+        self.refusal = None
+        try:
+            view, unheard = self._read(broker)
+        except RocketMQError as error:
+            self.refusal = error if are_keys_refused(error) else None
+            if not self._is_silent:
+                event = "broker refused the ACL keys" if self.refusal else "broker unreachable"
+                log.warning(event, broker_name=self._name, error=str(error))
+            self._is_silent = True
+            return None
+        if self._is_silent:
+            log.info("broker recovered", broker_name=self._name)
+        self._is_silent = False
+        return view, unheard
+
+    def _read(self, broker: Broker) -> tuple[BrokerReading, tuple[Unheard, ...]]:
+        producers = self._read_producers(broker)
+        consume_enable = self._read_groups(broker)
+        names = self._settings.groups or (self._groups if consume_enable is None else tuple(consume_enable))
+        unread = self._read_connections(broker, names)
+        enabled = consume_enable or {}
+        view = BrokerReading(
+            broker,
+            tuple(self._connections[name] for name in names if name in self._connections),
+            producers or {},
+            refused=frozenset(group for group, is_enabled in enabled.items() if not is_enabled),
+            group_names=frozenset(enabled) or None,
+            unread=frozenset(unread),
+            reports_producers=producers is not None,
+        )
+        return view, tuple(Unheard(self._name, group, None, reason) for group, reason in unread.items())
+
+    def _read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
+        try:
+            producers = self._ask(self._source.read_producers, broker)
+        except RocketMQError as error:
+            if not error.is_answer or are_keys_refused(error):
+                raise
+            self._note_refusal("producers", error)
+            return None
+        self._refusals.discard("producers")
+        return producers
+
+    def _read_groups(self, broker: Broker) -> dict[str, bool] | None:
+        """Return group to consumeEnable; None if listing is refused and earlier rounds or settings name the groups."""
+        try:
+            found = self._ask(self._source.read_groups, broker)
+        except RocketMQError as error:
+            if not error.is_answer or are_keys_refused(error):
+                raise
+            self._note_refusal(GROUP_LIST, error)
+            if not (self._settings.groups or self._groups):
+                raise
+            return None
+        self._refusals.discard(GROUP_LIST)
+        self._groups = tuple(found)
+        return found
+
+    def _read_connections(self, broker: Broker, groups: Iterable[str]) -> dict[str, str]:
+        """Read the members of each group; return group to reason for those that could not be read."""
+        unread: dict[str, str] = {}
+        connections: dict[str, ConsumerConnection] = {}
+        lost = 0
+        for group in groups:
+            try:
+                connection = self._ask(self._source.read_consumer_connection, broker, group)
+            except RocketMQError as error:
+                if are_keys_refused(error):
+                    raise
+                if not error.is_answer:
+                    lost += 1
+                    if lost == LOST_IN_A_ROW:
+                        raise
+                self._note_refusal(group, error)
+                unread[group] = error.reason
+                connection = self._connections.get(group)
+            else:
+                lost = 0
+                self._refusals.discard(group)
+            if connection is not None:
+                connections[group] = connection
+        self._connections = connections
+        return unread
+
+    def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
+        """Return the answer; retry a lost request once, unless the broker was already unreachable."""
+        try:
+            return question(*arguments)
+        except RocketMQError as error:
+            if error.is_answer or self._is_silent:
+                raise
+            log.debug("request retried", broker_name=self._name, question=arguments[1:], error=str(error))
+        return question(*arguments)
+
+    def _note_refusal(self, what: str, error: RocketMQError) -> None:
+        """Log refused data once, not every round."""
+        if what not in self._refusals:
+            log.warning("broker refused data", broker_name=self._name, data=what, error=str(error))
+        self._refusals.add(what)
+
+
+class Probe:
+    """The probe: one small message per broker and round, and its latency."""
+
+    def __init__(self, source: Admin, pool: Executor, topic: str) -> None:
+        self._source = source
+        self._pool = pool
+        self._topic = topic
+        self._prepared: set[str] = set()
+        self._refused: set[str] = set()
+
+    def start(self, brokers: Iterable[Broker]) -> list[Future[Latency | None]]:
+        """Send a message to each broker; the result is None until the topic is ready there."""
+        try:
+            client_id = self._source.start_producer(self._topic)
+        except RocketMQError as error:
+            log.warning("probe producer not started", error=str(error))
+            return []
+        return [self._pool.submit(self._send, broker, client_id) for broker in brokers]
+
+    def _send(self, broker: Broker, client_id: str) -> Latency | None:
+        topic, name = self._topic, broker.broker_name
+        if name not in self._prepared:
+            try:
+                if not self._source.prepare_send(broker, topic):
+                    return None
+            except RocketMQError as error:
+                log.debug("probe topic not prepared", broker_name=name, error=str(error))
+                return None
+            self._prepared.add(name)
+        started = time.perf_counter()
+        status: str | None = None
+        try:
+            status, elapsed = self._source.send(name, topic, b"balancewatch probe")
+        except RocketMQError as error:
+            if is_refused(error):
+                self._note_refusal(name, error)
+                return None  # a missing permission does not isolate the broker
+            elapsed = time.perf_counter() - started
+            log.debug("probe failed", broker_name=name, error=str(error))
+        event_time_ms = int(time.time() * 1000)
+        version = self._source.client_version
+        return Latency(client_id, version, topic, name, round(elapsed * 1000), status, event_time_ms)
+
+    def _note_refusal(self, name: str, error: RocketMQError) -> None:
+        if name not in self._refused:
+            log.warning("probe refused", broker_name=name, topic=self._topic, error=str(error))
+        self._refused.add(name)
 
 
 class RoundReader:
-    """Reads rounds. Remembers which brokers there are, and whether there is a NameServer.
-
-    `brokers` are those known from an earlier reader of the same cluster.
-    """
+    """A reader of poll rounds. `brokers` are those known from an earlier reader of the same cluster."""
 
     def __init__(self, settings: Collector, admin: Admin, brokers: KnownBrokers | None = None) -> None:
         self._settings = settings
@@ -65,7 +242,7 @@ class RoundReader:
         self._readers: dict[str, BrokerReader] = {}
         self._has_name_server = True
         self._name_servers = tuple(dict.fromkeys(filter(None, map(str.strip, settings.name_server.split(";")))))
-        self._has_heard = False
+        self._has_access = False
         self._offsets_at: dict[tuple[str, str], float] = {}
         self._revives_from: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector")
@@ -75,8 +252,8 @@ class RoundReader:
         self._probe = Probe(admin, self._pool, settings.probe_topic)
 
     def read(self) -> Reading:
-        """One round. Raises RocketMQError when there is no broker to ask, CollectorError for a wrong cluster, or when
-        no broker takes our keys and none ever did.
+        """Return one round. Raises RocketMQError without any broker; CollectorError for an ambiguous cluster, or if no
+        broker ever accepted the ACL keys.
         """
         began = time.monotonic()
         name_servers = {name: self._pool.submit(self._admin.ask_name_server, name) for name in self._name_servers}
@@ -104,7 +281,7 @@ class RoundReader:
             latencies=latencies,
             own_client_ids=self._admin.client_ids,
             unheard=(
-                *join_no_data(parts),
+                *(each for _, missing in parts.values() for each in missing),
                 *(Unheard(None, *member, reason) for member, reason in sorted(answers.unheard.items())),
                 *find_blind_groups(views, answers, unreported),
             ),
@@ -114,7 +291,7 @@ class RoundReader:
         )
 
     def close(self) -> None:
-        """Let the threads go; calls under way end with the admin's JVM."""
+        """Release the threads; running calls end with the admin's JVM."""
         for pool in (self._pool, self._offsets_pool, self._clients_pool):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -124,7 +301,7 @@ class RoundReader:
         return max(began + ASKING_SHARE * interval, least)
 
     def _read_registered(self) -> frozenset[str] | None:
-        """Names of the brokers at the NameServer; None when it does not answer and brokers are known from before."""
+        """Return the names of registered brokers; None if the NameServer is silent but brokers are known."""
         try:
             clusters = self._admin.read_clusters()
         except RocketMQError as error:
@@ -141,7 +318,7 @@ class RoundReader:
         return frozenset(broker.broker_name for brokers in clusters.values() for broker in brokers)
 
     def _read_brokers(self, brokers: Mapping[str, Broker]) -> dict[str, tuple[BrokerReading, tuple[Unheard, ...]]]:
-        """The parts of those that answered."""
+        """Return the readings of the brokers that answered."""
         self._readers = {
             name: self._readers.get(name) or BrokerReader(self._settings, self._admin, name) for name in brokers
         }
@@ -149,14 +326,14 @@ class RoundReader:
         return {name: part for name, answer in asked.items() if (part := answer.result())}
 
     def _check_access(self, answered: Collection[str]) -> None:
-        """Keys that worked once may be changed at the brokers first: then they are asked until both agree."""
-        self._has_heard = self._has_heard or bool(answered)
+        """Raise AccessError if no broker ever accepted the keys. Keys that worked once are tried again."""
+        self._has_access = self._has_access or bool(answered)
         refusals = [reader.refusal for reader in self._readers.values() if reader.refusal]
-        if refusals and not self._has_heard:
+        if refusals and not self._has_access:
             raise AccessError(explain_refusal(self._settings, refusals[0]))
 
     def _read_routes(self, deadline: float) -> tuple[frozenset[str] | None, tuple[TopicRoute, ...]]:
-        """The topics there are, and the routes that could be read."""
+        """Return the existing topics (None: unknown) and the routes that could be read."""
         try:
             names = self._settings.topics or [t for t in self._admin.read_topics() if t != self._settings.probe_topic]
         except RocketMQError as error:
@@ -164,7 +341,7 @@ class RoundReader:
             return None, ()
         asked = {name: self._pool.submit(self._admin.read_route, name) for name in names}
         found, unreported = _gather(asked, deadline)
-        topics = unreported.keys() | {name for name, route in found.items() if route}  # unreported: it may be there
+        topics = unreported.keys() | {name for name, route in found.items() if route}  # unreported: it may exist
         routes = tuple(route for route in found.values() if route)
         if not unreported and not self._settings.topics:
             self._brokers.note_routes(routes)
@@ -173,7 +350,7 @@ class RoundReader:
     def _ask_offsets(
         self, views: Mapping[str, BrokerReading]
     ) -> dict[tuple[str, str], Future[dict[QueueKey, OffsetWrapper]]]:
-        """(broker_name, group) to the answer to come; who was asked longest ago is first."""
+        """Request the offsets of each (broker_name, group), least recently asked first."""
         wanted = {
             (name, group.consumer_group): view.broker
             for name, view in views.items()
@@ -186,7 +363,7 @@ class RoundReader:
         return {key: self._offsets_pool.submit(self._read_offsets, wanted[key], key) for key in turns}
 
     def _may_revive(self, broker_name: str) -> bool:
-        """Whether to ask a broker how far it has read its revive log: one without any (4.x, no POP) is asked rarely."""
+        """Return whether to ask a broker for its revive log. One without (4.x, no POP) is asked rarely."""
         is_watched = not self._settings.groups or REVIVE_GROUP in self._settings.groups
         return is_watched and time.monotonic() >= self._revives_from.get(broker_name, 0.0)
 
@@ -204,9 +381,7 @@ class RoundReader:
 def find_blind_groups(
     views: Mapping[str, BrokerReading], answers: Answers, unreported: Mapping[tuple[str, str], str]
 ) -> list[Unheard]:
-    """(broker_name, group) whose offsets could not be read and none of whose members told a queue: whether it
-    consumes there nobody said.
-    """
+    """Return each (broker_name, group) whose consumption is unknown: no offsets, and no member reported a queue."""
     reports = {group for (group, _), infos in answers.found.items() if any(info.process_queues for info in infos)}
     silent = {member[0] for member in find_members(views.values())} - reports
     return [Unheard(name, group, None, reason) for (name, group), reason in unreported.items() if group in silent]
@@ -220,7 +395,7 @@ def _has_failed(answer: Future[None]) -> bool:
 def _gather(
     asked: Mapping[Question, Future[Answer]], deadline: float
 ) -> tuple[dict[Question, Answer], dict[Question, str]]:
-    """The answers that came until `deadline`, and why the others did not."""
+    """Return the answers up to `deadline`, and the reason for each missing one."""
     _, rest = wait(asked.values(), timeout=max(0.0, deadline - time.monotonic()))
     for answer in rest:
         answer.cancel()

@@ -1,10 +1,10 @@
-"""What consumers say of themselves, asked through their brokers (GET_CONSUMER_RUNNING_INFO), one question a client.
+"""Running infos of consumers, requested through their brokers (GET_CONSUMER_RUNNING_INFO), one request per client.
 
-Asking can hurt: a consumer of 5.5.0 answers in its callback threads, as many as it has cores, and for a queue
-without a committed offset it waits there for an answer that needs such a thread itself. Two questions at once hold
-a client with two cores for 5 s a queue, heartbeats and pulls included. So a client never has two of our questions,
-and one that does not answer in time is left in peace, longer each time. Who gave no data is reported: nobody may take
-a client for silent that was not asked.
+A request can hurt: a consumer of 5.5.0 answers in its callback threads, as many as it has cores, and for a queue
+without a committed offset it waits there for an answer that needs such a thread itself. Two requests at once block a
+client with two cores for 5 s per queue, heartbeats and pulls included. So a client never has two open requests, and
+after a timeout the collector backs off, longer each time. Clients without an answer are reported with the reason, so
+that a client that was not asked does not count as silent.
 """
 
 import threading
@@ -22,14 +22,14 @@ from streaming.collector.rocketmq_answers import Broker, RunningInfo
 from streaming.collector.rocketmq_jvm import RocketMQError
 
 WAIT_SECONDS = (5.0, 60.0, 120.0, 240.0, 480.0, 600.0)
-"""How long a client is left in peace after so many misses. The first is short, for the next broker's channel to the
-client is tried: a half-open channel at one broker is no reason for peace."""
+"""Backoff after each number of misses. The first is short, because the next request goes through another broker: one
+half-open channel is no reason to back off."""
 
 LATE_MS = 45_000
-"""One and a half heartbeats of RocketMQ: over that behind the newest at its broker, a client may be frozen."""
+"""One and a half heartbeats of RocketMQ. A client further behind the newest at its broker may be frozen."""
 
 SUSPECT_SECONDS = 60.0
-"""So much later than its turn is a client asked that was late or silent: those that answer come first."""
+"""Delay of a late or silent client in the order of requests: clients that answer come first."""
 
 log = structlog.get_logger()
 Member = tuple[str, str]
@@ -37,20 +37,20 @@ Member = tuple[str, str]
 Question = tuple[str, str, str]
 """broker_name, consumer group, client id."""
 Addressee = tuple[str, str]
-"""client id and, for twins, the broker that reaches one of them; "" for who is alone."""
+"""ClientId and, for twins, the broker that reaches one of them; "" without twins."""
 
 
 class RunningInfoSource(Protocol):
-    """Who passes a question on to a client."""
+    """The request for a running info."""
 
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo: ...
 
 
 @dataclass(frozen=True)
 class Peace:
-    """Until when a client that did not answer in time is not asked, after so many misses on end.
+    """The backoff of a client after `misses` timeouts in a row.
 
-    A client whose heartbeats were late at its last miss is asked as soon as they are not: it was frozen, and lives.
+    It ends early when late heartbeats are timely again: the client was frozen and is live.
     """
 
     misses: int
@@ -59,7 +59,7 @@ class Peace:
 
     @classmethod
     def after(cls, last: "Peace | None", now: float, *, is_late: bool) -> "Peace":
-        """The peace that a question which timed out at `now` begins, after the `last` one."""
+        """Return the backoff after a timeout at `now`."""
         misses = last.misses + 1 if last else 1
         return cls(misses, now + WAIT_SECONDS[min(misses, len(WAIT_SECONDS)) - 1], is_late)
 
@@ -69,14 +69,14 @@ class Peace:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the members of groups told, and why the others did not: timed_out, left_in_peace, no_time, ..."""
+    """The members' running infos, and the reason for each missing one: timed_out, left_in_peace, no_time, ..."""
 
     found: dict[Member, tuple[RunningInfo, ...]] = field(default_factory=dict)
     unheard: dict[Member, str] = field(default_factory=dict)
 
 
 class RunningReader:
-    """Asks the members of each group; remembers whom to leave in peace, and whose turn it is."""
+    """Requests the running info of each member, with backoff and in turn."""
 
     def __init__(self, source: RunningInfoSource, pool: Executor) -> None:
         self._source = source
@@ -87,9 +87,7 @@ class RunningReader:
         self._lock = threading.Lock()  # an answer that comes after its round's deadline is still noted
 
     def read(self, views: Mapping[str, BrokerReading], deadline: float) -> Answers:
-        """Ask, and return when all have answered or at `deadline`, by time.monotonic. Who was not reached by then is
-        first in the next round.
-        """
+        """Return the answers up to `deadline` (time.monotonic). Clients not reached are first in the next round."""
         twins, late = find_twins(views.values()), find_late(views.values())
         with self._lock:
             misses = {client_id: peace.misses for (client_id, _), peace in self._peace.items()}
@@ -123,7 +121,7 @@ class RunningReader:
         for client_id, answer in asked.items():
             if answer in done:
                 outcomes.update(answer.result())
-            elif not answer.cancel():  # what it answers now is for nobody: it is still its turn
+            elif not answer.cancel():  # a late answer is dropped, so the client keeps its turn
                 with self._lock:
                     self._asked_at[client_id] = asked_at.get(client_id, 0.0)
         return _sum_up(outcomes)
@@ -131,7 +129,7 @@ class RunningReader:
     def _ask(
         self, views: Mapping[str, BrokerReading], questions: Mapping[Question, Addressee], *, is_late: bool
     ) -> dict[Question, RunningInfo | str]:
-        """One client's questions, one after the other, until one times out."""
+        """Send one client's requests, one after the other, until one times out."""
         client_id = next(iter(questions))[2]
         with self._lock:
             self._in_flight.add(client_id)
@@ -160,7 +158,7 @@ class RunningReader:
 
 
 def _sum_up(outcomes: Mapping[Question, RunningInfo | str]) -> Answers:
-    """A member gives data when each of its questions was answered: of twins one may answer and the other not."""
+    """Return the answers by member. If only one of twins answers, the member is both found and missing."""
     answers = Answers()
     for (_, *rest), outcome in outcomes.items():
         member = (rest[0], rest[1])
@@ -172,8 +170,8 @@ def _sum_up(outcomes: Mapping[Question, RunningInfo | str]) -> Answers:
 
 
 def pick_questions(views: Iterable[BrokerReading], misses: Mapping[str, int] | None = None) -> list[Question]:
-    """Whom to ask for running info, through which broker: a member once, after a miss through its next broker; twins
-    through every broker that lists them, since each broker only reaches its own first channel of a client id.
+    """Return the requests: one per member, after a miss through its next broker; twins through every broker that lists
+    them, because a broker only reaches its first channel of a ClientId.
     """
     known = list(views)
     twins = find_twins(known)
@@ -186,9 +184,7 @@ def pick_questions(views: Iterable[BrokerReading], misses: Mapping[str, int] | N
 
 
 def find_late(views: Iterable[BrokerReading]) -> frozenset[str]:
-    """Client ids whose last heartbeat is over LATE_MS behind the newest at each broker that tells one. Of who has no
-    heartbeat told nothing is known.
-    """
+    """Return the ClientIds whose last heartbeat is over LATE_MS behind the newest at each broker that reports one."""
     behind: dict[str, int] = {}
     for view in views:
         stamps = [

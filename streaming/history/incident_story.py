@@ -9,17 +9,21 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, TypeVar
 
-from streaming.history import incident_context
-from streaming.history.inhibited import read_effects, read_related
+from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
 from streaming.history.story import (
     MOST_SHOWN,
     REASONS,
     Acknowledged,
     CoveringSilence,
     Delivery,
+    HealthChange,
     IncidentStory,
+    Inhibited,
+    MemberChange,
+    QueueChange,
     Related,
     Step,
     ends,
@@ -27,18 +31,197 @@ from streaming.history.story import (
 )
 from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
-from streaming.text.times import to_ms
+from streaming.text.times import to_ms, to_time
 from udfs.alerts.pattern import describe_matchers, is_match, read_matchers
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.rocketmq.model import is_queue_name
 
 __all__ = ["UnknownIncidentError", "find_incident", "newest_incident", "read_story"]
 
-BEFORE_MS = 120_000
-MOST_INHIBITORS = 8
-
 Row = dict[str, Any]
 Part = TypeVar("Part")
+
+BEFORE_MS = 120_000
+"""The context begins this long before the incident."""
+
+MOST_INHIBITORS = 8
+
+TOGETHER_MS = 60_000
+"""Reports of the same join or leave by several brokers within this time are one change."""
+
+MOST_ROWS = 20_000
+"""Rows read from each table; of a longer history the first half and the last."""
+
+
+def member_changes(history: History, story: IncidentStory) -> list[MemberChange]:
+    """Return changes of the group's members; reports of one client by several brokers within a minute are one."""
+    if story.consumer_group is None:
+        return []
+    rows = history.rows(
+        _both_ends(
+            f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
+            "WHERE cluster = $cluster AND consumer_group = $group",
+            "changed_at, batch_id, broker_name, client_addr",
+        ),
+        {"cluster": story.cluster, "group": story.consumer_group},
+    )
+    changes: list[MemberChange] = []
+    newest: dict[tuple[str, str], int] = {}
+    for row in rows:
+        at_ms, channel = to_ms(row["changed_at"]), (row["broker_name"], row["client_addr"])
+        key = (row["client_id"], row["change"])
+        number = newest.get(key)
+        if number is not None and _is_same(changes[number], at_ms, channel):
+            changes[number] = replace(changes[number], channels=(*changes[number].channels, channel))
+            continue
+        newest[key] = len(changes)
+        changes.append(
+            MemberChange(at_ms, row["change"], row["client_id"], (channel,), row["strategy"], row["client_version"])
+        )
+    return changes
+
+
+def _is_same(change: MemberChange, at_ms: int, channel: tuple[str, str]) -> bool:
+    """Return whether another broker reports the same change, of the same host, for the first time."""
+    broker_name, client_addr = channel
+    hosts = {addr.rpartition(":")[0] for _, addr in change.channels}
+    is_new = all(known != broker_name for known, _ in change.channels)
+    return is_new and at_ms - change.at_ms <= TOGETHER_MS and client_addr.rpartition(":")[0] in hosts
+
+
+def queue_moves(history: History, story: IncidentStory) -> list[QueueChange]:
+    """Return changes of the group's queues, or of those of the incident's topic."""
+    if story.consumer_group is None:
+        return []
+    params: dict[str, Any] = {
+        "cluster": story.cluster,
+        "group": story.consumer_group,
+        "since": to_time(story.from_ms),
+    }
+    is_topic = ""
+    if story.topic:
+        is_topic, params["topic"] = " AND topic = $topic", story.topic
+    rows = history.rows(
+        _both_ends(
+            "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, "
+            "lag(planned_owner) OVER w AS planned_before, "
+            f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
+            f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} "
+            "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
+            "WHERE changed_at >= $since",
+            "changed_at, batch_id, topic, broker_name, queue_id",
+        ),
+        params,
+    )
+    return [
+        QueueChange(
+            to_ms(row["changed_at"]),
+            row["topic"],
+            f"{row['broker_name']}:{row['queue_id']}",
+            row["verdict_before"],
+            row["verdict"],
+            row["planned_before"],
+            row["planned_owner"],
+            None if row["observed_before"] is None else tuple(row["observed_before"]),
+            tuple(filter(None, row["observed_owners"] or ())),
+        )
+        for row in rows
+    ]
+
+
+def verdict_since_ms(history: History, story: IncidentStory) -> int | None:
+    """Return since when a verdict on one of the incident's queues is certain; None for other kinds than starved_queue.
+
+    The incident starts earlier: when its queues were last consumed.
+    """
+    if story.kind != "starved_queue":
+        return None
+    rows = history.rows(
+        f"SELECT epoch_ms(min(since)) AS since_ms FROM {history.between(ASSIGNMENTS, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group AND topic = $topic "
+        "AND verdict IN ('UNOWNED', 'NOT_CONSUMED') "
+        "AND list_contains($queues, concat(broker_name, ':', queue_id))",
+        {
+            "cluster": story.cluster,
+            "group": story.consumer_group,
+            "topic": story.topic,
+            "queues": list(story.queues),
+        },
+    )
+    since_ms: int | None = rows[0]["since_ms"]
+    return since_ms
+
+
+def health_changes(history: History, story: IncidentStory) -> list[HealthChange]:
+    """Return health changes of the brokers of an incident without a group."""
+    if not story.broker_name or story.consumer_group is not None:
+        return []
+    rows = history.rows(
+        _both_ends(
+            f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
+            "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
+            "changed_at, batch_id, broker_name",
+        ),
+        {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
+    )
+    return [
+        HealthChange(
+            to_ms(row["changed_at"]),
+            row["broker_name"],
+            row["unavailable_producers"],
+            row["producers"],
+            to_ms(row["unavailable_until"]) if row["unavailable_until"] else None,
+        )
+        for row in rows
+    ]
+
+
+def _both_ends(sql: str, order: str) -> str:
+    """Return SQL of the ordered rows; of more than MOST_ROWS the first half and the last."""
+    half = MOST_ROWS // 2
+    return (
+        f"SELECT * EXCLUDE (nth, number) FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
+        f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth"
+    )
+
+
+def read_related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
+    """Return incidents with a row that matches the condition, by their newest row, in order of their start."""
+    rows = history.rows(
+        f"SELECT * FROM alerts_now WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) "
+        "ORDER BY started_at, incident_id",
+        params,
+    )
+    names = ("incident_id", "kind", "state", "cause", "consumer_group", "topic", "broker_name", "summary")
+    return [Related(**{name: row[name] for name in names}, started_ms=to_ms(row["started_at"])) for row in rows]
+
+
+def read_effects(history: History, incident_id: str) -> list[Inhibited]:
+    """Return the incidents that it inhibits, or did for a time, in order of their start."""
+    params = {"id": incident_id}
+    related = read_related(history, "inhibited_by = $id", params)
+    rows = history.rows(
+        "SELECT incident_id, state, severity, inhibited_by, changed_at FROM alerts "
+        "WHERE incident_id IN (SELECT incident_id FROM alerts WHERE inhibited_by = $id) "
+        "ORDER BY incident_id, changed_at, batch_id",
+        params,
+    )
+    by_incident = {name: list(steps) for name, steps in groupby(rows, lambda row: row["incident_id"])}
+    return [Inhibited(**vars(one), **_inhibition(by_incident[one.incident_id], incident_id)) for one in related]
+
+
+def _inhibition(steps: list[Row], incident_id: str) -> dict[str, Any]:
+    """Return since when and until when an incident is inhibited, and when it paged, from its rows, oldest first."""
+    inhibited = [number for number, row in enumerate(steps) if row["inhibited_by"] == incident_id]
+    after = steps[inhibited[-1] + 1 : inhibited[-1] + 2]
+    paging = [
+        row for row in steps if row["state"] == "FIRING" and row["inhibited_by"] is None and row["severity"] != "info"
+    ]
+    return {
+        "inhibited_since_ms": to_ms(steps[inhibited[0]]["changed_at"]),
+        "inhibited_until_ms": to_ms(after[0]["changed_at"]) if after else None,
+        "paged_ms": to_ms(paging[0]["changed_at"]) if paging else None,
+    }
 
 
 def newest_incident(history: History) -> str | None:
@@ -73,11 +256,11 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
     deliveries = _deliveries(history, incident_id)
     return replace(
         story,
-        verdict_since_ms=incident_context.verdict_since_ms(history, story),
+        verdict_since_ms=verdict_since_ms(history, story),
         steps=bounded("steps", steps, turning_points(steps)),
-        members=bounded("members", incident_context.member_changes(history, story)),
-        queue_changes=bounded("queue_changes", incident_context.queue_moves(history, story)),
-        health=bounded("health", incident_context.health_changes(history, story)),
+        members=bounded("members", member_changes(history, story)),
+        queue_changes=bounded("queue_changes", queue_moves(history, story)),
+        health=bounded("health", health_changes(history, story)),
         inhibitors=_inhibitors(history, rows),
         inhibits=bounded("inhibits", inhibits),
         inhibits_by_kind=dict(Counter(one.kind for one in inhibits)),

@@ -1,1 +1,1 @@
-"""Our log lines and those of the JVM: on stderr, for people or as JSON, without a secret."""
+"""Logs of this process and the JVM on stderr, for people or as JSON, without secrets."""

@@ -1,7 +1,7 @@
-"""What the JVM and its Python workers print, as lines of our own log: they inherit a pipe in the place of stderr.
+"""Output of the JVM and its Python workers as log lines: they inherit a pipe in place of stderr.
 
-conf/log4j2.properties writes an event as one JSON object a line. Whatever else comes, a crash report or a worker's
-traceback, is one event for what was written at once; known chatter is left out.
+conf/log4j2.properties writes each event as one line of JSON. Other text, such as a crash report or a traceback, is one
+event per write; known chatter is dropped.
 """
 
 import json
@@ -17,7 +17,7 @@ import structlog
 
 CHUNK_BYTES = 1 << 16
 LONGEST_BYTES = 1 << 20
-"""Of a line without an end."""
+"""Length at which an unfinished line is logged."""
 
 _CHATTER = re.compile(
     r"\s*$|(?:Starting )?Streaming TransformWithState|WARNING: Using incubator modules"
@@ -29,10 +29,7 @@ log = structlog.get_logger()
 
 
 class JvmLines:
-    """One pipe and the thread that reads it, until the last process that holds it is gone.
-
-    Once `ending` is set, what they say of their end is for the log of level debug.
-    """
+    """A pipe and the thread that reads it until its last writer ends. Lines after `ending` have level debug."""
 
     def __init__(self, ending: threading.Event | None = None) -> None:
         self._ending = ending or threading.Event()
@@ -40,32 +37,32 @@ class JvmLines:
         threading.Thread(target=self._follow, name="jvm-lines", daemon=True).start()
 
     def open(self, mode: str) -> BinaryIO:
-        """The end to write to, once: for the process that is started before it is closed."""
+        """Return the write end, once, for the process to start."""
         file: Any = os.fdopen(self._write_end, mode)
         return file  # type: ignore[no-any-return]  # fdopen's type depends on the mode
 
     def _follow(self) -> None:
         rest = b""
         while chunk := os.read(self._read_end, CHUNK_BYTES):
-            whole, _, rest = (rest + chunk).rpartition(b"\n")
+            lines, _, rest = (rest + chunk).rpartition(b"\n")
             if len(rest) > LONGEST_BYTES:
-                whole, rest = whole + rest, b""
-            with suppress(Exception):  # the pipe must be emptied, or the JVM stands still
-                say_lines(whole, is_ending=self._ending.is_set())
+                lines, rest = lines + rest, b""
+            with suppress(Exception):  # the pipe must be emptied, or the JVM blocks
+                say_lines(lines, is_ending=self._ending.is_set())
         with suppress(Exception):
-            say_lines(rest, is_ending=self._ending.is_set())  # the last words of one that died have no end of line
+            say_lines(rest, is_ending=self._ending.is_set())  # a dying process may not finish its line
         os.close(self._read_end)
 
 
 def say_lines(text: bytes, *, is_ending: bool = False) -> None:
-    """Log what a process has written."""
+    """Log the output of a process."""
     for event in read_events([line.decode("utf-8", "replace") for line in text.splitlines()]):
         level = _LEVELS.get(str(event.pop("level", "")), "warning")
         getattr(log, "debug" if is_ending else level)(event.pop("event"), **event)
 
 
 def read_events(lines: list[str]) -> Iterator[dict[str, Any]]:
-    """log4j's events with their level, and neighbouring lines of anything else as one."""
+    """Yield log4j's events with their level, and neighbouring other lines as one event."""
     reported = [line for line in lines if not _CHATTER.match(line)]
     for is_plain, group in groupby(reported, lambda line: _event_in(line) is None):
         if is_plain:

@@ -1,41 +1,126 @@
-"""Logs by structlog: for people on a terminal, JSON elsewhere; always on stderr, so stdout stays data.
+"""Logs by structlog on stderr: for people on a terminal, JSON elsewhere. Secrets are masked, long values cut.
 
-A line is one event with its facts. Every JSON line has `timestamp` (ISO 8601, UTC), `level` and `event`; what libraries
-say has `logger` too, and an exception is in `exception`, frame by frame, without the values of its variables.
+Every JSON line has `timestamp` (ISO 8601, UTC), `level` and `event`; lines of libraries also have `logger`. `exception`
+has an exception's frames without the values of variables.
 """
 
 import logging
+import re
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from conf.settings import Log
-from streaming.logs.log_values import bound, mask
 from streaming.text.output import warn
 from streaming.text.visible_text import visible, visible_json
+
+MASK = "***"
+
+LONGEST = 4_000
+"""Most characters of a text. A page's summary and advice have up to 2,000 each."""
+
+MOST = 100
+"""Most elements of a list, or keys of an object."""
+
+DEEPEST = 12
+"""Most levels of lists and objects. An exception's frames are four levels down."""
+
+_SECRET_KEY = re.compile(
+    r"token|passw|secret|authorization|credential|api_?key|access_?key|routing_?key|jaas|cookie", re.IGNORECASE
+)
+_OPEN_KEY = re.compile(r"_env$", re.IGNORECASE)
+"""Keys with the name of a variable, not its value."""
+
+_IN_TEXT = (
+    (re.compile(r"(?<=://)[^/\s\"'<>]+(?=@)"), MASK),  # http://user:password@host, to the last @ of the authority
+    (
+        re.compile(
+            r"(?i)(authorization(?:\\*[\"']?\s*[=:]|\\*[\"']\s*,)\s*)"
+            r"(b?\\*\"[^\"]*\"|b?\\*'[^']*'|[^\r\n,;}\"']+)"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(?i)([?&](?:[\w.-]*(?:key|token|secret|passw\w*)|sign|signature)=)[^&\s#\"'<>]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{8,}"), rf"\1 {MASK}"),
+    (
+        re.compile(
+            r"(?i)([\w.-]*(?:token|passw(?:or)?d|secret|api_?key|access_?key|routing_?key|[?&]sign)(?!\w*_env\b)[\w.-]*"
+            r"[\"']?\s*[=:]\s*)(b?\"[^\"]*\"|b?'[^']*'|[^\s&,;}\"']+)"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(?<=/open-apis/bot/v2/hook/)[\w-]+"), MASK),  # Feishu: the address is the key
+    (  # likewise
+        re.compile(
+            r"(?i)(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+            r"|webhook\.office\.com/webhookb2/)[^\s?\"'<>]+"
+        ),
+        rf"\1{MASK}",
+    ),
+)
+_HINT = re.compile(r"(?i)token|passw|secret|key|sign|bearer|basic|authorization|@|hook")
+
+
+def mask(value: Any, key: str = "", depth: int = 0) -> Any:
+    """Return the value without secrets: masked entirely by its key, otherwise by patterns in its text."""
+    if _SECRET_KEY.search(key) and not _OPEN_KEY.search(key) and not isinstance(value, bool | int | float | None):
+        return MASK
+    if depth > DEEPEST:
+        return "..."
+    if isinstance(value, dict):
+        return {name: mask(inner, str(name), depth + 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask(inner, "", depth + 1) for inner in value]
+    is_plain = value is None or isinstance(value, bool | int | float)
+    return value if is_plain else _mask_text(repr(value) if isinstance(value, BaseException) else str(value))
+
+
+def bound(value: Any) -> Any:
+    """Return the value with long texts, lists and objects cut, with a mark."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else f"{value[:LONGEST]}... ({len(value):,} characters)"
+    if isinstance(value, dict):
+        kept = dict(list(value.items())[:MOST])
+        cut = {"...": f"{len(value) - MOST:,} more"} if len(value) > MOST else {}
+        return {name: bound(inner) for name, inner in kept.items()} | cut
+    if isinstance(value, list | tuple):
+        cut_list = [f"... {len(value) - MOST:,} more"] if len(value) > MOST else []
+        return [bound(inner) for inner in value[:MOST]] + cut_list
+    if value is None or isinstance(value, bool | int | float | BaseException):
+        return value
+    return bound(str(value))
+
+
+def _mask_text(text: str) -> str:
+    if _HINT.search(text):
+        for pattern, masked in _IN_TEXT:
+            text = pattern.sub(masked, text)
+    return text
+
 
 log = structlog.get_logger()
 
 _HANDLER = "balancewatch"
 _FIRST = ("timestamp", "level", "event", "logger")
-_heard: list[Callable[[str], None]] = []
+_counters: list[Callable[[str], None]] = []
 _is_json_only = threading.Event()
-"""Whether JSON was asked for by name: then our last words are JSON, too."""
+"""Whether log.format is "json": then the reason of a failure is JSON too."""
 
 
 def set_up_logs(settings: Log) -> None:
-    """Set level and format for this process: ours, the libraries', warnings, and what nobody caught."""
+    """Set level and format of this process's logs, the libraries' logs, warnings and uncaught errors."""
     is_json = settings.format == "json" or (settings.format == "auto" and not sys.stderr.isatty())
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, *_SHARED, *_rendering(is_json)],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.level)),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # the stderr of now, which a test may replace
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # the current stderr, which a test may replace
         cache_logger_on_first_use=False,
     )
     _set_up_libraries(is_json)
@@ -45,7 +130,7 @@ def set_up_logs(settings: Log) -> None:
 
 
 def say_failure(reason: str) -> None:
-    """Why a command ends, on stderr: a sentence, or the last line of a log that is JSON."""
+    """Print why a command ends to stderr: a sentence, or a line of JSON."""
     if _is_json_only.is_set():
         log.error("command failed", reason=reason)
     else:
@@ -53,40 +138,40 @@ def say_failure(reason: str) -> None:
 
 
 def say_crash(error: Exception) -> None:
-    """What a command did not expect, with its trace: as a log's last line where there is a log."""
+    """Print an unexpected error with its trace, as a log line if logs are set up."""
     if structlog.is_configured():
         log.critical("crashed", exc_info=error)
     else:
         warn("".join(traceback.format_exception(error)).rstrip())
 
 
-def count_lines(hear: Callable[[str], None] | None) -> None:
-    """Tell `hear` the level of each warning and error from now on; with None nobody."""
-    _heard[:] = [hear] if hear is not None else []
+def count_lines(count: Callable[[str], None] | None) -> None:
+    """Call `count` with the level of each warning and error from now on; None ends it."""
+    _counters[:] = [count] if count is not None else []
 
 
 def _count(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     level = "error" if event["level"] == "critical" else event["level"]
     if level in ("warning", "error"):
-        for hear in _heard:
-            hear(level)
+        for count in _counters:
+            count(level)
     return event
 
 
 def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Secrets masked, long values cut. A trace for people is left whole, for its end is what tells."""
+    """Mask secrets and cut long values, except a trace for people, whose end matters."""
     guarded = {key: mask(value, key) for key, value in event.items()}
     first = {key: guarded.pop(key) for key in _FIRST if key in guarded}
     return {key: value if key == "exception" else bound(value) for key, value in {**first, **guarded}.items()}
 
 
 def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Names come from Kafka, and a terminal would obey what is hidden in them; JSON escapes it by itself."""
+    """Escape names from Kafka, which could control a terminal. JSON is escaped by `_render_json`."""
     return {visible(key): visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _render_json(logger: WrappedLogger, name: str, event: EventDict) -> str:
-    """One line, in ASCII; JSON leaves DEL as it is."""
+    """Return one line in ASCII, with DEL escaped too."""
     return visible_json(str(_JSON(logger, name, event)))
 
 
@@ -109,7 +194,7 @@ def _rendering(is_json: bool) -> tuple[Processor, ...]:
 
 
 def _set_up_libraries(is_json: bool) -> None:
-    """What libraries say by the standard library's logging, warnings and errors of it, in the same form."""
+    """Log warnings and errors of the standard library's logging in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.name = _HANDLER
     handler.setLevel(logging.WARNING)
@@ -128,7 +213,7 @@ def _set_up_libraries(is_json: bool) -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not what we report ourselves: Kafka's retries, and py4j's calls and the Python side of a query's end."""
+    """Return whether to log it. Kafka's retries, py4j's calls and a query's end are reported elsewhere."""
     library = record.name.split(".")[0]
     return library != "py4j" and (library != "kafka" or record.levelno >= logging.ERROR)
 

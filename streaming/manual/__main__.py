@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streaming.manual.block import fill_blocks
-from streaming.manual.command_table import commands_table
-from streaming.manual.contract_tables import (
+from streaming.manual.runbook_facts import facts_block, findings_table, page_of
+from streaming.manual.tables import (
     columns_tables,
+    commands_table,
     fields_tables,
     reasons_list,
+    settings_table,
     tables_table,
     topics_table,
     views_table,
 )
-from streaming.manual.runbook_facts import facts_block, findings_table, page_of
-from streaming.manual.settings_table import settings_table
 from streaming.text.output import say
 from udfs.alerts.runbook import CAUSES
 

@@ -1,10 +1,10 @@
-"""A modelled RocketMQ cluster: udfs' rules and RocketMQ's clocks in virtual time, seeded, the same each time."""
+"""A simulated RocketMQ cluster: the rules of udfs and RocketMQ's timers in virtual time, reproducible by seed."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from streaming.simulator.conditions import Conditions, ConditionsError, Skew, parse_skew
-from streaming.simulator.expectation import Expected
+from streaming.simulator.parts import Expected
 from streaming.simulator.scenario import (
     Scenario,
     ScenarioError,
@@ -39,9 +39,8 @@ __all__ = [
 def simulate(
     scenario: Scenario, seed: int, start_ms: int, duration_ms: int | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(topic, event) of one run, by event_time_ms, clock events last among equals.
+    """Yield (topic, event) of one run by event_time_ms; clock events last among equals.
 
-    `duration_ms` None plays as long as the scenario says, which may be for ever. `Simulation` is the same with its
-    truth at hand.
+    `duration_ms` None: the scenario's duration, which may be endless. `Simulation` also has the ground truth.
     """
     return Simulation(scenario, seed, start_ms).events(duration_ms)

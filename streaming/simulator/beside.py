@@ -1,19 +1,23 @@
-"""What goes on beside a scenario, in any of them: another group, with a topic and a producer of its own.
+"""Extra groups for any scenario.
 
-hung        one of four members' listener hangs for good
-suspended   one of four members is suspended for minutes
-slow        four members' listeners are slow: their caches are full, they hardly pull, and consume all the time
-rollout     a deployment of some size is replaced, in a way of `Rollout`
+`with_beside` adds an independent group with its own topic and producer:
+
+    hung        the listener of one of four members hangs permanently
+    suspended   one of four members is suspended for minutes
+    slow        the listeners of four members are slow: their caches are full, they rarely pull, but consume
+    rollout     a deployment of a given size is replaced (`Rollout`)
+
+`with_second_group` adds a second group to each process of a group, as a service with two listeners has.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from streaming.simulator.conditions import ConditionsError
-from streaming.simulator.rollouts import Rollout
-from streaming.simulator.scenario import Scenario, parse_scenario
+from streaming.simulator.parts import Consumer, Group
+from streaming.simulator.scenario import Rollout, Scenario, parse_scenario
 
 GROUP, TOPIC = "beside-service", "beside-events"
 MEMBERS = 4
@@ -22,16 +26,25 @@ ROLLOUT = re.compile(r"rollout (?P<pods>\d{1,3}) (?P<style>one_by_one|quarters|s
 EXAMPLE = "rollout 40 one_by_one stable"
 TROUBLE_SECONDS = 780.0
 SPARE_SECONDS = 240.0
-"""How long a run goes on after what happens beside it, so that what it leaves behind shows."""
+"""Duration of a run after its last happening, long enough for the effects to show."""
 MOST_QUEUES = 64
-"""Of the topic on each broker."""
+"""Most queues of the topic on each broker."""
 OF_BROKERS = ("slave_read", "order_at_risk", "offset_regression")
-"""Kinds of a group that come of its brokers."""
+"""Kinds of a group's findings that its brokers cause."""
+
+SECOND_GROUP, SECOND_TOPIC = "second-service", "second-events"
+NANO_LATER = 48_211_907
+"""Nanoseconds between the construction of a process's first and second consumer."""
+OF_PROCESSES = ("duplicate_client_id", "split_view", "frozen_client", "group_offline")
+"""Causes of starvation that affect each group of a process."""
+KINDS = (*OF_PROCESSES, "client_id_at_risk", "slave_read", "offset_regression")
+"""Kinds of findings that each group of a process has, because a process or a broker causes them."""
+QUEUE_KINDS = ("stalled_queue", "double_consumed_queue")
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """What is added, and how long the run must be for it."""
+    """Parts to add, and the least duration of the run in seconds."""
 
     parts: dict[str, list[Any]]
     queues: int
@@ -41,7 +54,7 @@ class _Beside:
 
 
 def with_beside(scenario: Scenario, beside: str) -> Scenario:
-    """The scenario with another group. Raises ConditionsError for a word that is none of those above."""
+    """Return the scenario with another group. Raises ConditionsError for an unknown `beside`."""
     match = ROLLOUT.fullmatch(beside)
     if match is not None:
         added = _rollout(match, len(scenario.brokers))
@@ -53,18 +66,23 @@ def with_beside(scenario: Scenario, beside: str) -> Scenario:
     for name, parts in added.parts.items():
         fields[name] = [*fields[name], *parts]
     fields["topics"] = [*fields["topics"], {"topic": TOPIC, "queue_nums": added.queues}]
-    fields["producers"] = [*fields["producers"], _producer(added.sends_per_second)]
-    fields["expects"] = [*fields["expects"], *_for_others(fields["expects"])]
+    fields["producers"] = [
+        *fields["producers"],
+        {
+            "client_id": "10.40.1.1@3011#81203340000112",
+            "host": "10.40.1.1",
+            "producer_group": "beside-producer",
+            "topics": [TOPIC],
+            "sends_per_second": added.sends_per_second,
+        },
+    ]
+    anybody = {"consumer_group": None, "topic": None, "required": False}
+    of_brokers = [expected | anybody for expected in fields["expects"] if expected["kind"] in OF_BROKERS]
+    fields["expects"] = [*fields["expects"], *of_brokers]  # a broker may do the same to the added group
     fields["healthy"] = scenario.healthy and added.is_healthy
     if scenario.duration_seconds is not None:
         fields["duration_seconds"] = max(scenario.duration_seconds, added.seconds)
     return parse_scenario(fields)
-
-
-def _for_others(expects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What brokers do to the scenario's group they may do to the one beside it."""
-    anybody = {"consumer_group": None, "topic": None, "required": False}
-    return [expected | anybody for expected in expects if expected["kind"] in OF_BROKERS]
 
 
 def _troubled(beside: str, brokers: int) -> _Beside:
@@ -94,12 +112,10 @@ def _rollout(match: re.Match[str], brokers: int) -> _Beside:
     pods = int(match["pods"])
     try:
         rollout = Rollout.model_validate(
-            {
+            match.groupdict()
+            | {
                 "consumer_group": GROUP,
                 "subscriptions": [TOPIC],
-                "pods": pods,
-                "style": match["style"],
-                "ids": match["ids"],
                 "at": 120,
                 "apart": 30.7 if match["style"] == "quarters" else 5.3,
                 "down": 10.7,
@@ -112,11 +128,57 @@ def _rollout(match: re.Match[str], brokers: int) -> _Beside:
     return _Beside({"rollouts": [rollout]}, queues, 2.0, seconds, is_healthy=True)
 
 
-def _producer(sends_per_second: float) -> dict[str, Any]:
-    return {
-        "client_id": "10.40.1.1@3011#81203340000112",
-        "host": "10.40.1.1",
-        "producer_group": "beside-producer",
-        "topics": [TOPIC],
-        "sends_per_second": sends_per_second,
+def with_second_group(scenario: Scenario) -> Scenario:
+    """Return the scenario with a second group in each process of its first group whose members rebalance.
+
+    The second group has its own topic and producer. Happenings of a process, a broker or the network affect it too;
+    happenings of a group, a topic or one consumer do not. Return the scenario unchanged without such a group, and
+    where the group lives with its members: the second group would be missed when they leave.
+    """
+    first = next((group for group in scenario.groups if _rebalances(group)), None)
+    if first is None or first.lives_with_its_members:
+        return scenario
+    like = next(topic for topic in scenario.topics if topic.topic == first.subscriptions[0])
+    fields = scenario.model_dump(by_alias=True)
+    consumers = [_second(consumer) for consumer in first.consumers]
+    added: dict[str, list[dict[str, Any]]] = {
+        "topics": [{"topic": SECOND_TOPIC, "queue_nums": like.queue_nums, "broker_names": like.broker_names}],
+        "groups": [{"consumer_group": SECOND_GROUP, "subscriptions": [SECOND_TOPIC], "consumers": consumers}],
+        "producers": [{"client_id": "10.20.2.1@3017#81203340000871", "host": "10.20.2.1", "topics": [SECOND_TOPIC]}],
+        "expects": [*_expects(scenario, first)],
     }
+    return parse_scenario(fields | {name: [*fields[name], *parts] for name, parts in added.items()})
+
+
+def _rebalances(group: Group) -> bool:
+    is_push = group.message_model == "CLUSTERING" and group.client_rebalance and not group.pull_consumers
+    return is_push and bool(group.subscriptions) and not any(consumer.assigned_queues for consumer in group.consumers)
+
+
+def _second(first: Consumer) -> dict[str, Any]:
+    kept = {"host", "language", "client_version", "never_answers", "use_heartbeat_v2", "running"}
+    return first.model_dump(include=kept) | {
+        "name": f"second-{first.name}",
+        "client_id": second_client_id(first.client_id),
+        "process": first.process or first.name,
+    }
+
+
+def second_client_id(client_id: str) -> str:
+    """Return the ClientId of a process's second consumer: from 4.9.0 its nanoTime differs."""
+    stem, hash_sign, nano = client_id.partition("#")
+    return f"{stem}#{int(nano) + NANO_LATER}" if hash_sign else client_id
+
+
+def _expects(scenario: Scenario, first: Group) -> Iterator[dict[str, Any]]:
+    """Yield the first group's expectations that hold for the second; those of queues are optional."""
+    is_hit = any((expected.cause or expected.kind) in OF_PROCESSES for expected in scenario.expects)
+    for expected in scenario.expects:
+        is_of_queues = expected.cause in OF_PROCESSES or (is_hit and expected.kind in QUEUE_KINDS)
+        if expected.consumer_group == first.consumer_group and (is_of_queues or expected.kind in KINDS):
+            yield expected.model_dump(by_alias=True) | {
+                "consumer_group": SECOND_GROUP,
+                "topic": expected.topic and SECOND_TOPIC,
+                "client_id": expected.client_id and second_client_id(expected.client_id),
+                "required": expected.required and not is_of_queues,
+            }

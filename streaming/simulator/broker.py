@@ -1,26 +1,197 @@
-"""A broker: one name for a master and its slaves, how fast it stores, and what it refuses.
+"""A broker: its master and slaves, with their client lists, locks and offsets, and its message store.
 
-What is told of it is what the node knows that a collector asks: of those the NameServer lists, the lowest id.
+Events about a broker show the state of one node: of those that the NameServer lists, the one with the lowest id.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Protocol, cast
 
+from schemas.events import HEARTBEATS
 from streaming.simulator import parts
-from streaming.simulator.message_store import CommitLog, MessageStore
+from streaming.simulator.consumer_manager import SCAN_MS, ClientChannelInfo, ConsumerManager, SubscriptionData
 from streaming.simulator.name_server import REGISTER_MS, NameServer
-from streaming.simulator.node import Node
-from streaming.simulator.world import Process, World
+from streaming.simulator.queue_lock import RebalanceLockManager
+from streaming.simulator.slave_read import SlaveReadConfig, suggest_which_broker_id
+from streaming.simulator.world import Alarm, Event, Process, World
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.offset_store import slave_sync_ms
+from udfs.rocketmq.offset_store import FLUSH_CONSUMER_OFFSET_MS, ConsumerOffsetManager, slave_sync_ms
 from udfs.rocketmq.route import PERM_READ
-from udfs.rocketmq.slave_read import SlaveReadConfig, suggest_which_broker_id
-from udfs.rocketmq.version import parse_client_version
+from udfs.rocketmq.version import NEWEST, ClientVersion, parse_client_version
 
+SEND_OK, FLUSH_DISK_TIMEOUT = "SEND_OK", "FLUSH_DISK_TIMEOUT"
+FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE = "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"
+
+SYNC_FLUSH_TIMEOUT_MS = 5_000
+"""MessageStoreConfig.syncFlushTimeout; replication's too up to 4.9.2."""
+
+SLAVE_TIMEOUT_MS = 3_000
+"""MessageStoreConfig.slaveTimeout, from 4.9.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """MessageStoreConfig. `in_sync_replicas` (5.0) counts the master: 1, the default, waits for no slave."""
+
+    flush_disk_type: str = "ASYNC_FLUSH"
+    broker_role: str = "ASYNC_MASTER"
+    in_sync_replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A stored message's answer. All four statuses mean that the master has it; none isolates the broker."""
+
+    send_status: str
+    latency_ms: int
+
+
+def put_message(
+    config: StoreConfig,
+    append_ms: int,
+    flush_ms: int,
+    replica_ms: int | None,
+    *,
+    wait_store_msg_ok: bool = True,
+    broker_version: ClientVersion = NEWEST,
+) -> Put:
+    """CommitLog.asyncPutMessage and handleDiskFlushAndHA.
+
+    `flush_ms`: how long forcing it to disk takes. `replica_ms`: how long until enough slaves have it, None if no
+    slave is there, or none close enough. Flush and replication run side by side from 4.7.0, one after the other
+    before; of two troubles replication's is reported. `wait_store_msg_ok` false (the message's WAIT property) waits for
+    neither.
+
+    A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once up to 4.9.8. From 5.0 it waits for nobody
+    unless in_sync_replicas is above 1, and then waits the whole time in vain: FLUSH_SLAVE_TIMEOUT.
+    """
+    status, flush_wait_ms, replica_wait_ms = SEND_OK, 0, 0
+    if wait_store_msg_ok and config.flush_disk_type == "SYNC_FLUSH":
+        flush_wait_ms = min(flush_ms, SYNC_FLUSH_TIMEOUT_MS)
+        status = SEND_OK if flush_ms <= SYNC_FLUSH_TIMEOUT_MS else FLUSH_DISK_TIMEOUT
+    if wait_store_msg_ok and config.broker_role == "SYNC_MASTER":
+        if broker_version < (5, 0, 0) and replica_ms is None:
+            status = SLAVE_NOT_AVAILABLE
+        elif broker_version < (5, 0, 0) or config.in_sync_replicas > 1:
+            timeout_ms = SLAVE_TIMEOUT_MS if broker_version >= (4, 9, 3) else SYNC_FLUSH_TIMEOUT_MS
+            is_late = replica_ms is None or replica_ms > timeout_ms
+            replica_wait_ms = timeout_ms if replica_ms is None else min(replica_ms, timeout_ms)
+            status = FLUSH_SLAVE_TIMEOUT if is_late else status
+    is_parallel = broker_version >= (4, 7, 0)
+    wait_ms = max(flush_wait_ms, replica_wait_ms) if is_parallel else flush_wait_ms + replica_wait_ms
+    return Put(status, append_ms + wait_ms)
+
+
+GROUP_COMMIT_MS = 10
+"""Period in which GroupCommitService takes up flush requests."""
 NO_PERMISSION, NO_MATCHED_MSG, REFUSED = "NO_PERMISSION", "NO_MATCHED_MSG", "REFUSED"
 
 
+@dataclass(eq=False, slots=True)
+class Queue:
+    """A queue's end, the tag of its messages, and the pull requests its broker holds until one comes."""
+
+    mq: MessageQueue
+    max_offset: int
+    tag: str = ""
+    held: list[Alarm] = field(default_factory=list)
+
+    def append(self, messages: int = 1) -> None:
+        """Store messages."""
+        self.max_offset += messages
+        if self.held:
+            self.release()
+
+    def release(self) -> None:
+        """Answer every pull that is held."""
+        held, self.held = self.held, []
+        for alarm in held:
+            alarm.ring()
+
+
+class MessageStore:
+    """All queues by MessageQueue. Queues of a topic that shrank keep their messages."""
+
+    def __init__(self, random: Random, tags: Mapping[str, Sequence[str]]) -> None:
+        """`tags` of a topic are those of its messages, queue by queue in turn."""
+        self._random, self._tags = random, tags
+        self.queues: dict[MessageQueue, Queue] = {}
+
+    def queue(self, mq: MessageQueue) -> Queue:
+        """Return the queue. A new one starts with a random history."""
+        queue = self.queues.get(mq)
+        if queue is None:
+            tags = self._tags.get(mq.topic, ())
+            tag = tags[mq.queue_id % len(tags)] if tags else ""
+            queue = self.queues[mq] = Queue(mq, self._random.randrange(1_000, 1_000_000), tag)
+        return queue
+
+    def of_broker(self, broker_name: str) -> Iterator[Queue]:
+        """Return the queues of one broker."""
+        return (queue for mq, queue in self.queues.items() if mq.broker_name == broker_name)
+
+
+class CommitLog:
+    """Latency of a broker's message store. `extra_latency_ms` models a full disk or page cache."""
+
+    def __init__(self, of: parts.Broker) -> None:
+        self.extra_latency_ms = 0
+        self._config = StoreConfig(of.flush_disk_type, of.broker_role)
+        self._broker_version = parse_client_version(of.broker_version)
+        self._is_plain = self._config == StoreConfig()
+
+    def put(self, random: Random, has_slave: Callable[[], bool]) -> Put:
+        """Store a message: the answer, and its delay after the request's arrival."""
+        append_ms = 1 + int(random.expovariate(0.25))
+        if self.extra_latency_ms:
+            append_ms += int(self.extra_latency_ms * (0.8 + 0.4 * random.random()))
+        if self._is_plain:
+            return Put("SEND_OK", append_ms)
+        flush_ms = int(random.random() * GROUP_COMMIT_MS + random.expovariate(0.2))
+        replica_ms = 1 + int(random.expovariate(0.5)) if has_slave() else None
+        return put_message(self._config, append_ms, flush_ms, replica_ms, broker_version=self._broker_version)
+
+
+class Endpoint(Protocol):
+    """A client as a node knows it. `consumers` are those of its process."""
+
+    client_id: str
+    is_leaving: bool
+    consumers: list[Any]
+
+    def reaches(self, node: "Node") -> bool: ...
+    def on_members_changed(self, consumer_group: str) -> None: ...
+    def beat_event(self, broker_name: str, channel: Any, consumers: list[dict[str, Any]]) -> Event: ...
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """One TCP connection of a client to a node. A broker's lists hold channels, not ClientIds."""
+
+    client: Endpoint
+    client_addr: str
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """ConsumerData of a heartbeat, as the broker parses it."""
+
+    consumer_group: str
+    consume_type: str
+    message_model: str
+    subscriptions: tuple[SubscriptionData, ...]
+
+
+def wants(sub_string: str, tag: str) -> bool:
+    """Return whether a message with this tag matches the tag expression."""
+    return sub_string == "*" or tag in (each.strip() for each in sub_string.split("||"))
+
+
 class Broker:
-    """`error` ends every send while it is set. `consume_disabled` are groups whose consumeEnable is false."""
+    """A broker group. `error` ends every send; groups in `consume_disabled` have consumeEnable = false."""
 
     def __init__(
         self,
@@ -37,12 +208,12 @@ class Broker:
         self.on_change = on_change
         self.error: str | None = None
         self.is_memory_pressed = False
-        self.is_whole = True
+        self.is_intact = True
         self.consume_disabled: set[str] = set()
         self.slave_read_config = SlaveReadConfig(of.slave_read_enable)
         self._version = parse_client_version(of.broker_version)
         self.slave_sync_ms = slave_sync_ms(self._version)
-        self._name_server = name_server
+        self.name_server = name_server
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(of.slaves + 1)}
         self.asked_node = self.nodes[0]
         for broker_id in self.nodes:
@@ -50,31 +221,31 @@ class Broker:
         world.env.process(self._registering())
 
     @property
-    def master(self) -> Node:
+    def master(self) -> "Node":
         return self.nodes[0]
 
     @property
     def answers(self) -> bool:
-        """Whether a collector that asks it is answered."""
+        """Whether it answers a collector."""
         return self.asked_node.is_up
 
     def has_slave(self) -> bool:
         """Whether a slave is up."""
         return any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
 
-    def serving_node(self) -> Node | None:
-        """Who serves pulls of clients that know the newest route; None: nobody."""
+    def serving_node(self) -> "Node | None":
+        """Return the node that serves pulls of clients with the newest route, if any."""
         node = self.asked_node
         is_allowed = node.broker_id == 0 or self.slave_read_config.slave_read_enable
         return node if node.is_up and is_allowed else None
 
     def set_memory_pressed(self, is_pressed: bool) -> None:
-        """Its backlog is, or is no more, too long for its memory."""
+        """Set whether its backlog exceeds its memory."""
         self.is_memory_pressed = is_pressed
         self.on_node_changed()
 
-    def suggest_broker_id(self, node: Node) -> int:
-        """What a pull's answer suggests for the next one."""
+    def suggest_broker_id(self, node: "Node") -> int:
+        """Return the broker id that a pull's answer suggests for the next pull."""
         return suggest_which_broker_id(
             self.is_memory_pressed,
             self.slave_read_config,
@@ -83,48 +254,38 @@ class Broker:
             broker_version=self._version,
         )
 
-    def refusal(self, node: Node, consumer_group: str, mq: MessageQueue, *, posts_subscription: bool) -> str | None:
-        """Why a pull is refused: NO_PERMISSION, or REFUSED for what no pull's status tells; None: it is served."""
+    def refusal(self, node: "Node", consumer_group: str, mq: MessageQueue, *, posts_subscription: bool) -> str | None:
+        """Return why a pull is refused: NO_PERMISSION, or REFUSED for other codes; None: it is served."""
         if consumer_group in self.consume_disabled:
             return NO_PERMISSION
-        data = self._name_server.table[mq.topic].get(self.broker_name)
+        data = self.name_server.table[mq.topic].get(self.broker_name)
         if data is None:
             return REFUSED  # TOPIC_NOT_EXIST
         if not data.perm & PERM_READ:
             return NO_PERMISSION
         if mq.queue_id >= data.read_queue_nums:
             return REFUSED  # INVALID_PARAMETER
-        if posts_subscription or node.has_subscription(consumer_group, mq.topic):
-            return None
-        return REFUSED  # SUBSCRIPTION_NOT_EXIST
-
-    def register(self, broker_id: int) -> None:
-        """A node came up."""
-        self._name_server.register(self.broker_name, broker_id)
-        self.on_node_changed()
-
-    def unregister(self, broker_id: int) -> None:
-        """A node left in a way that the NameServer notices at once."""
-        self._name_server.unregister(self.broker_name, broker_id)
+        is_subscribed = posts_subscription or node.has_subscription(consumer_group, mq.topic)
+        return None if is_subscribed else REFUSED  # SUBSCRIPTION_NOT_EXIST
 
     def on_node_changed(self) -> None:
-        """A node went down or came up: pulls it held are answered by nobody."""
-        self.is_whole = not self.is_memory_pressed and all(node.is_up for node in self.nodes.values())
+        """Release held pulls after a node went down or came up: they get no answer."""
+        self.is_intact = not self.is_memory_pressed and all(node.is_up for node in self.nodes.values())
         for queue in self.store.of_broker(self.broker_name):
             queue.release()
         self.on_route_changed()
         self.on_change(None)
 
     def on_route_changed(self) -> None:
-        """The NameServer lists others of its nodes: another may be the one that is asked."""
-        listed = self._name_server.broker_ids(self.broker_name)
+        """Choose the node that is asked, after the NameServer's list of nodes changed."""
+        listed = self.name_server.broker_ids(self.broker_name)
         asked = self.nodes[listed[0]] if listed else self.asked_node
         if asked is not self.asked_node:
             if asked.is_up:
-                self.asked_node.say_leaving()
+                self.asked_node.emit_leaving()
             self.asked_node = asked
             if asked.is_up:
-                asked.say_listed()
+                asked.emit_listed()
             self.on_change(None)
 
     def _registering(self) -> Process:
@@ -132,4 +293,156 @@ class Broker:
             yield self.world.env.timeout(REGISTER_MS)
             for broker_id, node in self.nodes.items():
                 if node.is_up:
-                    self._name_server.register(self.broker_name, broker_id)
+                    self.name_server.register(self.broker_name, broker_id)
+
+
+class Node:
+    """The master (broker_id 0) or a slave of a broker. `reported` are the heartbeats of its channels."""
+
+    def __init__(self, broker: Broker, broker_id: int) -> None:
+        self.broker = broker
+        self.broker_id = broker_id
+        self.is_up = True
+        self.is_lost = False
+        self.consumers = ConsumerManager()
+        self.locks = RebalanceLockManager()
+        self.offsets = ConsumerOffsetManager()
+        self.reported: dict[Channel, Event] = {}
+        self._world = broker.world
+        self._world.env.process(self._scanning())
+        self._world.env.process(self._persisting())
+
+    def heart_beat(self, channel: Channel, beats: Iterable[Beat], event: Event, *, without_sub: bool) -> bool:
+        """Handle HEART_BEAT. Return whether it changed a group; then the group's clients are notified."""
+        self.reported[channel] = event
+        if self.broker.asked_node is self:
+            self._world.emit(HEARTBEATS, event)
+        changed = False
+        for beat in beats:
+            if self.consumers.register_consumer(
+                beat.consumer_group,
+                ClientChannelInfo(channel, channel.client.client_id),
+                beat.subscriptions,
+                self._world.now_ms,
+                consume_type=beat.consume_type,
+                message_model=beat.message_model,
+                without_sub=without_sub,
+            ):
+                changed = True
+                self._notify(beat.consumer_group)
+        return changed
+
+    def unregister(self, channel: Channel, consumer_groups: Iterable[str]) -> None:
+        """Handle UNREGISTER_CLIENT, after which the client closes the channel."""
+        self._emit_closed(channel)
+        for consumer_group in consumer_groups:
+            if self.consumers.unregister_consumer(consumer_group, channel):
+                self._notify(consumer_group)
+
+    def close(self, channel: Channel) -> None:
+        """Handle a channel that the other end closed."""
+        self._emit_closed(channel)
+        for consumer_group in self.consumers.do_channel_close(channel):
+            self._notify(consumer_group)
+
+    def channels(self, consumer_group: str) -> list[Channel]:
+        """Return the group's channels, sorted by ClientId as every client sorts them."""
+        info = self.consumers.consumer_table.get(consumer_group)
+        listed = [cast(Channel, channel) for channel in info.channels] if info else []
+        return sorted(listed, key=lambda channel: channel.client.client_id)
+
+    def has_subscription(self, consumer_group: str, topic: str) -> bool:
+        """Return whether the group's last heartbeat here subscribed the topic; otherwise its pulls are refused."""
+        info = self.consumers.consumer_table.get(consumer_group)
+        return info is not None and topic in info.subscriptions
+
+    def gives(self, consumer_group: str, topic: str, tag: str) -> bool:
+        """Return whether messages with this tag match the group's newest expression here."""
+        info = self.consumers.consumer_table.get(consumer_group)
+        data = info.subscriptions.get(topic) if info else None
+        return data is None or wants(data.sub_string, tag)
+
+    def shut_down(self) -> None:
+        """Stop cleanly: persist offsets, close channels, unregister."""
+        self.offsets.persist()
+        self._go_down()
+        self.emit_leaving()
+        self.broker.name_server.unregister(self.broker.broker_name, self.broker_id)
+
+    def crash(self) -> None:
+        """End the process. Its system closes the connections, so clients and NameServer notice at once."""
+        self._go_down()
+        self.broker.name_server.unregister(self.broker.broker_name, self.broker_id)
+
+    def lose(self) -> None:
+        """Lose the host. No client or NameServer notices at once."""
+        self.is_lost = True
+        self._go_down()
+
+    def start(self) -> None:
+        """Start with the persisted offsets and no registered client."""
+        self.is_up, self.is_lost = True, False
+        self.consumers, self.locks = ConsumerManager(), RebalanceLockManager()
+        self.offsets.load()
+        self.emit_leaving()
+        self.broker.name_server.register(self.broker.broker_name, self.broker_id)
+        self.broker.on_node_changed()
+
+    def emit_leaving(self) -> None:
+        """Emit that every channel it listed has left."""
+        reported, self.reported = self.reported, {}
+        if self.broker.asked_node is self:
+            for event in reported.values():
+                self._world.emit(HEARTBEATS, {**event, "leaving": True, "event_time_ms": self._world.now_ms})
+
+    def emit_listed(self) -> None:
+        """Emit its list, when it replaces another node as the one that is asked."""
+        for event in self.reported.values():
+            self._world.emit(HEARTBEATS, {**event, "event_time_ms": self._world.now_ms})
+
+    def _go_down(self) -> None:
+        self.is_up = False
+        for channel in self.reported:
+            channel.is_open = False
+        self.broker.on_node_changed()
+
+    def _emit_closed(self, channel: Channel) -> None:
+        channel.is_open = False
+        event = self.reported.pop(channel, None)
+        if event is not None and self.broker.asked_node is self:
+            self._world.emit(HEARTBEATS, {**event, "leaving": True, "event_time_ms": self._world.now_ms})
+
+    def _notify(self, consumer_group: str) -> None:
+        """Send NOTIFY_CONSUMER_IDS_CHANGED to every channel of the group."""
+        self.broker.on_change(consumer_group)
+        for channel in self.consumers.channels_to_notify(consumer_group):
+            notice = partial(self._on_notice, cast(Channel, channel), consumer_group)
+            self._world.later(self._world.network_ms(), notice)
+
+    def _on_notice(self, channel: Channel, consumer_group: str) -> None:
+        if channel.is_open and channel.client.reaches(self):
+            channel.client.on_members_changed(consumer_group)
+
+    def _scanning(self) -> Process:
+        """Run ConsumerManager.scanNotActiveChannel. An expired channel is closed without an event."""
+        yield self._world.env.timeout(self._world.random.randrange(SCAN_MS))
+        while True:
+            yield self._world.env.timeout(SCAN_MS)
+            if not self.is_up:
+                continue
+            for consumer_group, expired in self.consumers.scan_not_active_channel(self._world.now_ms):
+                channel = cast(Channel, expired)
+                channel.is_open = False
+                self.reported.pop(channel, None)
+                self.broker.on_change(consumer_group)
+
+    def _persisting(self) -> Process:
+        """Run ConsumerOffsetManager.persist. A slave copies its master's offsets instead."""
+        every_ms = self.broker.slave_sync_ms if self.broker_id else FLUSH_CONSUMER_OFFSET_MS
+        yield self._world.env.timeout(self._world.random.randrange(every_ms))
+        while True:
+            if self.is_up and not self.broker_id:
+                self.offsets.persist()
+            elif self.is_up and self.broker.nodes[0].is_up:
+                self.offsets.sync_from(self.broker.nodes[0].offsets)
+            yield self._world.env.timeout(every_ms)

@@ -1,32 +1,32 @@
-"""One client process: RocketMQ's MQClientInstance, with its channels, its routes and its clocks.
+"""A client: RocketMQ's MQClientInstance with its channels, routes and timers.
 
-All of a process's consumers and producers share it, and so one ClientId, one channel a node and one heartbeat.
+Its consumers and producers share one ClientId, one channel per node and one heartbeat.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from streaming.simulator import parts
+from streaming.simulator.broker import Channel, Endpoint, Node
 from streaming.simulator.cluster import Cluster
-from streaming.simulator.connections import Connections
 from streaming.simulator.name_server import TopicRoute
-from streaming.simulator.node import Channel, Node
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.version import parse_client_version
 
 HEARTBEAT_MS = 30_000
 """ClientConfig.heartbeatBrokerInterval."""
 FIRST_HEARTBEAT_MS = 1_000
-"""MQClientInstance.startScheduledTask: the first heartbeat by the clock; consumers send one at their start, too."""
+"""MQClientInstance.startScheduledTask: the first periodic heartbeat. Consumers also send one at their start."""
 ROUTE_POLL_MS = 30_000
-"""ClientConfig.pollNameServerInterval: for so long a client may work with an old route."""
+"""ClientConfig.pollNameServerInterval: the greatest age of a client's route."""
 FIRST_ROUTE_POLL_MS = 10
 BEATS_ON_CONNECT_SINCE = (5, 2, 0)
 """MQClientInstance.onChannelActive."""
 
 
 class Client:
-    """A process that talks to every broker of its topics. `is_leaving`: it ended so that brokers hear of it."""
+    """A client of every broker of its topics. `is_leaving`: it ended, and brokers notice."""
 
     def __init__(self, cluster: Cluster, of: parts.Consumer | parts.Producer) -> None:
         self.cluster = cluster
@@ -51,11 +51,11 @@ class Client:
 
     @property
     def is_live(self) -> bool:
-        """It runs, and is not stopped by a signal."""
+        """Whether it runs and is not frozen."""
         return self.is_running and not self.is_frozen
 
     def start(self) -> None:
-        """MQClientInstance.start: routes of what is subscribed, a heartbeat if there are consumers, then the clocks."""
+        """MQClientInstance.start: read routes, send a heartbeat if there are consumers, start the timers."""
         for topic in sorted(self.topics):
             self.update_route(topic)
         env = self.world.env
@@ -65,65 +65,61 @@ class Client:
         env.process(self._route_polls())
 
     def freeze(self) -> None:
-        """SIGSTOP: it says nothing; the brokers list it until they expire its channels."""
+        """SIGSTOP: it is silent; brokers list it until they expire its channels."""
         self.is_frozen = True
 
     def thaw(self) -> None:
-        """SIGCONT: everything that fell due meanwhile is done now."""
+        """SIGCONT: everything overdue happens now."""
         if self.is_frozen:
             self.is_frozen = False
             thawed, self.thawed = self.thawed, self.world.env.event()
             thawed.succeed()
 
     def kill(self) -> None:
-        """The host is lost: no channel is closed."""
+        """Lose the host: no channel is closed."""
         self.is_running = False
 
     def crash(self) -> None:
-        """The process dies, and its system closes the channels."""
+        """End the process; its system closes the channels."""
         self.is_running, self.is_leaving = False, True
         for node, channel in self.connections.open():
             node.close(channel)
 
     def stop(self) -> None:
-        """Shut down cleanly: commit, give locks back, UNREGISTER_CLIENT at one broker after the other."""
+        """Shut down cleanly: commit, release locks, UNREGISTER_CLIENT at one broker after the other."""
         for consumer in self.consumers:
             consumer.shut_down()
         self.is_running, self.is_leaving = False, True
         self.world.env.process(self._unregister())
 
     def reconnect(self) -> None:
-        """Go on over new channels; the brokers are not told that the old ones are dead."""
+        """Replace all channels; brokers do not notice that the old ones are dead."""
         self.connections.replace()
         self.world.env.process(self._beat())
 
     def cut_network(self, broker_names: set[str]) -> None:
-        """Nothing passes between it and these brokers: what they held for it is never answered."""
+        """Cut it off from these brokers: pulls that they hold are never answered."""
         self.connections.cut |= broker_names
         for consumer in self.consumers:
             consumer.wake(broker_names)
 
-    def mend_network(self, broker_names: set[str]) -> None:
-        """The network is back; a process that ended meanwhile is not."""
+    def restore_network(self, broker_names: set[str]) -> None:
+        """Restore the network, unless the process ended meanwhile."""
         if self.is_running:
-            self.connections.mend(broker_names)
-
-    def keep_route(self, keeps_route: bool) -> None:
-        """Stop asking the NameServer, or ask it again."""
-        self.keeps_route = keeps_route
+            self.connections.restore(broker_names)
 
     def on_members_changed(self, consumer_group: str) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED came."""
+        """Handle NOTIFY_CONSUMER_IDS_CHANGED."""
         for consumer in self.consumers:
             if consumer.consumer_group == consumer_group:
                 consumer.notify()
 
     def reaches(self, node: Node) -> bool:
-        """Whether a request to the node is answered."""
+        """Return whether the node answers requests of this client."""
         return self.connections.reaches(node)
 
     def update_route(self, topic: str) -> TopicRoute | None:
-        """Ask the NameServer. What it does not know any more is kept."""
+        """Ask the NameServer. The old route is kept if the NameServer no longer has the topic."""
         self.topics.add(topic)
         route = self.cluster.name_server.route(topic)
         if route is not None and route is not self.routes.get(topic):
@@ -131,7 +127,7 @@ class Client:
         return self.routes.get(topic)
 
     def use_route(self, route: TopicRoute) -> None:
-        """Work with this route from now on; brokers that no route names any more are forgotten."""
+        """Use this route; forget brokers that no route names."""
         self.routes[route.topic] = route
         broker_ids = {name: ids for known in self.routes.values() for name, ids in known.broker_ids.items()}
         if broker_ids != self.broker_ids:
@@ -140,21 +136,21 @@ class Client:
                 self.cluster.on_change(consumer.consumer_group)
 
     def master(self, broker_name: str) -> Node | None:
-        """findBrokerAddressInPublish: the broker's master, if the client's routes list one."""
+        """findBrokerAddressInPublish: return the broker's master if the client's routes list it."""
         if 0 in self.broker_ids.get(broker_name, ()):
             return self.cluster.brokers[broker_name].master
         return None
 
     def find_node(self, broker_name: str) -> Node | None:
-        """findBrokerAddressInSubscribe: the master, or without one in the routes a slave; None: nobody answers."""
+        """findBrokerAddressInSubscribe: return the master, else a slave of the routes; None: no answer."""
         broker_ids = self.broker_ids.get(broker_name)
         node = self.cluster.node(broker_name, broker_ids) if broker_ids else None
         return node if node is not None and self.connections.reaches(node) else None
 
     def find_consumer_ids(self, topic: str, consumer_group: str) -> list[str] | None:
-        """MQClientInstance.findConsumerIdList: the group as one random broker of the topic's route lists it.
+        """MQClientInstance.findConsumerIdList: return the group's list of one random broker of the topic's route.
 
-        None when that broker does not answer, or knows no such group.
+        None if that broker does not answer or has no such group.
         """
         route = self.routes.get(topic)
         if route is None or not route.broker_ids:
@@ -166,13 +162,13 @@ class Client:
         return node.consumers.get_consumer_list_by_group(consumer_group)
 
     def sleep(self, delay_ms: int) -> Process:
-        """Time passes, and for a frozen client more of it."""
+        """Wait; a frozen client waits longer."""
         yield self.world.env.timeout(delay_ms)
         while self.is_frozen:
             yield self.thawed
 
     def beat_soon(self) -> None:
-        """Send a heartbeat out of turn, with every subscription in full: one of them changed."""
+        """Send an extra heartbeat with all subscriptions, because one changed."""
         self._knows_subscriptions.clear()
         self.world.env.process(self._beat())
 
@@ -192,7 +188,7 @@ class Client:
             due_ms = max(due_ms + HEARTBEAT_MS, self.world.now_ms)
 
     def _beat(self) -> Process:
-        """One HEART_BEAT to every node in turn; producers speak to masters only."""
+        """Send HEART_BEAT to each node in turn; producers only to masters."""
         for broker_name, broker_ids in list(self.broker_ids.items()):
             for broker_id in broker_ids:
                 if broker_id and not self.consumers:
@@ -220,7 +216,7 @@ class Client:
                 self._knows_subscriptions.add(node)
 
     def beat_event(self, broker_name: str, channel: Channel, consumers: list[dict[str, Any]]) -> Event:
-        """A heartbeat of now over this channel, as its broker tells it."""
+        """Return the event of a heartbeat over this channel now."""
         return {
             "cluster": self.world.cluster,
             "broker_name": broker_name,
@@ -234,7 +230,7 @@ class Client:
         }
 
     def _on_open(self, node: Node, channel: Channel) -> None:
-        """A new channel: its broker knows no subscription yet, and newer clients send a heartbeat at once."""
+        """Handle a new channel: its broker has no subscription yet, and newer clients send a heartbeat at once."""
         self._knows_subscriptions.discard(node)
         if self.client_version >= BEATS_ON_CONNECT_SINCE and self.consumers:
             self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
@@ -256,3 +252,51 @@ class Client:
             if not self.keeps_route:
                 for topic in sorted(self.topics):
                     self.update_route(topic)
+
+
+_EPHEMERAL_PORTS = range(32_768, 61_000)
+
+
+class Connections:
+    """A client's channels, one per node. It cannot reach the brokers in `cut`."""
+
+    def __init__(self, client: Endpoint, world: World, host: str, on_open: Callable[[Node, Channel], object]) -> None:
+        self.cut: set[str] = set()
+        self._client = client
+        self._world, self._host = world, host
+        self._on_open = on_open
+        self._channels: dict[Node, Channel] = {}
+
+    def __getitem__(self, node: Node) -> Channel:
+        """Return the channel to a node; open one if needed."""
+        channel = self._channels.get(node)
+        if channel is None or not channel.is_open:
+            port = self._world.random.choice(_EPHEMERAL_PORTS)
+            channel = self._channels[node] = Channel(self._client, f"{self._host}:{port}")
+            self._on_open(node, channel)
+        return channel
+
+    def reaches(self, node: Node) -> bool:
+        """Return whether the node answers requests of this client."""
+        return node.is_up and node.broker.broker_name not in self.cut
+
+    def has(self, node: Node, channel: Channel) -> bool:
+        """Return whether this is the current channel to the node."""
+        return self._channels.get(node) is channel
+
+    def open(self) -> list[tuple[Node, Channel]]:
+        """Return the usable channels."""
+        return [(node, one) for node, one in self._channels.items() if one.is_open and self.reaches(node)]
+
+    def replace(self) -> None:
+        """Replace all channels; brokers do not notice that the old ones are dead."""
+        self._channels.clear()
+
+    def restore(self, broker_names: Iterable[str]) -> None:
+        """Restore the network. Brokers notice now that the client gave up its channels."""
+        self.cut -= set(broker_names)
+        for node, channel in list(self._channels.items()):
+            if node.broker.broker_name in broker_names:
+                del self._channels[node]
+                if channel.is_open and node.is_up:
+                    node.close(channel)

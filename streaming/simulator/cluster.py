@@ -1,11 +1,9 @@
-"""The modelled cluster's servers: NameServer, brokers and their messages, and whom to tell when something changed."""
+"""The servers of a simulated cluster: NameServer, brokers and their messages."""
 
 from collections.abc import Callable, Iterator
 
-from streaming.simulator.broker import Broker
-from streaming.simulator.message_store import MessageStore
+from streaming.simulator.broker import Broker, MessageStore, Node
 from streaming.simulator.name_server import NameServer
-from streaming.simulator.node import Node
 from streaming.simulator.scenario import Scenario
 from streaming.simulator.world import World
 from udfs.rocketmq.model import MessageQueue
@@ -15,7 +13,7 @@ from udfs.rocketmq.version import ClientVersion
 
 
 class Cluster:
-    """`on_change(consumer_group)` is called when who consumes what may have changed; None for any group."""
+    """`on_change(consumer_group)` is called when consumption of a group (None: any) may have changed."""
 
     def __init__(self, world: World, scenario: Scenario, on_change: Callable[[str | None], None]) -> None:
         self.world = world
@@ -23,9 +21,10 @@ class Cluster:
         self.on_change = on_change
         names = tuple(broker.broker_name for broker in scenario.brokers)
         self.name_server = NameServer(world, names, scenario.topics, self._on_route_changed)
-        self.brokers: dict[str, Broker] = {}
-        for broker in scenario.brokers:
-            self.brokers[broker.broker_name] = Broker(world, broker, self.name_server, self.store, on_change)
+        self.brokers = {
+            broker.broker_name: Broker(world, broker, self.name_server, self.store, on_change)
+            for broker in scenario.brokers
+        }
         self.name_server.start()
         for topic in self.name_server.table:
             for mq, _ in self.queues(topic):
@@ -33,11 +32,11 @@ class Cluster:
         self._files: dict[tuple[str, str, str], LocalFileOffsetStore] = {}
 
     def node(self, broker_name: str, broker_ids: tuple[int, ...]) -> Node:
-        """Who of a broker's nodes a client asks that knows these: the master, or without one the first slave."""
+        """Return the node that a client with these ids asks: the master, else the first slave."""
         return self.brokers[broker_name].nodes[min(broker_ids)]
 
     def queues(self, topic: str) -> Iterator[tuple[MessageQueue, bool]]:
-        """(queue, whether consumers may read it) for every queue that may be read or written, its broker up or down."""
+        """Yield (queue, is_readable) for every readable or writable queue, its broker up or down."""
         for broker_name, data in self.name_server.table[topic].items():
             read = data.read_queue_nums if data.perm & PERM_READ else 0
             write = data.write_queue_nums if data.perm & PERM_WRITE else 0
@@ -45,7 +44,7 @@ class Cluster:
                 yield MessageQueue(topic, broker_name, queue_id), queue_id < read
 
     def burst(self, topic: str, messages: int) -> None:
-        """Store messages, spread over the queues of the topic that producers may write."""
+        """Store messages, spread over the topic's writable queues."""
         writable = [
             MessageQueue(topic, name, queue_id)
             for name, data in self.name_server.table[topic].items()
@@ -69,11 +68,8 @@ class Cluster:
     def local_offsets(
         self, host: str, client_id: str, consumer_group: str, client_version: ClientVersion
     ) -> LocalFileOffsetStore:
-        """A broadcasting client's offsets: its file outlives the process."""
-        place = (host, client_id, consumer_group)
-        if place not in self._files:
-            self._files[place] = LocalFileOffsetStore(client_version)
-        return self._files[place]
+        """Return a broadcasting client's offset file, which outlives the process."""
+        return self._files.setdefault((host, client_id, consumer_group), LocalFileOffsetStore(client_version))
 
     def _on_route_changed(self) -> None:
         for broker in self.brokers.values():

@@ -1,44 +1,48 @@
-"""A modelled cluster as a collector's rounds tell it: brokers' lists, clients' running infos, committed offsets.
+"""A simulated cluster as the poll rounds of a collector see it: channels, running infos and committed offsets.
 
-Between two rounds nothing is seen. Of a client the collector knows when each of its queues was pulled last, whether
-the pull was sent or held back, and whether what waited came; of a broker, which channels it lists and, mostly, when
-each spoke last. What moved since the round before happened between the two, whatever its clock says; a plain collector
-trusts the clock, and every pull.
+Nothing is visible between two rounds. For a client the collector knows when it last pulled each queue, whether the
+pull was sent or held back, and whether waiting messages arrived; for a broker, which channels it lists and, mostly,
+their last heartbeats. A change between two rounds is dated between them, whatever the machine's clock says.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker
-from streaming.simulator.conditions import Conditions
+from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Channel
+from streaming.simulator.conditions import Conditions, Suspects
 from streaming.simulator.consumer import Consumer
-from streaming.simulator.node import Channel
-from streaming.simulator.questions import Questions
 from streaming.simulator.simulation import Simulation
-from streaming.simulator.suspects import Suspects
-from streaming.simulator.waiting import Outcome, Place, Waiting
-from streaming.simulator.world import Event
+from streaming.simulator.world import Event, Said
 from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.offset_store import NO_OFFSET
 
-TOLD_SKEW_MS = 10_000
-"""A clock that is further off is told."""
+REPORTED_SKEW_MS = 10_000
+"""A larger clock skew is published."""
 
 WAITING_REPEAT_MS = 60_000
-"""The offsets of a queue with waiting messages are published again after this, though neither moves."""
+"""Interval at which unchanged offsets are published again while messages wait."""
 
 FIRST_SEEN_MS = 120_000
-"""What is seen for the first time is not taken to be older: CHANNEL_EXPIRED_TIMEOUT."""
+"""Greatest age of what is seen for the first time: CHANNEL_EXPIRED_TIMEOUT."""
 
 IMPLAUSIBLE_MS = 60_000
-"""Two heartbeats: a broker whose newest one is older has another clock."""
+"""Two heartbeats. A broker whose newest heartbeat is older has a wrong clock."""
 
-Said = tuple[str, Event, int]
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 60_000, 3_600_000
+"""Backoff after a request to a client that timed out."""
+
+Member = tuple[str, str]
+"""Group and ClientId."""
+Outcome = Literal["served", "dropped", "in_vain"]
+Place = tuple[str, str, MessageQueue]
+"""Group, ClientId, queue."""
 
 
 class CollectorView:
-    """Rounds, one a tick of the simulation. `_now_ms` is true time; the collector's clock may be another."""
+    """One poll round per tick of the simulation. `_now_ms` is true time; the collector's clock may differ."""
 
     def __init__(self, simulation: Simulation, conditions: Conditions, suspects: Suspects, random: Random) -> None:
         self._simulation = simulation
@@ -53,11 +57,10 @@ class CollectorView:
         self._offsets: dict[tuple[str, MessageQueue], tuple[int, int]] = {}
         self._published_ms: dict[tuple[str, MessageQueue], int] = {}
         self._answered_ms: dict[str, int] = {}
-        self._round_ms = 0
         self._now_ms = 0
 
     def watch(self, events: Iterable[tuple[str, Event]]) -> Iterator[Said]:
-        """Yield events of producers and agents at once, all others at the next round; its clock event comes last."""
+        """Yield sends and agents' events at once, all others at the next round, which its clock event ends."""
         routes: dict[str, Event] = {}
         for topic, event in events:
             if topic == ROUTES:
@@ -69,14 +72,15 @@ class CollectorView:
             elif topic == CLOCKS:
                 yield from self._round(event, routes)
                 routes = {}
-            elif self._simulation.watchers.has_agents:
+            elif self._simulation.has_agents:
                 yield topic, event, event["event_time_ms"]
 
     def _round(self, clock: Event, routes: dict[str, Event]) -> Iterator[Said]:
         self._now_ms = true_ms = clock["event_time_ms"]
         now_ms = true_ms + self._ahead_ms
         brokers = self._simulation.brokers
-        answering = [name for name in clock["brokers_answered"] if not self._misses(name)]
+        missed = {name: self._random.random() < self._conditions.missed_rounds for name in clock["brokers_answered"]}
+        answering = [name for name, is_hit in missed.items() if not (is_hit and name == self._suspects.broker_name)]
         for event in routes.values():
             yield ROUTES, {**event, "event_time_ms": now_ms}, true_ms
         for name in answering:
@@ -87,14 +91,9 @@ class CollectorView:
             yield PULLS, event, true_ms
         yield CLOCKS, self._clock(clock, answering, now_ms), true_ms
         self._answered_ms.update(dict.fromkeys(answering, now_ms))
-        self._round_ms = now_ms
-
-    def _misses(self, broker_name: str) -> bool:
-        is_hit = self._random.random() < self._conditions.missed_rounds
-        return is_hit and broker_name == self._suspects.broker_name
 
     def _heartbeats(self, broker: Broker, now_ms: int) -> Iterator[Event]:
-        """Who is listed no more has left; who is listed spoke, if its last heartbeat is a new one."""
+        """Yield an event for each channel that left or sent a heartbeat since the last round."""
         name, reported = broker.broker_name, broker.asked_node.reported
         before = self._listed.get(name, {})
         spoken = [event["event_time_ms"] for event in reported.values()]
@@ -102,43 +101,34 @@ class CollectorView:
         if name in self._answered_ms:
             ahead_ms -= self._known_ms(ahead_ms)
         newest_ms = max(spoken, default=0) + ahead_ms
-        for channel in before.keys() - reported.keys():
+        is_plausible = now_ms - IMPLAUSIBLE_MS <= newest_ms <= now_ms
+        first_ahead_ms = ahead_ms if is_plausible else ahead_ms + now_ms - newest_ms
+        for channel in [known for known in before if known not in reported]:
             yield self._heartbeat(name, channel, now_ms) | {"leaving": True}
         reached_ms = 0
         for channel, event in sorted(reported.items(), key=lambda item: item[1]["event_time_ms"]):
             spoke_ms = event["event_time_ms"]
             if channel.client.client_id in self._suspects.listed_only:
-                listed = self._heartbeat(name, channel, now_ms)
-                yield listed if self._conditions.is_plain else listed | {"is_listed_only": True}
+                yield self._heartbeat(name, channel, now_ms) | {"is_listed_only": True}
             elif before.get(channel) != spoke_ms:
-                at_ms = spoke_ms + ahead_ms
                 if channel in before:
-                    placed_ms = self._clamp(at_ms, self._answered_ms.get(name, 0), now_ms)
+                    placed_ms = min(max(spoke_ms + ahead_ms, self._answered_ms.get(name, 0)), now_ms)
                 else:
-                    placed_ms = self._first_seen(at_ms, newest_ms, now_ms)
-                reached_ms = placed_ms if self._conditions.is_plain else max(placed_ms, reached_ms)
+                    placed_ms = min(max(spoke_ms + first_ahead_ms, now_ms - FIRST_SEEN_MS), now_ms)
+                reached_ms = max(placed_ms, reached_ms)
                 yield self._heartbeat(name, channel, reached_ms)
         self._listed[name] = {channel: event["event_time_ms"] for channel, event in reported.items()}
 
-    def _first_seen(self, time_ms: int, newest_ms: int, now_ms: int) -> int:
-        """Nothing was known before: the broker's newest heartbeat is about now when its clock cannot be right."""
-        if self._conditions.is_plain:
-            return min(time_ms, now_ms)
-        is_plausible = now_ms - IMPLAUSIBLE_MS <= newest_ms <= now_ms
-        return self._clamp(time_ms if is_plausible else time_ms + now_ms - newest_ms, now_ms - FIRST_SEEN_MS, now_ms)
-
     def _known_ms(self, ahead_ms: int) -> int:
-        """How far off a collector knows a clock to be that has answered before."""
-        return ahead_ms if abs(ahead_ms) > TOLD_SKEW_MS and not self._conditions.is_plain else 0
-
-    def _clamp(self, time_ms: int, floor_ms: int, now_ms: int) -> int:
-        return min(time_ms if self._conditions.is_plain else max(time_ms, floor_ms), now_ms)
+        """Return the skew that a collector knows of a clock it has seen before."""
+        return ahead_ms if abs(ahead_ms) > REPORTED_SKEW_MS else 0
 
     def _heartbeat(self, broker_name: str, channel: Channel, event_time_ms: int) -> Event:
         client = channel.client
         datas = [consumer.subscriptions.consumer_data for consumer in client.consumers]
-        if client.client_id in self._suspects.mute:  # only the client itself tells these
-            datas = [_without(data, "strategy", "consume_orderly") for data in datas]
+        if client.client_id in self._suspects.mute:  # only the client itself reports these
+            hidden = ("strategy", "consume_orderly")
+            datas = [{name: value for name, value in data.items() if name not in hidden} for data in datas]
         return client.beat_event(broker_name, channel, datas) | {"event_time_ms": event_time_ms}
 
     def _pulls(self, views: dict[str, Broker], now_ms: int) -> Iterator[Event]:
@@ -154,28 +144,26 @@ class CollectorView:
         twins = self._twins()
         for place, (pulled_ms, consumer) in newest.items():
             is_twin = place[:2] in twins
-            outcome = "served" if is_twin else self._outcome(consumer, place[2], views.get(place[2].broker_name))
+            group, mq = place[0], place[2]
+            broker = views.get(mq.broker_name)
+            outcome = "served" if is_twin else self._waiting.outcome(consumer, mq, broker)
+            if broker is not None and group in broker.consume_disabled:
+                outcome = "served"
             if outcome == "in_vain":
                 self._pulled_ms[place] = pulled_ms
             elif pulled_ms > self._pulled_ms.get(place, 0):
-                reported.add((place[0], place[2]))
-                yield self._pull(consumer, place[2], pulled_ms, now_ms, views, is_known=place in self._pulled_ms) | (
-                    {"client_addr": None}
-                    if is_twin
-                    else {"pull_status": NO_MATCHED_MSG}
-                    if outcome == "dropped"
-                    else {}
-                )
+                reported.add((group, mq))
+                pull = self._pull(consumer, mq, pulled_ms, now_ms, broker, is_known=place in self._pulled_ms)
+                if is_twin:
+                    pull["client_addr"] = None
+                elif outcome == "dropped":
+                    pull["pull_status"] = NO_MATCHED_MSG
+                yield pull
                 self._pulled_ms[place] = pulled_ms
         yield from self._offsets_alone(views, reported, now_ms)
 
-    def _outcome(self, consumer: Consumer, mq: MessageQueue, broker: Broker | None) -> Outcome:
-        is_refused = broker is not None and consumer.consumer_group in broker.consume_disabled
-        found = self._waiting.outcome(consumer, mq, broker)
-        return "served" if self._conditions.is_plain or is_refused else found
-
-    def _twins(self) -> set[tuple[str, str]]:
-        seen: dict[tuple[str, str], set[int]] = {}
+    def _twins(self) -> set[Member]:
+        seen: dict[Member, set[int]] = {}
         for consumer in self._simulation.consumers():
             member = (consumer.consumer_group, consumer.client.client_id)
             seen.setdefault(member, set()).add(id(consumer.client))
@@ -187,50 +175,48 @@ class CollectorView:
         mq: MessageQueue,
         pulled_ms: int,
         now_ms: int,
-        views: dict[str, Broker],
+        broker: Broker | None,
         *,
         is_known: bool,
     ) -> Event:
         client, group = consumer.client, consumer.consumer_group
-        broker = views.get(mq.broker_name)
         channel = next((one for one in broker.asked_node.reported if one.client is client), None) if broker else None
         ahead_ms = self._suspects.client_ahead_ms(client.client_id)
         at_ms = pulled_ms + ahead_ms - (self._known_ms(ahead_ms) if is_known else 0)
         before_ms = self._questions.answered_before_ms(consumer) + self._ahead_ms
         floor_ms = before_ms if is_known else now_ms - FIRST_SEEN_MS
-        return {
+        return self._event(group, mq, broker) | {
+            "client_addr": channel.client_addr if channel else None,
+            "client_id": client.client_id,
+            "pull_offset": consumer.table[mq].next_offset,
+            "pull_status": NO_PERMISSION if broker and group in broker.consume_disabled else None,
+            "event_time_ms": min(max(at_ms, floor_ms), now_ms),
+        }
+
+    def _event(self, group: str, mq: MessageQueue, broker: Broker | None) -> Event:
+        """Return the fields of a pull event that the broker reports."""
+        event: Event = {
             "cluster": self._simulation.scenario.cluster,
             "broker_name": mq.broker_name,
             "broker_id": broker.asked_node.broker_id if broker else 0,
             "topic": mq.topic,
             "queue_id": mq.queue_id,
             "consumer_group": group,
-            "client_addr": channel.client_addr if channel else None,
-            "client_id": client.client_id,
-            "pull_offset": consumer.table[mq].next_offset,
-            **self._reported_offsets(group, mq, broker),
-            "pull_status": NO_PERMISSION if broker and group in broker.consume_disabled else None,
-            "event_time_ms": self._clamp(at_ms, floor_ms, now_ms),
         }
-
-    def _reported_offsets(self, group: str, mq: MessageQueue, broker: Broker | None) -> dict[str, Any]:
         if broker is None:
-            return {"commit_offset": None, "max_offset": None}
+            return event | {"commit_offset": None, "max_offset": None}
         commit = broker.asked_node.offsets.query_offset(group, mq)
         queue_end = self._simulation.max_offset(mq.topic, mq.broker_name, mq.queue_id)
         self._offsets[group, mq] = commit, queue_end
-        return {"commit_offset": commit if commit >= 0 else None, "max_offset": queue_end}
+        return event | {"commit_offset": commit if commit >= 0 else None, "max_offset": queue_end}
 
     def _offsets_alone(
         self, views: dict[str, Broker], reported: set[tuple[str, MessageQueue]], now_ms: int
     ) -> Iterator[Event]:
-        """Offsets of queues without a pull in this round, where they moved, and again while messages wait."""
-        if self._conditions.is_plain:
-            return
+        """Yield the offsets of queues without a pull in this round, if they moved, and again while messages wait."""
         for group, mq in self._committed(views):
-            broker = views[mq.broker_name]
             before = self._offsets.get((group, mq))
-            offsets = self._reported_offsets(group, mq, broker)
+            event = self._event(group, mq, views[mq.broker_name])
             commit, queue_end = self._offsets[group, mq]
             is_due = now_ms >= self._published_ms.get((group, mq), 0) + WAITING_REPEAT_MS and commit < queue_end
             if self._offsets[group, mq] == before and not is_due and (group, mq) not in reported:
@@ -238,24 +224,17 @@ class CollectorView:
             self._published_ms[group, mq] = now_ms
             if (group, mq) in reported:
                 continue
-            yield {
-                "cluster": self._simulation.scenario.cluster,
-                "broker_name": mq.broker_name,
-                "broker_id": broker.asked_node.broker_id,
-                "topic": mq.topic,
-                "queue_id": mq.queue_id,
-                "consumer_group": group,
+            yield event | {
                 "client_addr": None,
                 "client_id": None,
-                "pull_offset": max(offsets["commit_offset"] or 0, 0),
-                **offsets,
+                "pull_offset": max(event["commit_offset"] or 0, 0),
                 "pull_status": None,
                 "offsets_only": True,
                 "event_time_ms": now_ms,
             }
 
     def _committed(self, views: dict[str, Broker]) -> Iterator[tuple[str, MessageQueue]]:
-        """The queues of each listed group of which a broker knows a commit."""
+        """Yield the queues of each listed group for which a broker has a commit."""
         for group in self._simulation.scenario.groups:
             for broker in views.values():
                 if broker.asked_node.channels(group.consumer_group):
@@ -264,8 +243,6 @@ class CollectorView:
 
     def _clock(self, clock: Event, answering: list[str], now_ms: int) -> Event:
         event = {**clock, "source": "collector", "brokers_answered": answering, "event_time_ms": now_ms}
-        if self._conditions.is_plain:
-            return event
         event["interval_ms"] = self._simulation.scenario.clock_interval_ms
         unheard = self._questions.unheard(self._ahead_ms)
         skews = [*self._skews(answering)]
@@ -277,12 +254,12 @@ class CollectorView:
             ("client", self._suspects.client_id, self._conditions.ahead_ms("client")),
         ):
             is_seen = machine in answering if role == "broker" else self._questions.has_answered(machine)
-            if abs(ahead_ms) > TOLD_SKEW_MS and is_seen:
+            if abs(ahead_ms) > REPORTED_SKEW_MS and is_seen:
                 yield {"machine": machine, "role": role, "ahead_ms": ahead_ms}
 
 
 def _pulled(consumer: Consumer) -> Iterator[MessageQueue]:
-    """What it holds and asks for. One that pulls no more by a bug makes no request, so its time stands still."""
+    """Yield the queues that it holds and pulls; a queue that a bug keeps from being pulled sends no request."""
     if consumer.group.pull_consumers:
         return
     for mq, process_queue in consumer.table.items():
@@ -291,5 +268,115 @@ def _pulled(consumer: Consumer) -> Iterator[MessageQueue]:
             yield mq
 
 
-def _without(data: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in names}
+@dataclass(slots=True)
+class Peace:
+    """Backoff of a member that did not answer: silent since `since_ms`, asked again at `until_ms`."""
+
+    since_ms: int
+    until_ms: int
+    wait_ms: int
+    reason: str
+
+
+class Questions:
+    """Requests to clients (GET_CONSUMER_RUNNING_INFO), and which clients did not answer."""
+
+    def __init__(self, conditions: Conditions, suspects: Suspects, random: Random) -> None:
+        self._conditions = conditions
+        self._suspects = suspects
+        self._random = random
+        self._peace: dict[Member, Peace] = {}
+        self._answered_ms: dict[Member, int] = {}
+        self._before_ms: dict[Member, int] = {}
+        self._listed: set[Member] = set()
+        self._now_ms = 0
+
+    def begin(self, now_ms: int) -> None:
+        """Begin a round. Members that no broker lists any more are forgotten."""
+        self._now_ms = now_ms
+        self._peace = {member: peace for member, peace in self._peace.items() if member in self._listed}
+        self._listed = set()
+
+    def is_answered(self, consumer: Consumer, views: Mapping[str, Broker]) -> bool:
+        """Return whether the member is asked in this round and answers. An unlisted client is not asked."""
+        client = consumer.client
+        listing = [
+            name for name, broker in views.items() if any(one.client is client for one in broker.asked_node.reported)
+        ]
+        if not listing:
+            return False
+        member = (consumer.consumer_group, client.client_id)
+        self._listed.add(member)
+        peace = self._peace.get(member)
+        if peace is not None and self._now_ms < peace.until_ms:
+            peace.reason = "left_in_peace"
+            return False
+        is_lost = self._random.random() < self._conditions.lost_answers
+        is_reached = any(name not in client.connections.cut for name in listing)
+        if client.is_live and is_reached and not is_lost and client.client_id not in self._suspects.mute:
+            self._peace.pop(member, None)
+            self._before_ms[member] = self._answered_ms.get(member, 0)
+            self._answered_ms[member] = self._now_ms
+            return True
+        wait_ms = min(2 * peace.wait_ms, LONGEST_WAIT_MS) if peace else FIRST_WAIT_MS
+        since_ms = peace.since_ms if peace else self._now_ms
+        self._peace[member] = Peace(since_ms, self._now_ms + wait_ms, wait_ms, "timed_out")
+        return False
+
+    def answered_before_ms(self, consumer: Consumer) -> int:
+        """Return when the member last answered before this round; 0: never."""
+        return self._before_ms.get((consumer.consumer_group, consumer.client.client_id), 0)
+
+    def has_answered(self, client_id: str) -> bool:
+        """Return whether the client answered in this round."""
+        return any(at_ms == self._now_ms and member[1] == client_id for member, at_ms in self._answered_ms.items())
+
+    def unheard(self, ahead_ms: int) -> list[dict[str, Any]]:
+        """Return the members that a broker lists and that did not answer, as the clock event has them."""
+        return [
+            {
+                "broker_name": None,
+                "consumer_group": member[0],
+                "client_id": member[1],
+                "reason": peace.reason,
+                "since_ms": peace.since_ms + ahead_ms,
+            }
+            for member, peace in sorted(self._peace.items())
+            if member in self._listed
+        ]
+
+
+class Waiting:
+    """The last round's offsets of queues with waiting messages: the client's own, and the one asked for."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._waiting_from: dict[Place, int | None] = {}
+        self._asked_from: dict[Place, int | None] = {}
+
+    def outcome(self, consumer: Consumer, mq: MessageQueue, broker: Broker | None) -> Outcome:
+        """Return what became of the pulls that the client reports since the last round.
+
+        Call it once a round for each queue of a client that answers and has no twin.
+        """
+        place = consumer.consumer_group, consumer.client.client_id, mq
+        queue_end = self._simulation.max_offset(mq.topic, mq.broker_name, mq.queue_id) if broker else NO_OFFSET
+        asked = consumer.table[mq].next_offset
+        before, asked_before = self._waiting_from.get(place), self._asked_from.get(place)
+        self._waiting_from[place] = now = self._find(consumer, mq, broker, before, queue_end)
+        self._asked_from[place] = asked if asked < queue_end else None
+        if before is None or now != before:
+            return "served"
+        return "in_vain" if consumer.of.sub_string == "*" or asked == asked_before else "dropped"
+
+    def _find(
+        self, consumer: Consumer, mq: MessageQueue, broker: Broker | None, before: int | None, queue_end: int
+    ) -> int | None:
+        own = consumer.offsets.to_commit(mq)
+        if own == NO_OFFSET and broker is not None:
+            own = broker.asked_node.offsets.query_offset(consumer.consumer_group, mq)
+        may_drop = consumer.of.sub_string != "*" and not consumer.is_hung and not consumer.consume_ms
+        is_cached = consumer.table[mq].next_offset > own and not may_drop
+        if own < 0 or is_cached:
+            return None
+        return own if before == own or own < queue_end else None

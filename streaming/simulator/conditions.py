@@ -1,12 +1,15 @@
-"""How a modelled cluster is watched: by whom, how often, how completely, by which clocks. What is true stays true.
+"""Conditions: how a simulated cluster is monitored. Ground truth does not depend on them.
 
-Any scenario can be watched under any conditions. A value out of range raises ConditionsError with one sentence.
+A value out of range raises ConditionsError with one sentence.
 """
 
 from dataclasses import dataclass, fields
+from random import Random
 from typing import Literal, get_args
 
-View = Literal["model", "agents", "collector"]
+from streaming.simulator.parts import View
+from streaming.simulator.scenario import Scenario
+
 Role = Literal["broker", "client", "collector", "run"]
 VIEWS: tuple[str, ...] = get_args(View)
 ROLES: tuple[str, ...] = get_args(Role)
@@ -15,12 +18,12 @@ FARTHEST_SECONDS = 86_400
 
 
 class ConditionsError(ValueError):
-    """Conditions that nobody can watch under. The message is one sentence, with the option and its value."""
+    """Invalid conditions. The message is one sentence, with the option and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """One machine's clock is `ahead_ms` ahead; below 0 it is behind. Which broker or client it is, the seed says."""
+    """The clock of one machine is `ahead_ms` ahead; below 0 it is behind. The seed picks the broker or client."""
 
     role: Role
     ahead_ms: int
@@ -28,19 +31,18 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """One way to watch a cluster. The defaults are the model's own: everything is told, at once, by true clocks.
+    """Monitoring of a cluster. By default every event is published at once, by true clocks.
 
-    view            model      brokers tell every heartbeat and pull as it comes, and somebody keeps the time
-                    agents     the same, and nobody keeps the time: `run` must
-                    collector  rounds: what a collector reads of brokers, and of clients through brokers
-    interval_ms     from tick to tick; None: the scenario's
-    missed_rounds   collector: the share of rounds that one broker, by the seed, does not answer
-    lost_answers    collector: the share of questions to a client that time out; it is then left in peace for a while
-    mute_clients    collector: the share of consumers that never answer a question
-    listed_only     collector: the share of clients whose heartbeats brokers do not tell; 1 is brokers before code 328
-    skew            whose clock is wrong
+    view            model      brokers report every heartbeat and pull; clock events come from the simulator
+                    agents     the same without clock events: `run` creates the ticks
+                    collector  poll rounds, as a collector reads brokers, and clients through brokers
+    interval_ms     poll interval; None: the scenario's
+    missed_rounds   collector: share of rounds that one broker does not answer
+    lost_answers    collector: share of requests to clients that time out; the collector then backs off
+    mute_clients    collector: share of consumers that never answer
+    listed_only     collector: share of clients whose heartbeats are not published; 1: brokers before code 328
+    skew            the wrong clock
     lag_ms          agents: from an event to Kafka
-    is_plain        collector: one of a release that does not tell what it could not hear, and trusts others' clocks
     """
 
     view: View = "model"
@@ -51,7 +53,6 @@ class Conditions:
     listed_only: float = 0.0
     skew: Skew | None = None
     lag_ms: int = 0
-    is_plain: bool = False
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
@@ -68,11 +69,6 @@ class Conditions:
             raise ConditionsError(f"lag = {self.lag_ms / 1000:g} is not between 0 and 600 seconds")
         if self.lag_ms and self.view != "agents":
             raise ConditionsError("lag needs view = 'agents'")
-        if self.is_plain and self.view != "collector":
-            raise ConditionsError("plain needs view = 'collector'")
-        self._check_skew()
-
-    def _check_skew(self) -> None:
         if self.skew is None:
             return
         if self.skew.role not in ROLES:
@@ -84,16 +80,16 @@ class Conditions:
             raise ConditionsError(f"skew = {self.skew.ahead_ms / 1000:g} is not within {FARTHEST_SECONDS} seconds")
 
     def ahead_ms(self, role: Role) -> int:
-        """How far the skewed machine's clock is ahead, if it is of this role; else 0."""
+        """Return how far the skewed clock is ahead if its machine has this role; otherwise 0."""
         return self.skew.ahead_ms if self.skew is not None and self.skew.role == role else 0
 
     def labels(self) -> dict[str, str]:
-        """What differs from the defaults, for people: dimension to value."""
+        """Return what differs from the defaults, as text by option."""
         reported: dict[str, str] = {"view": self.view}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name != "view" and value != field.default:
-                reported[field.name.removesuffix("_ms").removeprefix("is_")] = _describe(value)
+                reported[field.name.removesuffix("_ms")] = _describe(value)
         return reported
 
     def __str__(self) -> str:
@@ -101,7 +97,7 @@ class Conditions:
 
 
 def parse_skew(text: str) -> Skew:
-    """ "broker:-95": the broker's clock is 95 seconds behind. Raises ConditionsError."""
+    """Parse "broker:-95", a broker's clock 95 seconds behind. Raises ConditionsError."""
     role, _, seconds = text.partition(":")
     try:
         return Skew(role, round(float(seconds) * 1000))  # type: ignore[arg-type]  # Conditions checks the role
@@ -113,10 +109,45 @@ def _describe(value: object) -> str:
     match value:
         case Skew(role, ahead_ms):
             return f"{role} {ahead_ms / 1000:+g} s"
-        case bool():
-            return "yes"
         case int():
             return f"{value / 1000:g} s"
         case float():
             return f"{value:.0%}"
     return str(value)
+
+
+class Suspects:
+    """The machines that the conditions of a run affect, chosen by the seed. Shares are of all processes."""
+
+    def __init__(self, scenario: Scenario, conditions: Conditions, random: Random) -> None:
+        consumers = sorted({consumer.client_id for group in scenario.groups for consumer in group.consumers})
+        producers = sorted(producer.client_id for producer in scenario.producers)
+        self.broker_name = random.choice(sorted(broker.broker_name for broker in scenario.brokers))
+        self.client_id = random.choice(consumers or producers) if consumers or producers else ""
+        self.mute = _share_of(consumers, conditions.mute_clients, random) | {
+            consumer.client_id for group in scenario.groups for consumer in group.consumers if consumer.never_answers
+        }
+        self.listed_only = _share_of([*consumers, *producers], conditions.listed_only, random)
+        self._conditions = conditions
+
+    def broker_ahead_ms(self, broker_name: str) -> int:
+        """Return how far this broker's clock is ahead."""
+        return self._conditions.ahead_ms("broker") if broker_name == self.broker_name else 0
+
+    def client_ahead_ms(self, client_id: str) -> int:
+        """Return how far this client's clock is ahead."""
+        is_hit = _process_of(client_id) == _process_of(self.client_id)
+        return self._conditions.ahead_ms("client") if is_hit else 0
+
+
+def _share_of(client_ids: list[str], share: float, random: Random) -> frozenset[str]:
+    """Return the clients of a share of the processes; of at least one if the share is above 0."""
+    processes = list(dict.fromkeys(map(_process_of, client_ids)))
+    count = min(len(processes), max(1, round(share * len(processes)))) if share else 0
+    chosen = set(random.sample(processes, count))
+    return frozenset(client_id for client_id in client_ids if _process_of(client_id) in chosen)
+
+
+def _process_of(client_id: str) -> str:
+    """Return the ClientId without its nanoTime, which differs between the clients of one process."""
+    return client_id.partition("#")[0]

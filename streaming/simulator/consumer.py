@@ -1,17 +1,19 @@
-"""A consumer of one group: it rebalances for itself (RebalanceImpl) and pulls what it holds."""
+"""A member of a consumer group: its subscriptions, its rebalancing (RebalanceImpl) and its queue locks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from streaming.simulator import parts
+from streaming.simulator.broker import Beat, Node
 from streaming.simulator.client import Client
-from streaming.simulator.offsets import Offsets
-from streaming.simulator.order_locks import OrderLocks
-from streaming.simulator.popper import Popper
-from streaming.simulator.puller import Puller
-from streaming.simulator.strategy_options import strategy_options
-from streaming.simulator.subscription_table import SubscriptionTable
+from streaming.simulator.consumer_manager import SubscriptionData
+from streaming.simulator.puller import Offsets, Puller, pops
+from streaming.simulator.queue_lock import LOCK_ALL_FIRST_MS, LOCK_ALL_MS, lock_all
+from streaming.simulator.slave_read import may_pull
 from streaming.simulator.world import Alarm, Process
 from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.offset_store import RETRY_GROUP_TOPIC_PREFIX
 from udfs.rocketmq.process_queue import ProcessQueue, rebalance_rules, update_process_queue_table
 from udfs.rocketmq.rebalance import (
     do_rebalance,
@@ -20,13 +22,128 @@ from udfs.rocketmq.rebalance import (
     rebalance_postponed_ms,
     rebalance_wait_ms,
 )
-from udfs.rocketmq.slave_read import may_pull
 
 FOR_EVER_MS = 1 << 60
 
 
+class OrderLocks:
+    """Queue locks of one ClientId in one group. Two processes with one ClientId both hold them."""
+
+    def __init__(self, client: Client, consumer_group: str) -> None:
+        self._client = client
+        self._consumer_group = consumer_group
+
+    def try_lock(self, mq: MessageQueue) -> bool:
+        """Lock the queue; return whether this ClientId holds it."""
+        return bool(self._lock_batch(mq.broker_name, {mq}))
+
+    def unlock(self, mq: MessageQueue) -> None:
+        """Release the lock (UNLOCK_BATCH_MQ)."""
+        master = self._master(mq.broker_name)
+        if master is not None:
+            master.locks.unlock_batch(self._consumer_group, [mq], self._client.client_id)
+
+    def renewing(self, table: Mapping[MessageQueue, ProcessQueue]) -> Process:
+        """Renew all locks, as ConsumeMessageOrderlyService.lockMQPeriodically does."""
+        client, delay_ms = self._client, LOCK_ALL_FIRST_MS
+        while True:
+            yield from client.sleep(delay_ms)
+            delay_ms = LOCK_ALL_MS
+            if not client.is_running:
+                return
+            before = {mq: process_queue.locked for mq, process_queue in table.items()}
+            lock_all(table, self._lock_batch, client.world.now_ms, client.client_version)
+            if before != {mq: process_queue.locked for mq, process_queue in table.items()}:
+                client.cluster.on_change(self._consumer_group)
+
+    def _lock_batch(self, broker_name: str, mqs: set[MessageQueue]) -> set[MessageQueue] | None:
+        """Send LOCK_BATCH_MQ; return None if no master answers."""
+        master = self._master(broker_name)
+        if master is None:
+            return None
+        now_ms = self._client.world.now_ms
+        return master.locks.try_lock_batch(self._consumer_group, mqs, self._client.client_id, now_ms)
+
+    def _master(self, broker_name: str) -> Node | None:
+        master = self._client.master(broker_name)
+        return master if master is not None and self._client.connections.reaches(master) else None
+
+
+class SubscriptionTable:
+    """The sub_version of each topic, and the ConsumerData of heartbeats."""
+
+    def __init__(self, group: parts.Group, of: parts.Consumer, now_ms: int) -> None:
+        self.sub_versions: dict[str, int] = dict.fromkeys(group.topics_of(of), now_ms)
+        self._group = group
+        self._of = of
+        self._strategy = of.strategy or group.strategy
+        self.beat: Beat
+        self.consumer_data: dict[str, Any]
+        self.consumer_data_without_sub: dict[str, Any]
+        self.renew()
+
+    def renew(self) -> None:
+        """Rebuild ConsumerData after a change of `sub_versions`."""
+        group, of = self._group, self._of
+        versions = dict(self.sub_versions)
+        if group.reports_retry_topic and versions:
+            versions[f"{RETRY_GROUP_TOPIC_PREFIX}{group.consumer_group}"] = min(versions.values())
+        datas = tuple(
+            SubscriptionData(topic, "*" if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else of.sub_string, version)
+            for topic, version in versions.items()
+        )
+        is_active = group.pull_consumers or bool(of.assigned_queues)
+        consume_type = "CONSUME_ACTIVELY" if is_active else "CONSUME_PASSIVELY"
+        if not group.client_rebalance:
+            consume_type = "CONSUME_POP"
+        self.beat = Beat(group.consumer_group, consume_type, group.message_model, datas)
+        self.consumer_data = {
+            "consumer_group": group.consumer_group,
+            "consume_type": consume_type,
+            "message_model": group.message_model,
+            "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptions": [
+                {
+                    "topic": data.topic,
+                    "sub_string": data.sub_string,
+                    "sub_version": data.sub_version,
+                    "expression_type": data.expression_type,
+                }
+                for data in datas
+            ],
+        }
+        if not group.client_rebalance:
+            self.consumer_data["client_rebalance"] = False
+        elif of.reports_strategy and not of.assigned_queues:
+            self.consumer_data["strategy"] = self._strategy
+        if group.consume_orderly:
+            self.consumer_data["consume_orderly"] = True
+        self.consumer_data_without_sub = {**self.consumer_data, "subscriptions": []}
+
+
+def strategy_options(group: parts.Group, of: parts.Consumer) -> dict[str, Any]:
+    """Return the options of the member's strategy. Broker "room1@broker-a" is in room1."""
+    family = (of.strategy or group.strategy).partition("-")[0]
+    if family == "CONFIG":
+        return {"config_queues": config_queues(group, of)}
+    if family == "MACHINE_ROOM":
+        return {"consumer_idcs": frozenset(group.consumer_idcs)}
+    if family == "CONSISTENT_HASH":
+        return {"virtual_nodes": group.virtual_nodes}
+    if family == "MACHINE_ROOM_NEARBY":
+        rooms = {consumer.client_id: consumer.room for consumer in group.consumers}
+        return {"broker_room": lambda mq: mq.broker_name.partition("@")[0], "client_room": rooms.get}
+    return {}
+
+
+def config_queues(group: parts.Group, of: parts.Consumer) -> list[MessageQueue]:
+    """Return the member's queues under CONFIG, all of the group's first topic."""
+    names = (name.rpartition(":") for name in of.config_queues)
+    return [MessageQueue(group.subscriptions[0], broker_name, int(queue_id)) for broker_name, _, queue_id in names]
+
+
 class Consumer:
-    """One member of a consumer group. `table` is what it holds; `stopped` what it pulls no more, None for all."""
+    """A member of a consumer group. It holds the queues in `table` and does not pull those in `stopped` (None: all)."""
 
     def __init__(self, client: Client, group: parts.Group, of: parts.Consumer) -> None:
         self.client = client
@@ -58,29 +175,29 @@ class Consumer:
 
     @property
     def topics(self) -> Iterable[str]:
-        """What it subscribes."""
+        """The topics that it subscribes."""
         return self.subscriptions.sub_versions.keys()
 
     def start(self) -> None:
-        """Begin to rebalance, to pop, or to pull what is assigned."""
+        """Start to rebalance, to pop, or to pull the assigned queues."""
         env = self.client.world.env
         if self.of.assigned_queues:
             self._assign()
         elif self.group.client_rebalance:
             env.process(self._rebalances())
         else:
-            env.process(Popper(self).run())
+            env.process(pops(self))
         if self.is_orderly:
             env.process(self._locks.renewing(self.table))
         env.process(self.offsets.persisting(self.table))
 
     def notify(self) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED, or rebalanceImmediately."""
+        """Handle NOTIFY_CONSUMER_IDS_CHANGED or rebalanceImmediately."""
         self._is_notified = True
         self._alarm.ring()
 
     def wake(self, broker_names: Iterable[str]) -> None:
-        """What these brokers held for it is answered by nobody."""
+        """End the pulls that these brokers hold, unanswered."""
         for mq, puller in self._pullers.items():
             if mq.broker_name in broker_names:
                 puller.alarm.ring()
@@ -95,42 +212,33 @@ class Consumer:
         self.client.beat_soon()
 
     def stop_pulling(self, queues: Iterable[str] | None) -> None:
-        """Pull these no more; None for all."""
+        """Stop to pull these queues; None: all."""
         self.stopped = None if queues is None else (self.stopped or set()) | set(queues)
         self.may_hold_back = True
 
-    def resume_pulling(self) -> None:
-        """Pull everything again."""
-        self.stopped = set()
-
     def hang_listener(self, is_hung: bool) -> None:
-        """The listener does not return; or it does, and goes on with what was cached."""
+        """Hang the listener, or let it return and continue with the cache."""
         self.is_hung = is_hung
         self.may_hold_back = True
         for process_queue in self.table.values():
             process_queue.consuming_until_ms = FOR_EVER_MS if is_hung else 0
 
     def suspend(self, is_suspended: bool) -> None:
-        """DefaultMQPushConsumer.suspend and resume: pulls are made and not sent, and it does not rebalance."""
+        """DefaultMQPushConsumer.suspend and resume: a suspended consumer sends no pulls and does not rebalance."""
         self.is_suspended = is_suspended
         self.may_hold_back = True
 
     def slow_listener(self, consume_ms: int) -> None:
-        """Each queue's messages take so long each, one after the other; 0: no time."""
+        """Set the time that each message of a queue takes, one after the other."""
         self.consume_ms = consume_ms
         self.may_hold_back = True
 
-    @property
-    def is_consuming(self) -> bool:
-        """Whether messages of the queues it pulls get on."""
-        return not self.is_hung
-
     def is_stopped(self, mq: MessageQueue) -> bool:
-        """Whether it pulls the queue no more."""
+        """Return whether a client bug keeps it from pulling the queue."""
         return self.stopped is None or f"{mq.broker_name}:{mq.queue_id}" in self.stopped
 
     def pulls(self, mq: MessageQueue) -> bool:
-        """Whether it really consumes a queue it holds: nothing keeps it from pulling."""
+        """Return whether nothing keeps it from pulling a queue that it holds."""
         process_queue = self.table[mq]
         if process_queue.dropped or not self.client.is_live or self.is_stopped(mq) or self.is_suspended:
             return False
@@ -142,7 +250,7 @@ class Consumer:
         return may_pull(node.broker_id, node.broker.slave_read_config.slave_read_enable)
 
     def shut_down(self) -> None:
-        """Commit everything and give the locks back."""
+        """Commit all offsets and release all locks."""
         self.offsets.persist(self.table)
         for mq, process_queue in self.table.items():
             process_queue.dropped = True
@@ -150,7 +258,7 @@ class Consumer:
                 self._locks.unlock(mq)
 
     def _assign(self) -> None:
-        """assign(): take what one is told to, and leave it at that."""
+        """Pull the queues of assign(), without rebalancing."""
         now_ms = self.client.world.now_ms
         for topic, names in self.of.assigned_queues.items():
             for broker_name, _, queue_id in (name.rpartition(":") for name in names):
@@ -160,7 +268,7 @@ class Consumer:
                 self._start_puller(mq, 0)
 
     def _rebalances(self) -> Process:
-        """RebalanceService: every 20 s, and at once when a broker says that the members changed."""
+        """Run RebalanceService: every 20 s, and at once when a broker reports a change of members."""
         client, version, wait_ms = self.client, self.client.client_version, 0
         while True:
             if not self._is_notified:
@@ -177,7 +285,7 @@ class Consumer:
             wait_ms = rebalance_wait_ms(balanced, version)
 
     def _rebalance(self) -> bool:
-        """One round: whether every topic is balanced. A change is told to every broker by a heartbeat."""
+        """Run one round; return whether every topic is balanced. A heartbeat reports a change to every broker."""
         held, versions = set(self.table), dict(self.subscriptions.sub_versions)
         balanced = do_rebalance(list(self.topics), self._rebalance_topic, self.table, self.client.client_version)
         if self.subscriptions.sub_versions != versions:
@@ -188,7 +296,7 @@ class Consumer:
         return balanced
 
     def _rebalance_topic(self, topic: str) -> bool:
-        """RebalanceImpl.rebalanceByTopic, with one random broker's list of the group."""
+        """Run RebalanceImpl.rebalanceByTopic, with one random broker's list of the group."""
         client, model = self.client, self.group.message_model
         route = client.routes.get(topic)
         mq_set = route.mq_all if route else None
@@ -223,7 +331,7 @@ class Consumer:
         for removed in update.removed:
             self.offsets.remove(removed.mq)
             if removed.unlock_after_ms is not None:
-                world.later(removed.unlock_after_ms, _Unlock(self._locks, removed.mq))
+                world.later(removed.unlock_after_ms, partial(self._locks.unlock, removed.mq))
         for mq in update.added:
             self._start_puller(mq, self._rules.first_pull_delay_ms)
         if update.could_not_lock != self.could_not_lock.get(topic, []):
@@ -240,15 +348,3 @@ class Consumer:
             process_queue.consuming_until_ms = FOR_EVER_MS
         puller = self._pullers[mq] = Puller(self, mq, process_queue)
         self.client.world.env.process(puller.run(delay_ms))
-
-
-class _Unlock:
-    """A lock to be given back a little later."""
-
-    __slots__ = ("_locks", "_mq")
-
-    def __init__(self, locks: OrderLocks, mq: MessageQueue) -> None:
-        self._locks, self._mq = locks, mq
-
-    def __call__(self) -> None:
-        self._locks.unlock(self._mq)

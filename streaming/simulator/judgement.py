@@ -1,20 +1,30 @@
-"""Who consumes each queue of a group right now, and why a queue has nobody or two: what the modelled cluster knows."""
+"""Ground truth of one moment: which queues of a group are starved or doubled, and why."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from streaming.simulator import parts
+from streaming.simulator.broker import Channel
 from streaming.simulator.cluster import Cluster
-from streaming.simulator.consumer import Consumer
-from streaming.simulator.node import Channel
-from streaming.simulator.slots import Slot, share_out
+from streaming.simulator.consumer import Consumer, config_queues, strategy_options
+from udfs.rocketmq.allocation import allocate_all
 from udfs.rocketmq.model import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the group's list. No client takes the share of a repeated ClientId (`is_repeated`)."""
+
+    consumer: Consumer
+    is_repeated: bool
+
 
 Causes = Mapping[MessageQueue, str]
 
 
 class Judgement:
-    """One look at one group. `consumers` are its processes that run, frozen ones too."""
+    """An evaluation of one group. `consumers` are those of its running processes, frozen ones included."""
 
     def __init__(self, cluster: Cluster, group: parts.Group, consumers: Sequence[Consumer]) -> None:
         self._cluster = cluster
@@ -26,7 +36,7 @@ class Judgement:
         self._ids = Counter(consumer.client.client_id for consumer in consumers)
 
     def find(self) -> tuple[Causes, Causes]:
-        """(starved queues, doubled queues), each with its cause."""
+        """Return the cause of each starved queue and of each doubled queue."""
         starved: dict[MessageQueue, str] = {}
         doubled: dict[MessageQueue, str] = {}
         if self._group.message_model == "BROADCASTING" or not self._group.client_rebalance:
@@ -44,21 +54,21 @@ class Judgement:
                     doubled[mq] = self._why_double_consumed(of_queue)
                 elif not of_queue:
                     lost[mq] = is_readable
-                elif not of_queue[0].is_consuming:
+                elif of_queue[0].is_hung:
                     starved[mq] = "consume_stopped"
             if lost:
                 starved.update(self._why_starved(topic, lost))
         return starved, doubled
 
     def _topics(self) -> list[str]:
-        """What somebody of the group subscribes, or is meant to."""
+        """Return the topics that a running member subscribes; without any, those planned for the group."""
         if not any(self._group.topics_of(of) for of in self._group.consumers):
             return []
         topics = {topic for consumer in self._subscribers for topic in consumer.topics}
         return sorted(topics or self._group.subscriptions)
 
     def _find_channels(self) -> list[Channel]:
-        """The group's list at the broker that knows most of it: clients are given one broker's list at random."""
+        """Return the longest of the brokers' lists of the group. Clients get one broker's list at random."""
         lists = [broker.asked_node.channels(self._group.consumer_group) for broker in self._cluster.brokers.values()]
         return max(lists, key=len)
 
@@ -83,9 +93,35 @@ class Judgement:
         return self._why_views_differ() or "rebalance"
 
     def _why_starved(self, topic: str, lost: Mapping[MessageQueue, bool]) -> Iterator[tuple[MessageQueue, str]]:
-        slots = share_out(self._group, self._strategies, self._channels, self._consumers, self._readable(topic))
+        slots = self._share_out(self._readable(topic))
         for mq, is_readable in lost.items():
             yield mq, self._why(mq, is_readable, slots.get(mq))
+
+    def _share_out(self, mq_all: list[MessageQueue]) -> dict[MessageQueue, Slot]:
+        """Return the slot of each allocated queue, by the strategy that most members have."""
+        if not mq_all or not self._channels or not self._strategies:
+            return {}
+        group = self._group
+        slots: list[Slot] = []
+        client_ids: set[str] = set()
+        for channel in self._channels:
+            client_id = channel.client.client_id
+            consumer = next(each for each in channel.client.consumers if each.consumer_group == group.consumer_group)
+            slots.append(Slot(consumer, client_id in client_ids))
+            client_ids.add(client_id)
+        strategy = min(self._strategies, key=lambda name: (-self._strategies[name], name))
+        if strategy == "CONFIG":
+            return {mq: Slot(each, False) for each in self._consumers for mq in config_queues(group, each.of)}
+        names = [f"{index:06}" for index in range(len(slots))]
+        by_name = dict(zip(names, slots, strict=True))
+        options = strategy_options(group, next(each.of for each in self._consumers if each.strategy == strategy))
+        if strategy == "CONSISTENT_HASH":  # it hashes names, and gives the queues of a repeated ClientId to both
+            names = [slot.consumer.client.client_id for slot in slots]
+            by_name = dict(reversed(list(zip(names, slots, strict=True))))
+        if strategy.startswith("MACHINE_ROOM_NEARBY"):
+            options["client_room"] = {name: slot.consumer.of.room for name, slot in by_name.items()}.get
+        shares = allocate_all(strategy, group.consumer_group, mq_all, names, **options)
+        return {mq: by_name[name] for name, share in shares.items() for mq in share}
 
     def _readable(self, topic: str) -> list[MessageQueue]:
         route = self._cluster.name_server.route(topic)
@@ -102,7 +138,7 @@ class Judgement:
         return self._why_held(mq) or self._why_slot(mq, slot)
 
     def _why_held(self, mq: MessageQueue) -> str | None:
-        """Somebody live holds it, and yet does not pull it."""
+        """Return why a live process that holds the queue does not pull it; None: no live process holds it."""
         for consumer in self._consumers:
             process_queue = consumer.table.get(mq)
             if process_queue is None or process_queue.dropped or not consumer.client.is_live:
@@ -113,13 +149,13 @@ class Judgement:
                 return "split_view"
             if consumer.is_orderly and not process_queue.locked:
                 return self._why_unlocked(mq)
-            if any(mq.topic not in one.topics for one in self._consumers):
+            if any(mq.topic not in each.topics for each in self._consumers):
                 return "member_not_subscribed"  # whose heartbeats take the topic from the group's subscription
-            return "rebalance"  # it has not heard yet who serves, or the broker not yet what it subscribes
+            return "rebalance"  # its route, or its subscription at the broker, is about to be updated
         return None
 
     def _why_unlocked(self, mq: MessageQueue) -> str:
-        """order_lock when a process that does not consume the queue keeps its lock; else it will soon be won."""
+        """Return order_lock if a process keeps the lock without consuming; otherwise the owner gets it soon."""
         keeps = any(
             consumer.client.is_live and (process_queue := consumer.table.get(mq)) is not None and process_queue.dropped
             for consumer in self._consumers
@@ -128,7 +164,7 @@ class Judgement:
         return "order_lock" if keeps or not has_master else "rebalance"
 
     def _why_slot(self, mq: MessageQueue, slot: Slot | None) -> str:
-        """Nobody live holds it: whose it would be."""
+        """Return why a queue that no live process holds is starved, by its slot."""
         if slot is None:
             is_gap = bool(self._channels) and mq in self._readable(mq.topic)
             return "strategy_gap" if is_gap else self._why_views_differ() or "rebalance"
@@ -140,7 +176,7 @@ class Judgement:
         return self._why_not_taken(mq, slot.consumer) or self._why_views_differ() or "rebalance"
 
     def _why_not_taken(self, mq: MessageQueue, owner: Consumer) -> str | None:
-        """Its owner lives: what keeps it from the queue."""
+        """Return what keeps a live owner from the queue."""
         if mq.topic not in owner.topics:
             return "member_not_subscribed"
         if owner.is_suspended:
@@ -154,7 +190,7 @@ class Judgement:
         return "mixed_strategy" if len(self._strategies) > 1 else None
 
     def _why_views_differ(self) -> str | None:
-        """Why clients of the group may have computed by different lists of members."""
+        """Return why clients of the group may have computed from different lists of members."""
         if max(self._ids.values(), default=0) > 1:
             return "duplicate_client_id"
         if any(consumer.client.connections.cut for consumer in self._consumers):
@@ -162,7 +198,7 @@ class Judgement:
         return None
 
     def _has_old_route(self, consumer: Consumer) -> bool:
-        """Whether it asks the NameServer no more, and there is something new."""
+        """Return whether it no longer polls the NameServer and a route has changed."""
         client = consumer.client
         news = (client.routes.get(topic) is not self._cluster.name_server.route(topic) for topic in consumer.topics)
         return client.keeps_route and any(news)

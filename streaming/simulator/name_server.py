@@ -1,4 +1,4 @@
-"""The NameServer: who is registered, and each topic's route made of that, said on change and every 30 s."""
+"""The NameServer: registered brokers, and the route of each topic, emitted on change and every 30 s."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -15,16 +15,16 @@ REGISTER_MS = 30_000
 BROKER_EXPIRED_MS = 120_000
 """RouteInfoManager.BROKER_CHANNEL_EXPIRED_TIME."""
 SCAN_MS = 10_000
-"""scanNotActiveBroker runs this often."""
-SAY_MS = 30_000
-"""A route is said again this often, changed or not."""
+"""Period of scanNotActiveBroker."""
+EMIT_MS = 30_000
+"""Period in which an unchanged route is emitted again."""
 DEFAULT_TOPIC_QUEUE_NUMS = 4
-"""DefaultMQProducer.defaultTopicQueueNums: what a topic made by TBW102's route gets on each broker."""
+"""DefaultMQProducer.defaultTopicQueueNums: queues per broker of a topic created by TBW102's route."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TopicRoute:
-    """TopicRouteData as clients hold it. Another object is another route."""
+    """TopicRouteData as clients hold it, compared by identity."""
 
     topic: str
     queue_datas: tuple[QueueData, ...]
@@ -34,7 +34,7 @@ class TopicRoute:
 
 
 class NameServer:
-    """`table` is each broker's own configuration of its topics; routes are what registered brokers make of it."""
+    """`table` has each broker's configuration of its topics; `routes` come from it and the registered brokers."""
 
     def __init__(
         self, world: World, broker_names: tuple[str, ...], topics: tuple[Topic, ...], on_change: Callable[[], None]
@@ -47,47 +47,49 @@ class NameServer:
         self._broker_names = broker_names
         self._order_topics = {topic.topic for topic in topics if topic.order_topic}
         self._creatable = {topic.topic for topic in topics if topic.auto_create}
-        self._heard_ms: dict[tuple[str, int], int] = {}
+        self._registered_ms: dict[tuple[str, int], int] = {}
         for topic in topics:
-            names = topic.broker_names or broker_names
-            self.table[topic.topic] = {} if topic.auto_create else {name: _data(name, topic) for name in names}
+            read = topic.queue_nums if topic.read_queue_nums is None else topic.read_queue_nums
+            write = topic.queue_nums if topic.write_queue_nums is None else topic.write_queue_nums
+            names = () if topic.auto_create else topic.broker_names or broker_names
+            self.table[topic.topic] = {name: QueueData(name, read, write, topic.perm) for name in names}
 
     def start(self) -> None:
-        """Answer from now on: who registered before is there."""
+        """Start to answer, with the brokers registered before."""
         self._is_started = True
         self.update()
         self._world.env.process(self._scanning())
-        self._world.env.process(self._saying())
+        self._world.env.process(self._emitting())
 
     def register(self, broker_name: str, broker_id: int) -> None:
         """REGISTER_BROKER."""
-        is_new = (broker_name, broker_id) not in self._heard_ms
-        self._heard_ms[broker_name, broker_id] = self._world.now_ms
+        is_new = (broker_name, broker_id) not in self._registered_ms
+        self._registered_ms[broker_name, broker_id] = self._world.now_ms
         if is_new:
             self.update()
 
     def unregister(self, broker_name: str, broker_id: int) -> None:
-        """UNREGISTER_BROKER, or the broker's channel was closed."""
-        if self._heard_ms.pop((broker_name, broker_id), None) is not None:
+        """Handle UNREGISTER_BROKER, or a broker's closed channel."""
+        if self._registered_ms.pop((broker_name, broker_id), None) is not None:
             self.update()
 
     def broker_ids(self, broker_name: str) -> tuple[int, ...]:
-        """The broker's registered nodes, the master first."""
-        return tuple(sorted(broker_id for name, broker_id in self._heard_ms if name == broker_name))
+        """Return the ids of the broker's registered nodes, the master first."""
+        return tuple(sorted(broker_id for name, broker_id in self._registered_ms if name == broker_name))
 
     def route(self, topic: str) -> TopicRoute | None:
-        """GET_ROUTEINFO_BY_TOPIC; None for TOPIC_NOT_EXIST, which it also answers when all brokers are gone."""
+        """Return the answer to GET_ROUTEINFO_BY_TOPIC; None: TOPIC_NOT_EXIST, also if all brokers are gone."""
         return self.routes.get(topic)
 
     def default_route(self, topic: str) -> TopicRoute | None:
-        """The route of TBW102 for a topic that is not there: where a producer may send, and so create it."""
+        """Return TBW102's route for a topic that does not exist yet, where a producer may create it."""
         if topic not in self._creatable:
             return None
         nums = DEFAULT_TOPIC_QUEUE_NUMS
         return self._make(topic, [QueueData(name, nums, nums, 7) for name in self._broker_names])
 
     def configure(self, topic: str, datas: Iterable[QueueData]) -> None:
-        """A topic's queues or perm changed at these brokers, and the brokers registered at once."""
+        """Change a topic's queues or perm at these brokers, which register at once."""
         for data in datas:
             self.table[topic][data.broker_name] = data
         self.update()
@@ -99,23 +101,23 @@ class NameServer:
         self.update()
 
     def create(self, topic: str, broker_name: str) -> None:
-        """A message for an unknown topic reached a broker with autoCreateTopicEnable."""
+        """Create an unknown topic at a broker with autoCreateTopicEnable, which received a message for it."""
         if topic in self._creatable and broker_name not in self.table[topic]:
             nums = DEFAULT_TOPIC_QUEUE_NUMS
             self.configure(topic, [QueueData(broker_name, nums, nums, 6)])
 
     def update(self) -> None:
-        """Make the routes anew, and say those that changed."""
+        """Compute the routes, and emit those that changed."""
         if not self._is_started:
             return
         for topic, table in self.table.items():
             route = self._make(topic, [data for name, data in table.items() if self.broker_ids(name)])
             known = self.routes.get(topic)
             if not route.queue_datas:
-                self.routes.pop(topic, None)  # nothing is said: clients go on with the route they have
+                self.routes.pop(topic, None)  # no event: clients keep the route they have
             elif known is None or (known.queue_datas, known.broker_ids) != (route.queue_datas, route.broker_ids):
                 self.routes[topic] = route
-                self._say(route)
+                self._emit(route)
         self._on_change()
 
     def _make(self, topic: str, datas: list[QueueData]) -> TopicRoute:
@@ -138,17 +140,17 @@ class NameServer:
         while True:
             yield self._world.env.timeout(SCAN_MS)
             now_ms = self._world.now_ms
-            expired = [place for place, at_ms in self._heard_ms.items() if now_ms - at_ms > BROKER_EXPIRED_MS]
+            expired = [place for place, at_ms in self._registered_ms.items() if now_ms - at_ms > BROKER_EXPIRED_MS]
             for broker_name, broker_id in expired:
                 self.unregister(broker_name, broker_id)
 
-    def _saying(self) -> Process:
+    def _emitting(self) -> Process:
         while True:
-            yield self._world.env.timeout(SAY_MS)
+            yield self._world.env.timeout(EMIT_MS)
             for route in self.routes.values():
-                self._say(route)
+                self._emit(route)
 
-    def _say(self, route: TopicRoute) -> None:
+    def _emit(self, route: TopicRoute) -> None:
         event: Event = {
             "cluster": self._world.cluster,
             "topic": route.topic,
@@ -158,10 +160,4 @@ class NameServer:
         }
         if route.topic in self._order_topics:
             event["order_topic"] = True
-        self._world.say(ROUTES, event)
-
-
-def _data(broker_name: str, topic: Topic) -> QueueData:
-    read = topic.queue_nums if topic.read_queue_nums is None else topic.read_queue_nums
-    write = topic.queue_nums if topic.write_queue_nums is None else topic.write_queue_nums
-    return QueueData(broker_name, read, write, topic.perm)
+        self._world.emit(ROUTES, event)

@@ -1,4 +1,4 @@
-"""A run published to Kafka, in step with the wall clock or as fast as it goes."""
+"""Playing a simulation to Kafka: in step with the wall clock or at full speed."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from schemas.events import CLOCKS
-from streaming.simulator.observer import Said
+from streaming.simulator.world import Said
 
 _SLEEP_FROM_SECONDS = 0.001
 
 
 class Sink(Protocol):
-    """What of streaming.kafka_io.publisher.Publisher is needed."""
+    """The part of streaming.kafka_io.publisher.Publisher that `play` needs."""
 
     def publish(self, topic: str, event: dict[str, Any]) -> None: ...
 
@@ -28,15 +28,13 @@ def play(
     never_early: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Publish every event and return how many; fewer when `stop` is set. One that is said late is published then.
+    """Publish every event and return their number; fewer if `stop` is set.
 
-    `speed` 1 is real time, 20 twenty times as fast, None as fast as it goes. It counts from the first event and the
-    moment of the call: what lies in the past is not hurried. Everything before a clock event is in Kafka before it.
-    With `never_early` no event is published before its own time: a run that starts in the past catches up, then is
-    live. `on_progress(events, event_time_ms)` is called at each clock event. Raises ValueError for a speed not above 0.
+    `speed` 1 is real time, 20 is twenty times as fast, None is full speed; it counts from the first event and the
+    moment of the call. Everything before a clock event is in Kafka before it. With `never_early` no event is published
+    before its own time: a run that starts in the past catches up, then is live. `on_progress(events, event_time_ms)`
+    is called at each clock event.
     """
-    if speed is not None and not speed > 0:
-        raise ValueError(f"speed = {speed:g} is not above 0")
     count = 0
     first_ms: int | None = None
     started = time.monotonic()

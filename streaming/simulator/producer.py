@@ -1,26 +1,138 @@
-"""A producer with MQFaultStrategy: it sends, remembers how long each broker took, and stays away from slow ones."""
+"""A producer with MQFaultStrategy: it sends, records the latency of each broker, and avoids slow brokers."""
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from schemas.events import SEND_LATENCIES
 from streaming.simulator import parts
+from streaming.simulator.broker import Broker
 from streaming.simulator.client import Client
-from streaming.simulator.delivery import Delivery, deliver
 from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
-from udfs.rocketmq.fault_detector import DETECT_PERIOD_MS, detect_by_one_round
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.ordered_send import select_message_queue_by_hash, string_hash_code
+from udfs.rocketmq.route import PERM_WRITE
 from udfs.rocketmq.selection import TopicPublishInfo, select_one_message_queue
-from udfs.rocketmq.send import SEND_OK, SEND_STATUSES, Outcome, Send, SendOptions, end_try, start_send, start_try
+from udfs.rocketmq.send import (
+    MQ_BROKER_EXCEPTION,
+    MQ_CLIENT_EXCEPTION,
+    SEND_OK,
+    SEND_STATUSES,
+    Outcome,
+    Send,
+    SendOptions,
+    end_try,
+    start_send,
+    start_try,
+)
+from udfs.rocketmq.thread_local_index import absolute, remainder, wrap
+from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
 KEYS = 10_000
-"""So many ordering keys are in use."""
+"""Number of ordering keys."""
+SYSTEM_ERROR, NO_PERMISSION = 1, 16
+DETECT_PERIOD_MS = 3_000
+"""startDetector: a round every three seconds, the first after three."""
+DETECT_INTERVAL_MS = 2_000
+"""ClientConfig.detectInterval: least interval between requests to one broker."""
+
+
+def detect_by_one_round(
+    items: Mapping[str, FaultItem],
+    check_stamps_ms: Mapping[str, int],
+    now_ms: int,
+    addresses: Collection[str],
+    answered: Collection[str],
+) -> tuple[dict[str, FaultItem], dict[str, int]]:
+    """Run LatencyFaultToleranceImpl.detectByOneRound (5.1.4+); return the FaultItems and check stamps.
+
+    Success makes an item reachable; failure never makes it unreachable. `addresses`: brokers with a known master; other
+    items are dropped. `answered`: those that answered in time.
+    """
+    asked = {name for name in items if now_ms >= check_stamps_ms.get(name, 0)}
+    dropped = {name for name in asked if name not in addresses}
+    detected = {
+        name: replace(item, reachable=True) if name in asked and name in answered else item
+        for name, item in items.items()
+        if name not in dropped
+    }
+    stamps_ms = {
+        name: now_ms + DETECT_INTERVAL_MS if name in asked else check_stamps_ms.get(name, 0) for name in detected
+    }
+    return detected, stamps_ms
+
+
+def string_hash_code(text: str) -> int:
+    """Java's String.hashCode, over UTF-16 units: the hash of the usual ordering key."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    return wrap(code)
+
+
+def select_message_queue_by_hash(
+    message_queues: Sequence[MessageQueue], hash_code: int, client_version: ClientVersion | str = NEWEST
+) -> MessageQueue | None:
+    """SelectMessageQueueByHash: the queue of a key. None where it throws, which sends nothing: no queue in the list,
+    or up to 4.7.1 the hash code Integer.MIN_VALUE, unless that divides.
+    """
+    if not message_queues:
+        return None
+    size = len(message_queues)
+    if release_of(client_version) >= (4, 8, 0):
+        return message_queues[abs(remainder(hash_code, size))]
+    place = remainder(absolute(hash_code), size)
+    return message_queues[place] if place >= 0 else None
+
+
+_SENT = Outcome(SEND_OK)
+_TIMEOUT = Outcome("RemotingTimeoutException")
+_REFUSED = Outcome("RemotingConnectException")
+_NO_ADDRESS = Outcome(MQ_CLIENT_EXCEPTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The outcome of a try after `latency_ms`. A message may be stored although the producer timed out."""
+
+    outcome: Outcome
+    latency_ms: int
+    is_stored: bool = False
+
+
+def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
+    """Send a message to the broker as it is now."""
+    broker = client.cluster.brokers[mq.broker_name]
+    failed = _find_failure(client, broker, mq, timeout_ms)
+    if failed is not None:
+        return failed
+    put = broker.commit_log.put(client.world.random, broker.has_slave)
+    if broker.error is not None:
+        return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
+    if put.latency_ms > timeout_ms:
+        return Delivery(_TIMEOUT, timeout_ms + 1, is_stored=True)
+    outcome = _SENT if put.send_status == SEND_OK else Outcome(put.send_status)
+    return Delivery(outcome, put.latency_ms, is_stored=True)
+
+
+def _find_failure(client: Client, broker: Broker, mq: MessageQueue, timeout_ms: int) -> Delivery | None:
+    """Return the failure of a message that does not reach the commit log, if any."""
+    master = client.master(mq.broker_name)
+    if master is None:
+        return Delivery(_NO_ADDRESS, 0)
+    if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
+        return Delivery(_TIMEOUT, timeout_ms + 1)
+    if not master.is_up:
+        return Delivery(_REFUSED, client.world.network_ms())
+    data = client.cluster.name_server.table[mq.topic].get(mq.broker_name)
+    if data is not None and not data.perm & PERM_WRITE:
+        return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
+    return None
 
 
 class Producer:
-    """One thread that sends in turn to its topics, synchronously."""
+    """A thread that sends to its topics in turn, synchronously."""
 
     def __init__(self, client: Client, of: parts.Producer) -> None:
         self.client = client
@@ -36,7 +148,7 @@ class Producer:
         client.producer_groups.append(of.producer_group)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start to send."""
         self.client.world.env.process(self._sends())
         if self._of.start_detector_enable and self._has_reachable:
             self.client.world.env.process(self._detects())
@@ -55,7 +167,7 @@ class Producer:
                     yield from self._send_by_key(topic) if self._of.sends_by_key else self._send(topic)
 
     def _find_publish_info(self, topic: str) -> TopicRoute | None:
-        """tryToFindTopicPublishInfo: the route known, the NameServer's, or TBW102's; None: the send fails."""
+        """tryToFindTopicPublishInfo: return the known route, the NameServer's or TBW102's; None: the send fails."""
         route = self.client.routes.get(topic)
         if route is None or not route.publish_info.ok:
             route = self.client.update_route(topic)
@@ -70,7 +182,7 @@ class Producer:
         return route if self._infos[topic][1].ok else None
 
     def _send(self, topic: str) -> Process:
-        """DefaultMQProducerImpl.sendDefaultImpl: up to three tries within sendMsgTimeout, the next elsewhere."""
+        """DefaultMQProducerImpl.sendDefaultImpl: up to three tries within sendMsgTimeout, each at another broker."""
         world = self.client.world
         begin_ms, begin_first_ms = world.now_ms, world.now_ms
         send: Send | None = None
@@ -96,7 +208,7 @@ class Producer:
                 return
 
     def _select(self, topic: str, send: Send | None) -> MessageQueue:
-        """MQFaultStrategy.selectOneMessageQueue. Older releases may leave their list of queues changed."""
+        """Run MQFaultStrategy.selectOneMessageQueue. Older releases may change their list of queues."""
         route, info = self._infos[topic]
         if send is not None and send.resets_index and self._of.send_latency_enable:
             self._index = self.client.world.random.randrange(1 << 16)
@@ -118,7 +230,7 @@ class Producer:
         return selection.message_queue
 
     def _send_by_key(self, topic: str) -> Process:
-        """sendSelectImpl: the key's queue, one try, no FaultItem."""
+        """DefaultMQProducerImpl.sendSelectImpl: the key's queue, one try, no FaultItem."""
         world, queues = self.client.world, self._infos[topic][1].message_queues
         key = string_hash_code(f"order-{world.random.randrange(KEYS)}")
         mq = select_message_queue_by_hash(queues, key, self.client.client_version)
@@ -126,7 +238,7 @@ class Producer:
             delivery = self._deliver(mq, self._options.send_msg_timeout_ms)
             yield from self.client.sleep(delivery.latency_ms)
             self._store(mq, delivery)
-            self._say(mq, delivery.latency_ms, delivery.outcome, False, True)
+            self._emit(mq, delivery.latency_ms, delivery.outcome, False, True)
 
     def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Delivery:
         delivery = deliver(self.client, mq, timeout_ms - self._of.distance_ms)
@@ -138,7 +250,7 @@ class Producer:
             self.client.cluster.store.queue(mq).append()
 
     def _attempted(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
-        """MQFaultStrategy.updateFaultItem, and the event of it."""
+        """Run MQFaultStrategy.updateFaultItem and emit the event."""
         if self._of.send_latency_enable:
             name = mq.broker_name
             self._items[name] = update_fault_item(
@@ -150,9 +262,9 @@ class Producer:
                 self.client.world.now_ms,
                 self.client.client_version,
             )
-        self._say(mq, latency_ms, outcome, isolation, reachable)
+        self._emit(mq, latency_ms, outcome, isolation, reachable)
 
-    def _say(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
+    def _emit(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
         event: Event = {
             "cluster": self.client.world.cluster,
             "client_id": self.client.client_id,
@@ -168,10 +280,10 @@ class Producer:
             event["reachable"] = reachable
         if outcome.name in SEND_STATUSES:
             event["send_status"] = outcome.name
-        self.client.world.say(SEND_LATENCIES, event)
+        self.client.world.emit(SEND_LATENCIES, event)
 
     def _detects(self) -> Process:
-        """LatencyFaultToleranceImpl.startDetector."""
+        """Run LatencyFaultToleranceImpl.startDetector."""
         client = self.client
         while client.is_running:
             yield from client.sleep(DETECT_PERIOD_MS)

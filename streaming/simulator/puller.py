@@ -1,36 +1,117 @@
-"""One queue's pull requests, one after the other: held by the broker until a message comes, refused, or unanswered."""
+"""Pulls of one consumer: its pull requests per queue, its POP requests and its offsets."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Iterable
 from typing import Any, Protocol
 
 from schemas.events import PULLS
 from streaming.simulator import parts
-from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker
+from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Node, wants
 from streaming.simulator.client import Client
-from streaming.simulator.node import Node, wants
-from streaming.simulator.offsets import Offsets
+from streaming.simulator.queue_lock import may_pull_orderly
+from streaming.simulator.slave_read import MASTER_ID, may_pull, recalculate_pull_from_which_node
 from streaming.simulator.world import Alarm, Event, Process
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.process_queue import ProcessQueue
-from udfs.rocketmq.queue_lock import may_pull_orderly
-from udfs.rocketmq.slave_read import MASTER_ID, may_pull, recalculate_pull_from_which_node
+from udfs.rocketmq.offset_store import (
+    NO_OFFSET,
+    PERSIST_CONSUMER_OFFSET_MS,
+    RemoteBrokerOffsetStore,
+    compute_pull_from_where,
+)
+from udfs.rocketmq.process_queue import OffsetError, ProcessQueue
 
+
+class Offsets:
+    """The OffsetStore of one member of a group."""
+
+    def __init__(self, client: Client, consumer_group: str, *, is_local: bool) -> None:
+        self._client = client
+        self._consumer_group = consumer_group
+        self._is_local = is_local
+        self._memory = RemoteBrokerOffsetStore()
+        self._file = client.cluster.local_offsets(client.host, client.client_id, consumer_group, client.client_version)
+        self._file.load()
+
+    def consumed(self, mq: MessageQueue, offset: int) -> None:
+        """Store the queue's offset: everything before it is consumed."""
+        if self._is_local:
+            self._file.update_offset(mq, offset)
+        else:
+            self._memory.offset_table[mq] = offset
+
+    def to_commit(self, mq: MessageQueue) -> int:
+        """Return the offset that the next pull commits, or NO_OFFSET."""
+        return NO_OFFSET if self._is_local else self._memory.offset_table.get(mq, NO_OFFSET)
+
+    def compute_pull_from_where(self, mq: MessageQueue) -> int:
+        """Return the first offset of a new queue. Raises OffsetError if the broker does not answer."""
+        if self._is_local:
+            stored_offset = self._file.read_from_store(mq)
+        else:
+            self._memory.remove_offset(mq)
+            stored_offset = self._memory.read_from_store(mq, self._fetch)
+        max_offset = self._client.cluster.store.queue(mq).max_offset
+        return compute_pull_from_where("CONSUME_FROM_LAST_OFFSET", mq.topic, stored_offset, max_offset)
+
+    def remove(self, mq: MessageQueue) -> None:
+        """Commit a queue a last time and forget it."""
+        if self._is_local:
+            self._file.persist(mq)
+            self._file.remove_offset(mq)
+        else:
+            self._memory.persist(mq, self._commit)
+            self._memory.remove_offset(mq)
+
+    def persist(self, mqs: Collection[MessageQueue]) -> None:
+        """Commit the offsets of these queues."""
+        if self._is_local:
+            self._file.persist_all(mqs)
+        else:
+            self._memory.persist_all(mqs, self._commit)
+
+    def persisting(self, mqs: Collection[MessageQueue]) -> Process:
+        """Run MQClientInstance.persistAllConsumerOffset every 5 s, first 10 s after the start."""
+        delay_ms = 2 * PERSIST_CONSUMER_OFFSET_MS
+        while True:
+            yield from self._client.sleep(delay_ms)
+            delay_ms = PERSIST_CONSUMER_OFFSET_MS
+            if not self._client.is_running:
+                return
+            self.persist(mqs)
+
+    def _commit(self, mq: MessageQueue, offset: int) -> None:
+        """Send UPDATE_CONSUMER_OFFSET to the master, else to a slave; lost without an answer."""
+        node = self._client.find_node(mq.broker_name)
+        if node is not None:
+            node.offsets.commit_offset(self._consumer_group, mq, offset)
+
+    def _fetch(self, mq: MessageQueue) -> int | None:
+        """QUERY_CONSUMER_OFFSET."""
+        node = self._client.find_node(mq.broker_name)
+        if node is None:
+            raise OffsetError(mq.broker_name)
+        offset = node.offsets.query_offset(self._consumer_group, mq)
+        return None if offset == NO_OFFSET else offset
+
+
+POP_EVERY_MS = 1_000
+"""Period of POP_MESSAGE per topic; a real one is held for up to 15 s."""
+POP_BATCH = 32
 LONG_POLL_MS = 15_000
-"""DefaultMQPushConsumerImpl.BROKER_SUSPEND_MAX_TIME_MILLIS: an idle queue is pulled this often."""
+"""DefaultMQPushConsumerImpl.BROKER_SUSPEND_MAX_TIME_MILLIS: the pull period of an idle queue."""
 PULL_BATCH = 32
 """DefaultMQPushConsumer.pullBatchSize."""
 PULL_DELAY_WHEN_EXCEPTION_MS = 3_000
 """DefaultMQPushConsumerImpl.pullTimeDelayMillsWhenException."""
 PULL_THRESHOLD_FOR_QUEUE = 1_000
-"""DefaultMQPushConsumer.pullThresholdForQueue: with so many messages unconsumed nothing more is pulled."""
+"""DefaultMQPushConsumer.pullThresholdForQueue: unconsumed messages of a queue above which pulling pauses."""
 OFFSET_ILLEGAL_MS = 10_000
 """DefaultMQPushConsumerImpl: an offset beyond the queue's end is corrected after this time."""
 FLOW_CONTROL_MS = 1_000
-"""How often a pull is made and not sent while it is held back (50 ms there)."""
+"""Period of pulls that are made but not sent (50 ms in RocketMQ)."""
 
 
 class Pulling(Protocol):
-    """A consumer, as its pull requests know it."""
+    """A consumer as its pulls know it."""
 
     client: Client
     group: parts.Group
@@ -43,13 +124,29 @@ class Pulling(Protocol):
     is_suspended: bool
     may_hold_back: bool
 
-    def is_stopped(self, mq: MessageQueue) -> bool:
-        """Whether it pulls the queue no more."""
-        ...
+    @property
+    def topics(self) -> Iterable[str]: ...
+    def is_stopped(self, mq: MessageQueue) -> bool: ...
+
+
+def _pull_event(consumer: Pulling, node: Node, mq: MessageQueue, **fields: Any) -> Event:
+    client = consumer.client
+    return {
+        "cluster": client.world.cluster,
+        "broker_name": mq.broker_name,
+        "broker_id": node.broker_id,
+        "topic": mq.topic,
+        "queue_id": mq.queue_id,
+        "consumer_group": consumer.consumer_group,
+        "client_addr": client.connections[node].client_addr,
+        "client_id": client.client_id,
+        **fields,
+        "event_time_ms": client.world.env.now,
+    }
 
 
 class Puller:
-    """A ProcessQueue's PullRequest. `suggested` is the broker id the last answer named for the next."""
+    """A ProcessQueue's PullRequest. `suggested` is the broker id that the last answer suggested."""
 
     __slots__ = (
         "_broker",
@@ -133,8 +230,9 @@ class Puller:
             self._note(consumed)
 
     def _filter(self, node: Node, consumed: int) -> int:
-        """The broker filters by the group's newest expression, then the client by its own: what does not match here is
-        passed over without a commit, and what does not match there with one (correctTagsOffset).
+        """Filter by the group's newest expression at the broker, then by the client's own.
+
+        The client commits messages that the broker filters out (correctTagsOffset), but not those it drops itself.
         """
         consumer, next_offset = self._consumer, self._process_queue.next_offset
         is_given = node.gives(consumer.consumer_group, self._mq.topic, self._queue.tag)
@@ -146,7 +244,7 @@ class Puller:
         return next_offset
 
     def _is_held_back(self, consumed: int) -> bool:
-        """The request is made, so that it never looks idle, and not sent."""
+        """Return whether the request is made, so that the queue never looks idle, but not sent."""
         if self._consumer.is_orderly and not may_pull_orderly(self._process_queue):
             return True
         is_full = self._process_queue.next_offset - consumed > PULL_THRESHOLD_FOR_QUEUE
@@ -155,7 +253,7 @@ class Puller:
         return self._consumer.is_suspended or self._consumer.is_stopped(self._mq)
 
     def _consume_slowly(self, consumed: int) -> int:
-        """What is consumed by now, committed by the clock; the messages still cached have not begun."""
+        """Return the offset consumed by now, at `consume_ms` per message."""
         now_ms, consume_ms = self._consumer.client.world.now_ms, self._consumer.consume_ms
         if self._process_queue.next_offset == consumed or not self._slow_since_ms:
             self._slow_since_ms = now_ms
@@ -167,7 +265,7 @@ class Puller:
         return consumed
 
     def _consume_rest(self, consumed: int) -> int:
-        """Nothing new comes; what is cached is consumed all the same, where the listener may and returns."""
+        """Consume the cache although no message arrives, if the listener may and returns."""
         consumer, process_queue = self._consumer, self._process_queue
         is_kept = consumer.is_orderly and not may_pull_orderly(process_queue)
         if is_kept or consumer.is_hung or consumer.consume_ms or consumed == process_queue.next_offset:
@@ -176,15 +274,15 @@ class Puller:
         return process_queue.next_offset
 
     def _note(self, consumed: int) -> None:
-        """Everything before this offset is consumed. A dropped queue's results count no more: another may hold it."""
+        """Store the consumed offset, unless the queue was dropped: another client may hold it."""
         if not self._process_queue.dropped:
             self._consumer.offsets.consumed(self._mq, consumed)
 
     def _find_node(self) -> Node | None:
-        """PullAPIWrapper.pullKernelImpl: the suggested node, or who else is in the route; None: nobody answers."""
+        """Return the node to pull from (PullAPIWrapper.pullKernelImpl): the suggested one, else one of the route."""
         client = self._consumer.client
         broker_ids = client.broker_ids.get(self._mq.broker_name, ())
-        if self._broker.is_whole and not client.connections.cut and MASTER_ID in broker_ids:
+        if self._broker.is_intact and not client.connections.cut and MASTER_ID in broker_ids:
             return self._broker.master
         broker_id = recalculate_pull_from_which_node(self.suggested, broker_ids)
         if broker_id is None:
@@ -194,43 +292,66 @@ class Puller:
         return node if is_served and client.connections.reaches(node) else None
 
     def _is_unanswered(self, node: Node) -> bool:
-        """The node went down, or out of reach, while it held the request."""
+        """Return whether the node went down or out of reach while it held the request."""
         connections = self._consumer.client.connections
-        return not (self._broker.is_whole and not connections.cut) and not connections.reaches(node)
+        return not (self._broker.is_intact and not connections.cut) and not connections.reaches(node)
 
     def _request(self, node: Node, pull_offset: int) -> bool:
-        """PULL_MESSAGE reaches a node: whether it is served."""
+        """Send PULL_MESSAGE to a node; return whether it is served."""
         consumer, mq, max_offset = self._consumer, self._mq, self._queue.max_offset
         refusal = self._broker.refusal(
             node, consumer.consumer_group, mq, posts_subscription=bool(consumer.of.assigned_queues)
         )
         if refusal is not None and refusal != NO_PERMISSION:
             return False
-        self.suggested = 0 if self._broker.is_whole else self._broker.suggest_broker_id(node)
+        self.suggested = 0 if self._broker.is_intact else self._broker.suggest_broker_id(node)
         status = refusal or ("FOUND" if max_offset > pull_offset else "NO_NEW_MSG")
         if status == "FOUND" and self._queue.tag:
             is_given = node.gives(consumer.consumer_group, mq.topic, self._queue.tag)
             status = status if is_given else NO_MATCHED_MSG
-        world = consumer.client.world
-        event: Event = {
-            "cluster": world.cluster,
-            "broker_name": mq.broker_name,
-            "broker_id": node.broker_id,
-            "topic": mq.topic,
-            "queue_id": mq.queue_id,
-            "consumer_group": consumer.consumer_group,
-            "client_addr": consumer.client.connections[node].client_addr,
-            "client_id": consumer.client.client_id,
-            "pull_offset": pull_offset,
-            "max_offset": max_offset,
-            "pull_status": status,
-            "suggest_broker_id": self.suggested,
-            "event_time_ms": world.env.now,
-        }
+        event = _pull_event(
+            consumer,
+            node,
+            mq,
+            pull_offset=pull_offset,
+            max_offset=max_offset,
+            pull_status=status,
+            suggest_broker_id=self.suggested,
+        )
         commit_offset = consumer.offsets.to_commit(mq)
         if commit_offset > 0:
             event["commit_offset"] = commit_offset
             if node.broker_id == MASTER_ID and refusal is None:
                 node.offsets.commit_offset(consumer.consumer_group, mq, commit_offset)
-        world.say(PULLS, event)
+        consumer.client.world.emit(PULLS, event)
         return refusal is None
+
+
+def pops(consumer: Pulling) -> Process:
+    """Run a POP consumer, which holds no queue: brokers hand out messages of any queue, until the process ends."""
+    client = consumer.client
+    while True:
+        yield from client.sleep(POP_EVERY_MS + client.world.network_ms())
+        if not client.is_running:
+            return
+        for topic in consumer.topics:
+            route = client.routes.get(topic)
+            if route is not None and route.broker_ids:
+                _pop(consumer, route.mq_all, client.world.random.choice(list(route.broker_ids)))
+
+
+def _pop(consumer: Pulling, mq_all: Iterable[MessageQueue], broker_name: str) -> None:
+    """Send POP_MESSAGE to one broker: the first queue that has messages for the group answers."""
+    client, group = consumer.client, consumer.consumer_group
+    node = client.find_node(broker_name)
+    for mq in mq_all:
+        if mq.broker_name == broker_name and node is not None:
+            max_offset = client.cluster.store.queue(mq).max_offset
+            offset = node.offsets.query_offset(group, mq)
+            if offset < 0:
+                node.offsets.commit_offset(group, mq, max_offset)
+            elif offset < max_offset:
+                fields = {"pull_offset": offset, "commit_offset": offset, "max_offset": max_offset}
+                client.world.emit(PULLS, _pull_event(consumer, node, mq, **fields, pull_status="FOUND"))
+                node.offsets.commit_offset(group, mq, min(max_offset, offset + POP_BATCH))
+                return

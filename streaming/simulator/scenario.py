@@ -5,23 +5,125 @@ Times in a file are seconds of virtual time from the start. Field names are Rock
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from streaming.simulator.conditions import View
-from streaming.simulator.expectation import Expectation
-from streaming.simulator.happening import Happening
-from streaming.simulator.parts import BrokerOrName, Group, Name, Part, Producer, Topic
-from streaming.simulator.rollouts import Rollout, roll_out
+from streaming.simulator.parts import (
+    BrokerOrName,
+    Expectation,
+    Group,
+    Happening,
+    Name,
+    Part,
+    Producer,
+    Seconds,
+    Topic,
+    View,
+)
 
 SCENARIOS = Path(__file__).with_name("scenarios")
+POD_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class ScenarioError(ValueError):
     """A scenario is invalid. The message has one sentence for each fault, with field and value."""
+
+
+class Rollout(Part):
+    """A rollout: `pods` members of a group, replaced by new processes as Kubernetes deployments do.
+
+    style   one_by_one  a pod every `apart` seconds
+            quarters    a quarter of the pods every `apart` seconds
+            surge       all new pods at once, then all old pods stop
+    ids     stable      a pod keeps ClientId and address and is down for `down` seconds
+            new         a process with a new ClientId starts `down` seconds before the old one stops
+            groups      the same, and each process is the only member of its own group
+    """
+
+    consumer_group: Name
+    subscriptions: tuple[Name, ...] = Field(min_length=1)
+    pods: int = Field(ge=1, le=500)
+    style: Literal["one_by_one", "quarters", "surge"] = "one_by_one"
+    ids: Literal["stable", "new", "groups"] = "stable"
+    at: Seconds
+    apart: float = Field(default=5.0, gt=0)
+    down: float = Field(default=10.0, gt=0)
+    client_version: str = "5.3.3"
+
+    @model_validator(mode="after")
+    def _check(self) -> "Rollout":
+        if self.style == "surge" and self.ids == "stable":
+            raise ValueError("style = 'surge' with ids = 'stable' would be twins")
+        return self
+
+    def expand(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the groups and happenings that replace the rollout in a scenario."""
+        old = [self._consumer(number, 0) for number in range(self.pods)]
+        new = [] if self.ids == "stable" else [self._consumer(number, 1) for number in range(self.pods)]
+        return self._groups(old, new), list(self._happenings(old, new))
+
+    def _consumer(self, number: int, generation: int) -> dict[str, Any]:
+        host = f"10.{30 + generation}.{number // 250}.{number % 250 + 1}"
+        instance = self.consumer_group if self.ids == "stable" else f"{4000 + number}#{81_200_000_000 + generation}"
+        return {
+            "name": f"{self.consumer_group}-{number}-{generation}",
+            "client_id": f"{host}@{instance}",
+            "host": host,
+            "client_version": self.client_version,
+            "running": generation == 0,
+        }
+
+    def _groups(self, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        group = {"consumer_group": self.consumer_group, "subscriptions": self.subscriptions}
+        if self.ids != "groups":
+            return [group | {"consumers": [*old, *new]}]
+        return [
+            group
+            | {
+                "consumer_group": f"{self.consumer_group}-{_pod_name(generation, number)}",
+                "consumers": [consumer],
+                "lives_with_its_members": True,
+            }
+            for generation, consumers in enumerate((old, new))
+            for number, consumer in enumerate(consumers)
+        ]
+
+    def _happenings(self, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for number, turn in enumerate(self._turns()):
+            steps = ("stop", old[number]), ("start", old[number])
+            if self.ids != "stable":
+                steps = ("start", new[number]), ("stop", old[number])
+            at = self.at + turn * self.apart
+            for (action, consumer), seconds in zip(steps, (at, at + self.down), strict=True):
+                yield {"at": round(seconds, 3), "action": action, "consumer": consumer["name"]}
+
+    def _turns(self) -> Iterator[int]:
+        for number in range(self.pods):
+            match self.style:
+                case "one_by_one":
+                    yield number
+                case "quarters":
+                    yield 4 * number // self.pods
+                case _:
+                    yield 0
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the rollout."""
+        return max(self._turns()) * self.apart + self.down
+
+
+def _pod_name(generation: int, number: int) -> str:
+    """Return the template hash and five letters of a pod, as Kubernetes names the pods of a Deployment."""
+    drawn = ""
+    rest = 7_919 * (number + 1) + 104_729 * (generation + 1)
+    for _ in range(5):
+        rest, letter = divmod(rest * 31 + 17, len(POD_LETTERS))
+        drawn += POD_LETTERS[letter]
+    return f"{('6d8f9c7b54', '5b7c94d8f6')[generation]}-{drawn}"
 
 
 class Scenario(Part):
@@ -47,7 +149,7 @@ class Scenario(Part):
 
     @property
     def causes(self) -> frozenset[str]:
-        """Why queues starve in it: the causes of its expected starved_queue findings, required or not."""
+        """The causes of its expected starved_queue findings, required or not."""
         return frozenset(
             expected.cause for expected in self.expects if expected.kind == "starved_queue" and expected.cause
         )
@@ -126,11 +228,12 @@ def parse_scenario(fields: dict[str, Any]) -> Scenario:
         scenario = Scenario.model_validate(fields)
         if not scenario.rollouts:
             return scenario
-        groups, happenings = roll_out(scenario.rollouts)
-        whole = {name: value for name, value in scenario.model_dump(by_alias=True).items() if name != "rollouts"}
-        whole["groups"] = [*whole["groups"], *groups]
-        whole["happenings"] = [*whole["happenings"], *happenings]
-        return Scenario.model_validate(whole)
+        expanded = scenario.model_dump(by_alias=True, exclude={"rollouts"})
+        for rollout in scenario.rollouts:
+            groups, happenings = rollout.expand()
+            expanded["groups"] = [*expanded["groups"], *groups]
+            expanded["happenings"] = [*expanded["happenings"], *happenings]
+        return Scenario.model_validate(expanded)
     except ValidationError as error:
         raise ScenarioError("; ".join(_sentence(dict(fault)) for fault in error.errors())) from None
 

@@ -1,15 +1,34 @@
 """`balancewatch simulate`: options of the simulated cluster and of its monitoring."""
 
+import threading
+import time
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from streaming.simulator import scenario_names
-from streaming.simulator.publish import SimulateError, Watching, run_simulation
+from conf.settings import Settings
+from streaming.kafka_io.publisher import Publisher
+from streaming.kafka_io.topics import create_topics
+from streaming.simulator import (
+    Conditions,
+    ConditionsError,
+    ScenarioError,
+    Watched,
+    load_scenario,
+    parse_skew,
+    scenario_names,
+)
+from streaming.simulator.beside import with_beside
+from streaming.simulator.play import play
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers
-from streaming.text.output import say
+from streaming.text.output import end_progress, say, show_progress
+from streaming.text.times import to_ms, wall_ms
+
+ENDLESS_SECONDS = 900.0
+"""Duration of an endless scenario at full speed, unless one is given."""
 
 
 def simulate(
@@ -75,26 +94,75 @@ def simulate(
 
     Example: balancewatch simulate healthy --view collector --interval 30 --missed-rounds 0.4 --beside hung
     """
-
     if list_:
         say("\n".join(scenario_names()))
         return
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
-    watching = Watching(view, interval, missed_rounds, lost_answers, mute_clients, listed_only, skew, lag, beside)
     stop = stop_on_signals()
     try:
-        run_or_exit(
-            run_simulation,
-            settings,
-            stop,
-            scenario=scenario,
-            seed=seed,
-            speed=speed,
-            seconds=seconds,
-            start=start,
-            watching=watching,
-            ending=stop,
+        pace = _pace(speed)
+        modelled = load_scenario(scenario)
+        if beside:
+            modelled = with_beside(modelled, beside)
+        length = seconds or modelled.duration_seconds
+        if length is None and pace is None:
+            length = ENDLESS_SECONDS
+        conditions = Conditions(
+            view or modelled.view,  # type: ignore[arg-type]  # Conditions checks it
+            modelled.clock_interval_ms if interval is None else round(interval * 1000),
+            missed_rounds,
+            lost_answers,
+            mute_clients,
+            listed_only,
+            None if skew is None else parse_skew(skew),
+            round(lag * 1000),
         )
-    except SimulateError as error:
+        watched = Watched(modelled, seed, _start_ms(start, length), conditions)
+    except (ScenarioError, ConditionsError, _ArgumentError) as error:
         fail(str(error), code=2)
+    run_or_exit(_publish, settings, stop, watched, length, pace, ending=stop)
+
+
+class _ArgumentError(ValueError):
+    """An argument is invalid. The message is one sentence."""
+
+
+def _publish(
+    settings: Settings, stop: threading.Event, watched: Watched, length: float | None, pace: float | None
+) -> None:
+    duration_ms = None if length is None else int(length * 1000)
+    create_topics(settings.kafka)
+    began, shown = time.monotonic(), [0.0]
+
+    def show(count: int, event_time_ms: int) -> None:
+        if time.monotonic() - shown[0] > 0.5:
+            shown[0] = time.monotonic()
+            part = f" of {length:.0f}" if length else ""
+            at_seconds = (event_time_ms - watched.start_ms) / 1000
+            show_progress(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
+
+    with Publisher(settings.kafka) as publisher:
+        count = play(watched.said(duration_ms), publisher, speed=pace, stop=stop, on_progress=show)
+    end_progress(f"published {count:,} events in {time.monotonic() - began:.1f} s")
+
+
+def _pace(speed: str) -> float | None:
+    if speed == "max":
+        return None
+    try:
+        pace = float(speed)
+    except ValueError:
+        pace = 0.0
+    if not 0 < pace < float("inf"):
+        raise _ArgumentError(f'--speed {speed!r}: give a number above 0, or "max"')
+    return pace
+
+
+def _start_ms(start: str | None, length: float | None) -> int:
+    if start is None:
+        return wall_ms() - int((length or 0) * 1000)
+    try:
+        return to_ms(datetime.fromisoformat(start))
+    except ValueError:
+        raise _ArgumentError(f"--start {start!r}: give ISO 8601, like 2026-11-21T03:12:00Z") from None

@@ -1,31 +1,79 @@
-"""The modelled cluster run: a scenario, a seed and a start give one sequence of events, the same each time."""
+"""A simulation run: a scenario, a seed and a start time give one reproducible sequence of events."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 from schemas.events import CLOCKS
-from streaming.simulator.broker import Broker
+from streaming.simulator import parts
+from streaming.simulator.broker import Broker, Node
+from streaming.simulator.client import Client
 from streaming.simulator.cluster import Cluster
 from streaming.simulator.consumer import Consumer
-from streaming.simulator.expectation import Expected, resolve
-from streaming.simulator.happening import Happening
 from streaming.simulator.judgement import Judgement
-from streaming.simulator.processes import Processes
+from streaming.simulator.parts import FOR_GOOD, Expected, Happening
+from streaming.simulator.producer import Producer
 from streaming.simulator.scenario import Scenario
-from streaming.simulator.stage import Stage
 from streaming.simulator.truth import Truth
-from streaming.simulator.watchers import Watchers
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 
 START_WITHIN_MS = 3_000
 """Processes that run from the start come up within this time."""
 LARGE_GROUP, JUDGE_LARGE_MS = 16, 500
-"""Of a group with more members than this the truth is known to half a second."""
+"""The ground truth of a group with more members is accurate to half a second."""
+
+Undo = Callable[[], object]
+Subject = TypeVar("Subject")
+
+
+class Processes:
+    """Consumer processes by name. A process has a client for each ClientId of its consumers."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._members: dict[str, list[tuple[parts.Group, parts.Consumer]]] = {}
+        self._process_of: dict[str, str] = {}
+        self._clients: dict[str, list[Client]] = {}
+        for group in scenario.groups:
+            for consumer in group.consumers:
+                process = consumer.process or consumer.name
+                self._process_of[consumer.name] = process
+                self._members.setdefault(process, []).append((group, consumer))
+        self.started: set[str] = set()
+
+    def find(self, name: str) -> list[Client]:
+        """Return the clients of a consumer's process; none when the process does not run."""
+        return [client for client in self._clients.get(self._process_of[name], ()) if client.is_running]
+
+    def start(self, cluster: Cluster, name: str) -> None:
+        """Start the process of a consumer, unless it runs."""
+        if self.find(name):
+            return
+        process = self._process_of[name]
+        clients: dict[str, Client] = {}
+        for group, of in self._members[process]:
+            client = clients.get(of.client_id) or clients.setdefault(of.client_id, Client(cluster, of))
+            Consumer(client, group, of)
+        self._clients[process] = list(clients.values())
+        for client in clients.values():
+            client.start()
+            for consumer in client.consumers:
+                consumer.start()
+                self.started.add(consumer.consumer_group)
+                cluster.on_change(consumer.consumer_group)
+
+    def running(self, consumer_group: str) -> Iterator[Consumer]:
+        """Yield the group's members whose process runs, frozen or not."""
+        for clients in self._clients.values():
+            for client in clients:
+                for consumer in client.consumers:
+                    if client.is_running and consumer.consumer_group == consumer_group:
+                        yield consumer
 
 
 class Simulation:
-    """One run. `events` moves it on; `truth` says what is so up to where it was moved."""
+    """One run. `events` advances it; `truth` is complete up to that point."""
 
     def __init__(self, scenario: Scenario, seed: int, start_ms: int) -> None:
         self.truth = Truth()
@@ -35,45 +83,48 @@ class Simulation:
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
         self._groups = {group.consumer_group: group for group in scenario.groups}
         self._due: set[str] = set()
-        self._processes: Processes | None = None
+        self._processes = Processes(scenario)
         self._cluster = Cluster(self._world, scenario, self._judge)
-        self._processes = Processes(self._cluster, scenario)
-        self.watchers = Watchers(has_agents=any(one.action == "remove_agents" for one in scenario.happenings))
-        self._stage = Stage(self._cluster, self._processes, self.watchers)
+        self._stage = Stage(self._cluster, self._processes)
+        self._stage.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
         for group in scenario.groups:
             for consumer in group.consumers:
                 if consumer.running:
-                    self._start_soon(partial(self._processes.start, consumer.name))
+                    self._start_soon(partial(self._processes.start, self._cluster, consumer.name))
         for producer in scenario.producers:
-            self._start_soon(partial(self._processes.start_producer, producer))
+            self._start_soon(partial(self._start_producer, producer))
         for happening in scenario.happenings:
             self._world.env.process(self._happening(happening))
 
     @property
     def now_ms(self) -> int:
-        """How far the run has come."""
+        """Virtual time, epoch ms."""
         return self._world.now_ms
 
     @property
     def brokers(self) -> Mapping[str, Broker]:
-        """The brokers as they are now, by name."""
+        """The brokers by name."""
         return self._cluster.brokers
 
+    @property
+    def has_agents(self) -> bool:
+        """Whether brokers' agents report each heartbeat and pull in addition to poll rounds."""
+        return self._stage.has_agents
+
     def consumers(self) -> Iterator[Consumer]:
-        """The members of all groups whose process runs now, frozen or not."""
-        if self._processes is not None:
-            for name in self._groups:
-                yield from self._processes.running(name)
+        """Yield the members of all groups whose process runs, frozen or not."""
+        for name in self._groups:
+            yield from self._processes.running(name)
 
     @property
     def expected(self) -> list[Expected]:
-        """What should be said of this run, in its own time."""
-        return [resolve(one, self._start_ms + self._shift_ms) for one in self.scenario.expects]
+        """The findings expected of this run."""
+        return [expectation.resolve(self._start_ms + self._shift_ms) for expectation in self.scenario.expects]
 
     def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
-        """(topic, event), by event_time_ms; a clock event after everything of its time and before.
+        """Yield (topic, event) by event_time_ms. A clock event follows all events up to its time.
 
-        None plays as long as the scenario says. Nothing is kept: memory does not grow with the events.
+        `duration_ms` None: the scenario's duration. Memory does not grow with the events.
         """
         if duration_ms is None and self.scenario.duration_seconds is not None:
             duration_ms = int(self.scenario.duration_seconds * 1000)
@@ -84,9 +135,9 @@ class Simulation:
             until_ms = clock_ms if end_ms is None else min(clock_ms, end_ms)
             while env.peek() <= until_ms:
                 env.step()
-                if world.said:
-                    said, world.said = world.said, []
-                    yield from said
+                if world.emitted:
+                    emitted, world.emitted = world.emitted, []
+                    yield from emitted
             self.truth.known_ms = until_ms
             if until_ms == clock_ms:
                 yield CLOCKS, self._clock(clock_ms)
@@ -95,8 +146,8 @@ class Simulation:
                 return
 
     def max_offset(self, topic: str, broker_name: str, queue_id: int) -> int:
-        """A queue's end, seen by a consumer or not. Raises KeyError for one that never was."""
-        return self._cluster.store.max_offset(MessageQueue(topic, broker_name, queue_id))
+        """Return a queue's end. Raises KeyError for an unknown queue."""
+        return self._cluster.store.queues[MessageQueue(topic, broker_name, queue_id)].max_offset
 
     def _clock(self, now_ms: int) -> Event:
         brokers = self._cluster.brokers
@@ -108,10 +159,16 @@ class Simulation:
             "brokers_answered": [name for name, broker in brokers.items() if broker.answers],
             "event_time_ms": now_ms,
         }
-        return event | ({"collector": self.watchers.collector} if self.watchers.collector else {})
+        return event | ({"collector": self._stage.collector} if self._stage.collector else {})
 
     def _start_soon(self, start: Callable[[], object]) -> None:
         self._world.later(self._world.random.randrange(START_WITHIN_MS), start)
+
+    def _start_producer(self, of: parts.Producer) -> None:
+        client = Client(self._cluster, of)
+        producer = Producer(client, of)
+        client.start()
+        producer.start()
 
     def _happening(self, happening: Happening) -> Process:
         env, random = self._world.env, self._world.random
@@ -130,9 +187,7 @@ class Simulation:
             due_ms += int(happening.every * 1000)
 
     def _judge(self, consumer_group: str | None) -> None:
-        """Something changed in the group, or None for any: bring the truth up to now."""
-        if self._processes is None:
-            return
+        """Bring the ground truth of a group (None: of all) up to date after a change."""
         for name, group in self._groups.items():
             if consumer_group not in (None, name) or name not in self._processes.started:
                 continue
@@ -143,8 +198,116 @@ class Simulation:
                 self._world.later(JUDGE_LARGE_MS, partial(self._judge_now, name))
 
     def _judge_now(self, consumer_group: str) -> None:
-        if self._processes is not None:
-            self._due.discard(consumer_group)
-            consumers = list(self._processes.running(consumer_group))
-            starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
-            self.truth.update(consumer_group, starved, doubled, self._world.now_ms)
+        self._due.discard(consumer_group)
+        consumers = list(self._processes.running(consumer_group))
+        starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
+        self.truth.update(consumer_group, starved, doubled, self._world.now_ms)
+
+
+class Stage:
+    """Performs happenings. `collector` is the name in clock events."""
+
+    def __init__(self, cluster: Cluster, processes: Processes) -> None:
+        self.collector: str | None = None
+        self.has_agents = False
+        self._cluster = cluster
+        self._processes = processes
+
+    def perform(self, happening: Happening) -> Undo | None:
+        """Perform it and return what ends it, or None. It has no effect on a process that does not run."""
+        if happening.action == "start":
+            self._processes.start(self._cluster, str(happening.consumer))
+            return None
+        if happening.consumer is not None:
+            clients = self._processes.find(happening.consumer)
+            return self._perform_at_process(clients, happening) if clients else None
+        if happening.action in FOR_GOOD:
+            self._perform_for_good(happening)
+            return None
+        if happening.topic is not None:
+            return self._configure(happening)
+        if happening.consumer_group is not None:
+            brokers = self._cluster.brokers.values()
+            name = happening.consumer_group
+            return _each(
+                brokers, lambda one: one.consume_disabled.add(name), lambda one: one.consume_disabled.discard(name)
+            )
+        return self._perform_at_broker(self._cluster.brokers[str(happening.broker_name)], happening)
+
+    def _perform_at_process(self, clients: list[Client], happening: Happening) -> Undo | None:
+        named = [each for client in clients for each in client.consumers if each.of.name == happening.consumer]
+        names = {happening.broker_name} if happening.broker_name else set(self._cluster.brokers)
+        action, amount = happening.action, happening.consume_ms or True
+        match happening.action:
+            case "freeze":
+                return _each(clients, Client.freeze, Client.thaw)
+            case "cut_network":
+                return _each(clients, lambda one: one.cut_network(names), lambda one: one.restore_network(names))
+            case "keep_route":
+                return _each(
+                    clients,
+                    lambda one: setattr(one, "keeps_route", True),
+                    lambda one: setattr(one, "keeps_route", False),
+                )
+            case "stop_pulling":
+                return _each(
+                    named, lambda one: one.stop_pulling(happening.queues), lambda one: setattr(one, "stopped", set())
+                )
+            case "hang_listener" | "suspend" | "slow_listener":
+                return _each(named, lambda one: getattr(one, action)(amount), lambda one: getattr(one, action)(0))
+            case "subscribe":
+                _each(named, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
+            case _:
+                for client in clients:
+                    getattr(client, action)()  # stop, crash, kill, thaw, reconnect
+        return None
+
+    def _perform_at_broker(self, broker: Broker, happening: Happening) -> Undo:
+        match happening.action:
+            case "slow_broker":
+                broker.commit_log.extra_latency_ms = happening.latency_ms or 0
+                return partial(setattr, broker.commit_log, "extra_latency_ms", 0)
+            case "fail_broker":
+                broker.error = happening.error
+                return partial(setattr, broker, "error", None)
+            case "press_memory":
+                broker.set_memory_pressed(True)
+                return partial(broker.set_memory_pressed, False)
+        nodes = [node for broker_id, node in broker.nodes.items() if happening.broker_id in (None, broker_id)]
+        fall = {"stop_broker": Node.shut_down, "crash_broker": Node.crash, "lose_broker": Node.lose}[happening.action]
+        return _each([node for node in nodes if node.is_up], fall, Node.start)
+
+    def _perform_for_good(self, happening: Happening) -> None:
+        match happening.action:
+            case "rename_collector":
+                self.collector = happening.collector
+            case "remove_agents":
+                self.has_agents = False
+            case "recreate_topic":
+                self._cluster.recreate_topic(str(happening.topic))
+            case "burst":
+                self._cluster.burst(str(happening.topic), happening.messages or 0)
+            case "drop_topics":
+                self._cluster.name_server.drop_topics(str(happening.broker_name))
+
+    def _configure(self, happening: Happening) -> Undo:
+        topic, name_server = str(happening.topic), self._cluster.name_server
+        before = dict(name_server.table[topic])
+        names = [happening.broker_name] if happening.broker_name else list(before)
+        changes = {
+            "read_queue_nums": happening.queue_nums if happening.read_queue_nums is None else happening.read_queue_nums,
+            "write_queue_nums": happening.queue_nums
+            if happening.write_queue_nums is None
+            else happening.write_queue_nums,
+            "perm": happening.perm,
+        }
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        name_server.configure(topic, [replace(before[name], **given) for name in names if name in before])
+        return partial(name_server.configure, topic, before.values())
+
+
+def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Callable[[Subject], object]) -> Undo:
+    chosen = list(subjects)
+    for subject in chosen:
+        do(subject)
+    return lambda: [undo(subject) for subject in chosen]

@@ -1,29 +1,28 @@
-"""What is really so in the modelled cluster: which queues nobody consumes or several do, from when, until when, why.
+"""Ground truth of a simulated cluster: starved and doubled queues, with start, end and cause.
 
-A queue is starved when it can be written or read and no live process holds, pulls and consumes it. One cause at a
-time:
+A queue is starved if it can be written or read and no live process holds, pulls and consumes it. Its cause:
 
     group_offline          no process of the group runs
     consume_disabled       brokers refuse the group's pulls
-    write_only_queue       producers fill it, and consumers may not read it
-    pull_stopped           its holder lives and sends heartbeats, and does not pull it: by a bug, or it is suspended
-    consume_stopped        its holder pulls it and its listener does not return
-    order_lock             its owner cannot lock it: another process, which does not consume it, keeps the lock
-    strategy_gap           the group's strategy gives it to nobody
-    duplicate_client_id    it belongs to the slot of a second process with the ClientId of a first
-    frozen_client          its owner is stopped, or its host is lost, and still listed
+    write_only_queue       producers fill it, but consumers may not read it
+    pull_stopped           its holder lives and sends heartbeats, but does not pull: a bug, or it is suspended
+    consume_stopped        its holder pulls it, but its listener does not return
+    order_lock             its owner cannot lock it: a process that does not consume it keeps the lock
+    strategy_gap           the group's strategy allocates it to no member
+    duplicate_client_id    it belongs to the slot of the second process with a ClientId
+    frozen_client          its owner is frozen, or its host is lost, but it is still listed
     member_not_subscribed  its owner does not subscribe the topic
     split_view             a process of the group cannot reach every broker
-    stale_route            a process of the group works with an old route
+    stale_route            a process of the group uses an old route
     mixed_strategy         the group's processes allocate by different strategies
 
-and two that pass by themselves and are nobody's fault:
+Two causes are transient and harmless:
 
-    reconnect              it belongs to the slot of a channel that its process has replaced, until that expires
-    rebalance              its owner is about to take it: seconds, after a broker's restart up to a minute or two
+    reconnect              it belongs to the slot of a replaced channel, until that expires
+    rebalance              its owner is about to take it: seconds, or two minutes after a broker's restart
 
-A queue is doubled when two live processes pull it. Only queues that clients share out are judged: no broadcasting,
-POP or assign(), and none whose broker is down.
+A queue is doubled if two live processes pull it. Only queues that clients allocate are evaluated: no broadcasting, POP
+or assign(), and no queue of a broker that is down.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,9 +37,9 @@ HARMLESS = frozenset({"rebalance", "reconnect"})
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something was so of `mq` in the group, for this cause, from `start_ms` up to `end_ms`; None: still so.
+    """An interval of one queue with one cause, from `start_ms` up to `end_ms` (None: open).
 
-    `since_ms` is when it began, whatever the causes before this one.
+    `since_ms` is its start under any cause.
     """
 
     consumer_group: str
@@ -52,12 +51,12 @@ class Span:
 
     @property
     def is_harmless(self) -> bool:
-        """It passes by itself."""
+        """Whether the cause is transient."""
         return self.cause in HARMLESS
 
 
 class Starved(Span):
-    """Nobody consumed the queue."""
+    """No process consumed the queue."""
 
     __slots__ = ()
 
@@ -72,7 +71,7 @@ SomeSpan = TypeVar("SomeSpan", bound=Span)
 
 
 class _Spans(Generic[SomeSpan]):
-    """Intervals of one sort: the ended ones in the order they ended, then the open ones."""
+    """Intervals of one kind: ended ones in order of their end, then open ones."""
 
     def __init__(self, span: type[SomeSpan]) -> None:
         self._span = span
@@ -99,7 +98,7 @@ class _Spans(Generic[SomeSpan]):
 
 
 class Truth:
-    """Every starvation and every doubling up to `known_ms`. Iterating gives the starved intervals."""
+    """All starved and doubled intervals up to `known_ms`. Iteration yields the starved ones."""
 
     def __init__(self) -> None:
         self.known_ms = 0
@@ -111,35 +110,35 @@ class Truth:
 
     @property
     def doubled(self) -> Iterator[Doubled]:
-        """Every interval in which two processes pulled a queue."""
+        """The doubled intervals."""
         return iter(self._doubled)
 
     def at(self, time_ms: int) -> list[Starved]:
-        """What was starved at a time."""
+        """Return the intervals starved at a time."""
         return [one for one in self if is_at(one, time_ms)]
 
     def doubled_at(self, time_ms: int) -> list[Doubled]:
-        """What was doubled at a time."""
+        """Return the intervals doubled at a time."""
         return [one for one in self.doubled if is_at(one, time_ms)]
 
     def causes(self, longer_than_ms: int = 0) -> frozenset[str]:
-        """Why queues starved for longer than this without a break; the harmless causes left out."""
+        """Return the harmful causes of queues that starved longer than this without a break."""
         return frozenset(one.cause for one in self if not one.is_harmless and self.lasted_ms(one) > longer_than_ms)
 
     def lasted_ms(self, span: Span) -> int:
-        """How long an interval lasted, or has lasted so far."""
+        """Return the duration of an interval; up to `known_ms` if it is open."""
         return (self.known_ms if span.end_ms is None else span.end_ms) - span.start_ms
 
     def spells(self, gap_ms: int) -> list[Starved]:
-        """Starved intervals of one queue and one cause, joined over gaps of up to `gap_ms`, by start.
+        """Return the starved intervals by start; those of one queue and cause joined over gaps of up to `gap_ms`.
 
-        A split view makes queues change hands every 20 s: with a gap of a minute that is one spell. Harmless
-        intervals between two of one cause belong to the gap. `since_ms` is the first interval's.
+        A split view moves queues every 20 s: with a gap of a minute that is one spell. Harmless intervals between two
+        of one cause belong to the gap. `since_ms` is the first interval's.
         """
         return _joined(self, gap_ms)
 
     def doubled_spells(self, gap_ms: int) -> list[Doubled]:
-        """The same of doubled intervals."""
+        """Return the doubled intervals, joined likewise."""
         return _joined(self.doubled, gap_ms)
 
     def update(
@@ -149,13 +148,13 @@ class Truth:
         doubled: Mapping[MessageQueue, str],
         now_ms: int,
     ) -> None:
-        """From now on exactly these queues are starved and doubled in the group, for these causes."""
+        """Set the cause of each queue of the group that is starved or doubled from now on."""
         self._starved.update(consumer_group, starved, now_ms)
         self._doubled.update(consumer_group, doubled, now_ms)
 
 
 def is_at(span: Span, time_ms: int) -> bool:
-    """Whether the interval holds a moment."""
+    """Return whether the interval contains a time."""
     return span.start_ms <= time_ms and (span.end_ms is None or time_ms < span.end_ms)
 
 

@@ -1,19 +1,23 @@
-"""A scenario as it is watched under conditions, with what goes on beside it: one run to play, and its truth."""
+"""A scenario monitored under conditions: the events of one run as they reach Kafka, and its ground truth.
 
+A machine with a wrong clock writes a wrong `event_time_ms`. Kafka's time is always true.
+"""
+
+import heapq
 from collections.abc import Iterator
 from random import Random
 
-from streaming.simulator.beside import with_beside
-from streaming.simulator.conditions import Conditions
-from streaming.simulator.observer import Said, observe
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
+from streaming.simulator.beside import with_beside, with_second_group
+from streaming.simulator.collector_view import CollectorView
+from streaming.simulator.conditions import Conditions, Suspects
 from streaming.simulator.scenario import Scenario
-from streaming.simulator.second_group import with_second_group
 from streaming.simulator.simulation import Simulation
-from streaming.simulator.suspects import Suspects
+from streaming.simulator.world import Event, Said
 
 
 class Watched:
-    """One run. `said` moves it on; `simulation` knows what is true, `suspects` whom the conditions hit, by the seed."""
+    """One run. `said` advances it; `simulation` has the ground truth."""
 
     def __init__(
         self,
@@ -34,9 +38,43 @@ class Watched:
             scenario = scenario.model_copy(update={"clock_interval_ms": self.conditions.interval_ms})
         self.start_ms = start_ms
         self.simulation = Simulation(scenario, seed, start_ms)
-        self._random = Random(f"conditions {seed}")  # noqa: S311  # the same each time
+        self._random = Random(f"conditions {seed}")  # noqa: S311  # reproducible
         self.suspects = Suspects(scenario, self.conditions, self._random)
 
     def said(self, duration_ms: int | None = None) -> Iterator[Said]:
-        """(topic, event, true time at Kafka in epoch ms), in the order in which they reach Kafka."""
-        return observe(self.simulation, self.conditions, self.suspects, self._random, duration_ms)
+        """Yield the events in the order in which they reach Kafka."""
+        events = self.simulation.events(duration_ms)
+        match self.conditions.view:
+            case "collector":
+                return CollectorView(self.simulation, self.conditions, self.suspects, self._random).watch(events)
+            case "agents":
+                return self._late(self._stamped(events))
+            case _:
+                return self._stamped(events)
+
+    def _stamped(self, events: Iterator[tuple[str, Event]]) -> Iterator[Said]:
+        """Stamp each event by its source's clock: the broker's for heartbeats and pulls, the client's for sends."""
+        for topic, event in events:
+            time_ms = event["event_time_ms"]
+            ahead_ms = 0
+            if topic in (HEARTBEATS, PULLS):
+                ahead_ms = self.suspects.broker_ahead_ms(event["broker_name"])
+            elif topic == SEND_LATENCIES:
+                ahead_ms = self.suspects.client_ahead_ms(event["client_id"])
+            yield topic, {**event, "event_time_ms": time_ms + ahead_ms} if ahead_ms else event, time_ms
+
+    def _late(self, said: Iterator[Said]) -> Iterator[Said]:
+        """Drop clock events, and delay the events of each broker by about `lag_ms`."""
+        waiting: list[tuple[int, int, str, Event]] = []
+        lags_ms: dict[str | None, int] = {}
+        for number, (topic, event, time_ms) in enumerate(said):
+            while waiting and waiting[0][0] <= time_ms:
+                at_ms, _, late_topic, late_event = heapq.heappop(waiting)
+                yield late_topic, late_event, at_ms
+            if topic == CLOCKS:
+                continue
+            agent = event.get("broker_name")
+            if agent not in lags_ms:
+                lags_ms[agent] = round(self.conditions.lag_ms * (0.8 + 0.2 * self._random.random()))
+            heapq.heappush(waiting, (time_ms + lags_ms[agent], number, topic, event))
+        yield from ((topic, event, at_ms) for at_ms, _, topic, event in sorted(waiting))

@@ -1,4 +1,4 @@
-"""What the parts of the modelled cluster share: virtual time, rng, the way out for events."""
+"""The shared world of a simulated cluster: virtual time, random numbers, emitted events."""
 
 from collections.abc import Callable, Generator
 from random import Random
@@ -8,13 +8,15 @@ import simpy
 
 Process = Generator[Any, Any, None]
 Event = dict[str, Any]
+Said = tuple[str, Event, int]
+"""Topic, event, and its true time at Kafka in epoch ms."""
 
 
 class Alarm:
-    """A wait that ends when somebody rings, or its time has passed.
+    """A wait that ends when it is rung, or after its time.
 
-    However often it is set, it keeps one timer in the heap: a long poll is set anew with every message. Only a wait
-    that ends before the running timer needs another.
+    It keeps one timer in the heap however often it is set, because a long poll is set again with every message. Only a
+    wait that ends before the running timer needs another.
     """
 
     __slots__ = ("_bell", "_deadline_ms", "_env", "_timer_ms", "_timers")
@@ -27,7 +29,7 @@ class Alarm:
         self._timers = 0
 
     def set(self, after_ms: int) -> Any:
-        """The event to wait for."""
+        """Return the event to wait for."""
         self._bell = self._env.event()
         self._deadline_ms = deadline_ms = self._env.now + after_ms
         if not self._timers or deadline_ms < self._timer_ms:
@@ -35,7 +37,7 @@ class Alarm:
         return self._bell
 
     def ring(self) -> None:
-        """End the wait now, if there is one."""
+        """End the current wait, if any."""
         bell, self._bell = self._bell, None
         if bell is not None:
             bell.succeed()
@@ -56,27 +58,27 @@ class Alarm:
 
 
 class World:
-    """Virtual time in epoch milliseconds, one seeded source of random numbers, and the events said so far."""
+    """Virtual time in epoch milliseconds, one seeded source of random numbers, and the events not yet taken."""
 
     def __init__(self, cluster: str, seed: int, start_ms: int) -> None:
         self.cluster = cluster
-        self.env: Any = simpy.Environment(initial_time=start_ms)  # its time is an int here, whatever its types say
-        self.random = Random(seed)  # noqa: S311  # a scenario must come out the same each time
-        self.said: list[tuple[str, Event]] = []
+        self.env: Any = simpy.Environment(initial_time=start_ms)  # its time is an int here, unlike in its types
+        self.random = Random(seed)  # noqa: S311  # reproducible
+        self.emitted: list[tuple[str, Event]] = []
 
     @property
     def now_ms(self) -> int:
         now_ms: int = self.env.now
         return now_ms
 
-    def say(self, topic: str, event: Event) -> None:
-        """Let out an event of now."""
-        self.said.append((topic, event))
+    def emit(self, topic: str, event: Event) -> None:
+        """Emit an event of now."""
+        self.emitted.append((topic, event))
 
     def later(self, delay_ms: int, action: Callable[[], object]) -> None:
         """Call `action` after `delay_ms`."""
         self.env.timeout(delay_ms).callbacks.append(lambda _: action())
 
     def network_ms(self) -> int:
-        """One way over the network."""
+        """Return a random one-way network latency."""
         return 1 + int(self.random.random() * 3)

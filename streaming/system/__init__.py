@@ -1,1 +1,1 @@
-"""The process and its machine: signals, private folders, a bounded HTTP server, what ends a command."""
+"""The process and its machine: signals, private folders, a bounded HTTP server, known errors."""

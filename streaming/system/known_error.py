@@ -1,5 +1,5 @@
-"""What is known to go wrong: the message is one sentence for a person, and names what to change."""
+"""The error of known failures: its message is one sentence that names what to change."""
 
 
 class BalancewatchError(RuntimeError):
-    """A command that meets it ends with the sentence on stderr and exit code 1, without a stack trace."""
+    """A known failure. A command ends with its sentence on stderr and exit code 1, without a stack trace."""

@@ -1,7 +1,7 @@
-"""How a process leaves: without the interpreter's teardown, or with one in which no library has the last word.
+"""Exit of a process: without the interpreter's teardown, or without output of libraries during it.
 
-DuckDB's binding lists on stderr, in dozens of lines, what of it is still held when the interpreter is taken down: by a
-thread that nobody waits for, or by a frame of an error. The sentence that matters stands above them, and is lost.
+At teardown DuckDB's binding lists on stderr, in dozens of lines, its objects that a daemon thread or an error's frame
+still holds. They would hide the sentence that matters above them.
 """
 
 import atexit
@@ -12,18 +12,14 @@ from typing import NoReturn
 
 
 def leave(code: int) -> NoReturn:
-    """Now, with nothing taken down: under load Arrow's native threads abort then now and then, long after everything
-    has been printed, and would turn a 0 into a SIGABRT.
-    """
+    """Exit without teardown: under load Arrow's native threads sometimes abort then and turn a 0 into SIGABRT."""
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
 
 
 def end_quietly() -> None:
-    """Of a process that others lead, and that leaves in Python's own way: what its libraries write to stderr at the
-    very end goes nowhere. An error's traceback is printed before.
-    """
+    """Drop what libraries write to stderr at a normal exit. An error's traceback is printed before."""
     atexit.unregister(_hush)
     atexit.register(_hush)
 

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM end a command cleanly: the first asks, and every wait in the program looks at the event.
+"""Graceful stop on SIGINT and SIGTERM: the first signal sets an event that every wait checks.
 
-A service manager sends SIGTERM to all processes of a service at once (systemd's KillMode=control-group). Our JVMs take
-none: we end them. Python workers and other children die of it, and what fails for that is the end that was asked for.
+A service manager sends SIGTERM to all processes of a service at once (systemd's KillMode=control-group). JVMs ignore it
+and are ended by their parent. Python workers and other children die of it; the errors that follow are expected.
 """
 
 import signal
@@ -12,24 +12,23 @@ from types import FrameType
 from typing import Any
 
 SAME_SECONDS = 1.0
-"""Signals so soon after the first are the same wish: a supervisor may tell the process and then its group."""
+"""Signals within this time are one: a supervisor may signal the process and then its group."""
 
 LATE_SECONDS = 0.5
-"""So much sooner than we a child may have heard the signal that was for all."""
-
+"""Time by which a child may receive the common signal before this process."""
 
 STOP_SECONDS = 0.5
-"""What may yet be done when all is asked to end."""
+"""Time that running work has to finish after a stop."""
 
 
 class StoppedError(Exception):
-    """All was asked to end before the work was done."""
+    """The command was stopped before the work was done."""
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGINT and SIGTERM set. A second signal ends the process at once.
+    """Return an event that SIGINT and SIGTERM set. A second signal ends the process at once.
 
-    Ask for it first of all in a command: until then a signal kills.
+    Call it first in a command: until then a signal kills.
     """
     stop = threading.Event()
     asked_at: float | None = None
@@ -49,14 +48,14 @@ def stop_on_signals() -> threading.Event:
 
 
 def is_end_asked(stop: threading.Event) -> bool:
-    """Whether something that failed just now did so because all was asked to end."""
+    """Return whether an error just now is a consequence of a stop."""
     return stop.wait(LATE_SECONDS)
 
 
 def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
-    """Run `work` in a thread of its own: Kafka's client may wait half a minute, and `stop` shall not.
+    """Run `work` in a thread, because Kafka's client may wait half a minute and `stop` must not.
 
-    Raises StoppedError, or what `work` raises.
+    Raises StoppedError, or the error of `work`.
     """
     done = threading.Event()
     failures: list[BaseException] = []
@@ -64,7 +63,7 @@ def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # passed to the waiting thread
             failures.append(error)
         finally:
             done.set()
@@ -78,6 +77,6 @@ def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
 
 
 def keep_from_sigterm(jvm: Any) -> None:
-    """A JVM, as py4j sees it, that from now on ends only with us: its work in flight is ours to finish or to leave."""
+    """Make a JVM ignore SIGTERM: its parent decides when it ends."""
     signals = jvm.sun.misc
     signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)

@@ -1,1 +1,1 @@
-"""How a command begins, prints and ends."""
+"""Start, output and end of a command."""

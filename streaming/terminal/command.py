@@ -11,7 +11,7 @@ from conf.settings import Settings, SettingsError
 from streaming.logs.logs import say_failure, set_up_logs
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import is_end_asked
-from streaming.terminal.log_flags import given_log_flags
+from streaming.terminal.command_line import given_log_flags
 from streaming.warehouse.reaching import StoreUnreachableError, reach
 
 

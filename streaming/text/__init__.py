@@ -1,1 +1,1 @@
-"""Words for people: times and spans, names nobody can hide in, stdout and stderr."""
+"""Text for people: times and durations, escaped names, stdout and stderr."""

@@ -1,11 +1,11 @@
-"""JSON that a column of a table holds as text."""
+"""JSON in text columns of tables."""
 
 import json
 from typing import Any
 
 
 def parse_object(text: str | None) -> dict[str, Any]:
-    """Empty where the text is no JSON object: one row that cannot be read must not hide the others."""
+    """Return the object, or {} for any other text: an unreadable row must not hide the others."""
     try:
         value = json.loads(text) if text else {}
     except (ValueError, RecursionError):

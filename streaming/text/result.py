@@ -1,4 +1,4 @@
-"""Rows that were found, up to a limit, and whether there were more."""
+"""Rows of a query, up to a limit, as Arrow and as Python values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Found:
-    """`is_cut` says that there are more than these."""
+    """The rows found. `is_cut`: the limit left out more."""
 
     rows: pa.RecordBatchReader
     is_cut: bool
 
 
 def first_rows(reader: pa.RecordBatchReader, limit: int | None) -> Found:
-    """The first `limit` rows, read at once; all of them, as they come, without a limit."""
+    """Return the first `limit` rows, read at once; without a limit all rows, streamed."""
     if limit is None:
         return Found(reader, is_cut=False)
     batches = list(_until(reader, limit + 1))
@@ -28,9 +28,9 @@ def first_rows(reader: pa.RecordBatchReader, limit: int | None) -> Found:
 
 
 def records_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Its rows as dicts; times are aware datetimes, UTC.
+    """Yield the rows as dicts; times are aware datetimes, UTC.
 
-    `to_pylist` of times would import pandas, which takes longer than most questions.
+    `to_pylist` of times would import pandas, which takes longer than most queries.
     """
     names = batch.schema.names
     for values in zip(*map(values_of, batch.columns), strict=True):
@@ -38,7 +38,7 @@ def records_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """As `to_pylist`, without pandas; what Python has no value for, such as a time without end, is told as text."""
+    """Return the values as `to_pylist` does, without pandas; a value that Python lacks, such as infinity, as text."""
     try:
         if not pa.types.is_timestamp(column.type) or column.type.unit != "us" or column.type.tz is None:
             values: list[Any] = column.to_pylist()
@@ -52,7 +52,7 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 def unique_names(schema: pa.Schema) -> pa.Schema:
-    """The second column of a name is NAME_1, the third NAME_2: a row is told by its columns' names."""
+    """Return the schema with duplicate names numbered: NAME, NAME_1, NAME_2."""
     names: list[str] = []
     for name in schema.names:
         others = (f"{name}_{number}" for number in count(1))
@@ -61,7 +61,7 @@ def unique_names(schema: pa.Schema) -> pa.Schema:
 
 
 def _text_of(column: pa.Array) -> str:
-    """Of the one value of a column that Python cannot hold."""
+    """Return the text of a column's only value, which Python cannot hold."""
     if pa.types.is_timestamp(column.type):
         value = column.view(pa.int64())[0].as_py()
         if abs(value) == _NO_END:
@@ -70,7 +70,7 @@ def _text_of(column: pa.Array) -> str:
 
 
 _NO_END = 2**63 - 1
-"""How DuckDB writes a time without end; negative, one without beginning."""
+"""DuckDB's infinite time; negative for -infinity."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -23,7 +23,7 @@ def to_ms(time: datetime | int) -> int:
 
 
 def to_time(time_ms: int) -> datetime:
-    """UTC."""
+    """Return the time as a datetime in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 

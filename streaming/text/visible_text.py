@@ -1,7 +1,7 @@
-"""Text from elsewhere, fit to be shown: what a terminal would obey, or a reader not see, is written out.
+"""Escapes for untrusted text: characters that control a terminal or are invisible.
 
-Written out are the controls (C0, DEL, C1) but line feed and tab, the marks that turn the direction of reading, line and
-paragraph separators, characters without a width, and halves of surrogate pairs. Every other character stays.
+Escaped are control characters (C0, DEL, C1) except line feed and tab, direction marks, line and paragraph separators,
+characters without a width, and halves of surrogate pairs. All other characters stay.
 """
 
 import re
@@ -21,31 +21,31 @@ _IN_JSON = re.compile(
     f"|[{_UNSEEN}]"
 )
 _SHORT = {"b": "\b", "f": "\f", "r": "\r"}
-"""What JSON writes in one letter, without "n" and "t", which stay."""
+"""JSON's one-letter escapes, except "n" and "t", which stay."""
 
 
 def visible(text: str) -> str:
-    r"""The text with `\x1b`, `\u202e` and the like in place of what is obeyed or unseen; lines and tabs stay."""
+    r"""Return the text with escapes such as `\x1b` and `\u202e`; line feeds and tabs stay."""
     return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _written_out(one[0]), text)
 
 
 def visible_name(text: str) -> str:
-    r"""The same for what has one line: `\x0a` in place of a line's end."""
+    r"""Return a text of one line, with line feeds and tabs escaped too."""
     return text if _is_plain(text) else _IN_NAME.sub(lambda one: _written_out(one[0]), text)
 
 
 def visible_json(text: str) -> str:
-    """JSON of the same value in characters that are seen: what is unseen stands in its strings alone, and escaped."""
+    """Return JSON of the same value with invisible characters, which occur only in its strings, escaped."""
     return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _as_json(one[0]), text)
 
 
 def shown_json(text: str) -> str:
-    """JSON for who shows its strings without looking at them: each reads as `visible` would write it."""
+    """Return JSON whose strings, once parsed, read as `visible` would write them."""
     return _IN_JSON.sub(_shown, text)
 
 
 def visible_label(text: str) -> str:
-    """Prometheus' text format, in whose labels a backslash is written twice."""
+    """Return a label for Prometheus' text format, which doubles backslashes."""
     return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _escaped(one[0]), text)
 
 

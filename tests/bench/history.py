@@ -24,7 +24,7 @@ from rich.table import Table
 
 from schemas.tables import ALERTS, ASSIGNMENTS
 from streaming.history.incident_story import read_story
-from streaming.history.ownership import Queue, read_owners
+from streaming.history.owner_command import Queue, read_owners
 from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from tests.bench.figures import Spread, spread_of

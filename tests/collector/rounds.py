@@ -11,9 +11,8 @@ import msgspec
 
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.collector.clock_events import Source, clock_event
 from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Reading
-from streaming.collector.request_rate import RequestRate
+from streaming.collector.rocketmq_admin import RequestRate
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
@@ -25,7 +24,7 @@ from streaming.collector.rocketmq_answers import (
     TopicRoute,
 )
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.round_events import compute_round
+from streaming.collector.round_events import Source, clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from udfs.rocketmq.own_names import REVIVE_GROUP
 from udfs.rocketmq.route import QueueData

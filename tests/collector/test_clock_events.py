@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from schemas.events import HEARTBEATS
-from streaming.collector.clock_events import MAX_NO_DATA, Source, pick_no_data
-from streaming.collector.machine_skew import Machine, Skew
 from streaming.collector.reading import Unheard
-from streaming.collector.round_events import compute_round
-from streaming.collector.round_memory import Memory
+from streaming.collector.round_events import MAX_NO_DATA, Source, compute_round, pick_no_data
+from streaming.collector.round_memory import Machine, Memory, Skew
 from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, SOLO, of, reading, round_clock, view
 
 STEP = 10_000

@@ -10,7 +10,6 @@ import pytest
 
 from conf.settings import Settings
 from streaming.collector import known_brokers, round_reader, running_reader
-from streaming.collector.clock_events import clock_event
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
@@ -21,7 +20,7 @@ from streaming.collector.rocketmq_answers import (
     TopicRoute,
 )
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.round_events import compute_round
+from streaming.collector.round_events import clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
 from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, ORDERS, SOURCE, TOPIC, FakeAdmin, refused, timed_out

@@ -13,11 +13,11 @@ from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.collector import collector as collector_module
-from streaming.collector import collector_name, forgotten
+from streaming.collector import known_brokers, turn
 from streaming.collector.collector import _Collector
-from streaming.collector.collector_name import CollectorName
-from streaming.collector.forgotten import Forgotten, find_brokers
+from streaming.collector.known_brokers import Forgotten, find_brokers
 from streaming.collector.round_reader import RoundReader
+from streaming.collector.turn import CollectorName
 from streaming.kafka_io.publisher import PublishError
 from tests.collector.rounds import GROUP, NOW, FakeAdmin, timed_out
 
@@ -174,7 +174,7 @@ def names(*collectors: dict[str, str]) -> list[str]:
 
 def test_a_collector_is_named_by_its_host_and_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     host = uuid.uuid4().hex  # names are the machine's, on which other tests run
-    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: host)
+    monkeypatch.setattr(turn.socket, "gethostname", lambda: host)
     assert names({"name_server": "ns:9876"}, {"name_server": "ns-2:9876"}) == [f"{host}/ns:9876", f"{host}/ns-2:9876"]
     assert names({"name_server": "ns:9876"}) == [f"{host}/ns:9876"]  # and so again after a restart
     assert names({"name_server": "ns:9876", "id": "east"}) == ["east"]
@@ -182,7 +182,7 @@ def test_a_collector_is_named_by_its_host_and_name_server(monkeypatch: pytest.Mo
 
 def test_two_collectors_on_one_host_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     host = uuid.uuid4().hex
-    monkeypatch.setattr(collector_name.socket, "gethostname", lambda: host)
+    monkeypatch.setattr(turn.socket, "gethostname", lambda: host)
     one = {"name_server": "ns:9876"}
     assert names(one, one, one) == [f"{host}/ns:9876", f"{host}/ns:9876#2", f"{host}/ns:9876#3"]
 
@@ -211,7 +211,7 @@ def decided(*entries: Any, **fields: Any) -> bytes:
         (decided({"kind": "broker", "name": "broker-b"}, cluster="d"), []),
         (decided({"kind": "broker", "name": "broker-b"}, source="collector"), []),
         (decided({"kind": "broker", "name": ["x"]}, "rubbish", None), []),
-        (decided(forgotten=7), []),
+        (decided(known_brokers=7), []),
         (b"[1]", []),
         (b"{", []),
         (b"[" * 100_000, []),
@@ -229,7 +229,7 @@ def test_a_kafka_that_does_not_answer_decides_nothing(monkeypatch: pytest.Monkey
         opened.append(kafka)
         raise KafkaConnectionError
 
-    monkeypatch.setattr(forgotten, "open_consumer", open_consumer)
+    monkeypatch.setattr(known_brokers, "open_consumer", open_consumer)
     reader = Forgotten(Settings.load().kafka)
     for _ in range(3):
         assert reader.read_brokers("c", KNOWN) == []

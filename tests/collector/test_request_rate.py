@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.collector.request_rate import BURST_SECONDS, RequestRate
+from streaming.collector.rocketmq_admin import BURST_SECONDS, RequestRate
 
 
 class Sleeper:

@@ -6,10 +6,20 @@ from typing import Any
 import pytest
 
 from schemas.events import HEARTBEATS, PULLS
-from streaming.collector.machine_skew import MAX_TOLD, MIN_ROUNDS, Machine, Skew, Stamp, pick_reported, update_skews
 from streaming.collector.reading import Reading
 from streaming.collector.round_events import compute_round
-from streaming.collector.round_memory import FIRST_SEEN_MS, Memory, Moment
+from streaming.collector.round_memory import (
+    FIRST_SEEN_MS,
+    MAX_REPORTED,
+    MIN_ROUNDS,
+    Machine,
+    Memory,
+    Moment,
+    Skew,
+    Stamp,
+    pick_reported,
+    update_skews,
+)
 from tests.collector.rounds import (
     BROKER_A,
     BROKER_B,
@@ -199,7 +209,7 @@ def test_a_time_that_was_read_a_little_before_it_was_told_does_not_unlearn_a_clo
 def test_the_furthest_out_of_step_are_reported_when_there_are_many() -> None:
     skews = {Machine("client", f"c{number}"): Skew(number * SECOND, number * SECOND, 9) for number in range(500)}
     reported = pick_reported(skews)
-    assert (len(reported), reported[0]["machine"], reported[-1]["machine"]) == (MAX_TOLD, "c499", "c400")
+    assert (len(reported), reported[0]["machine"], reported[-1]["machine"]) == (MAX_REPORTED, "c499", "c400")
 
 
 def test_a_machine_that_is_gone_is_forgotten() -> None:
@@ -210,7 +220,7 @@ def test_a_machine_that_is_gone_is_forgotten() -> None:
     assert {machine.name for machine in memory.skews} == {"broker-a", SOLO_ID}
     _, memory = compute_round(memory, reading(view(BROKER_A)), now + STEP)
     assert {machine.name for machine in memory.skews} == {"broker-a"}
-    assert memory.answered == {}
+    assert memory.member_rounds == {}
 
 
 # The collector's own clock
@@ -220,7 +230,7 @@ def test_after_a_step_back_everything_is_reported_again_and_nothing_is_placed_by
     whole = at(NOW, NOW)
     _, memory = compute_round(Memory(), whole, NOW + HOUR)
     back = memory.after_a_step_back(NOW)
-    assert (back.heard, back.answered, back.skews) == ({}, {}, {})
+    assert (back.broker_rounds, back.member_rounds, back.skews) == ({}, {}, {})
     events, _ = compute_round(back, at(NOW + SECOND, NOW + SECOND), NOW + STEP)
     assert (times(HEARTBEATS, events), times(PULLS, events)) == ([1], [1])
 

@@ -209,13 +209,13 @@ def test_a_round_ends_at_its_deadline_although_300_clients_hang_and_says_whom_it
 
 def test_who_was_not_reached_is_first_in_the_next_round(asking: Asking) -> None:
     asking.clients.answer_seconds = 0.02
-    heard: set[tuple[str, str]] = set()
-    for _ in range(6):  # each has time for a third of them
+    answered: set[tuple[str, str]] = set()
+    while len(answered) < 60:  # a round has time for a third of them, on a busy machine for fewer
         answers = asking.round(fleet(60), seconds=0.1)
         assert not answers.unheard.keys() & answers.found.keys()
         assert set(answers.unheard.values()) == {"no_time"}
-        heard |= answers.found.keys()
-    assert len(heard) == 60
+        assert answers.found.keys() - answered or len(answers.found) == 0
+        answered |= answers.found.keys()
 
 
 def test_those_that_answer_are_asked_before_those_that_hung_or_are_late(asking: Asking) -> None:

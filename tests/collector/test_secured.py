@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from conf.settings import Settings
-from streaming.collector.access import AccessError
+from streaming.collector.access import AccessError, explain_tls
 from streaming.collector.known_brokers import CollectorError
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_admin import RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.round_reader import RoundReader
-from streaming.collector.tls import explain_tls
 from tests.collector.secured import BROKER, GROUP, OPERATOR, TOPIC, WATCHER, Authority, Secured, secured
 from tests.rocketmq_server import wait_for
 

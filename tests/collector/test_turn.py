@@ -7,8 +7,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming.collector import turn as turn_module
-from streaming.collector.collector_name import CollectorName
-from streaming.collector.turn import BLIND_SECONDS, LeaseLostError, Turn
+from streaming.collector.turn import BLIND_SECONDS, CollectorName, LeaseLostError, Turn
 from tests.collector.rounds import Clock
 
 

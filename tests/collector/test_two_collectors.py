@@ -19,10 +19,9 @@ from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.collector import kafka_lease
-from streaming.collector.collector_name import CollectorName
 from streaming.collector.kafka_lease import KafkaLease
 from streaming.collector.known_brokers import CollectorError
-from streaming.collector.turn import Turn
+from streaming.collector.turn import CollectorName, Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end

@@ -198,7 +198,7 @@ def test_of_a_long_story_beginning_and_end_are_reported_and_where_it_fired(
 def test_of_too_many_rows_around_it_the_first_and_the_last_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.history.incident_context.MOST_ROWS", 4)
+    monkeypatch.setattr("streaming.history.incident_story.MOST_ROWS", 4)
     rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
     write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
     members = read_story(History(tmp_path), "one-1").members

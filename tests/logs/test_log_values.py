@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.logs.log_values import LONGEST, MASK, MOST, bound, mask
+from streaming.logs.logs import LONGEST, MASK, MOST, bound, mask
 
 SECRET = "hunter2-0123456789"  # noqa: S105  # the very word that must never be printed
 

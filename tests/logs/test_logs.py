@@ -145,7 +145,7 @@ def test_a_level_that_is_none_is_refused_with_the_key() -> None:
 
 def test_warnings_and_errors_are_counted_for_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(logs, "_heard", [])
+    monkeypatch.setattr(logs, "_counters", [])
     logs.count_lines(heard.append)
     for level in ("info", "warning", "error", "critical", "debug"):
         logs._count(None, level, {"level": level})

@@ -9,9 +9,8 @@ from conf.settings import DEFAULTS
 from schemas.events import EVENTS, MEANINGS
 from streaming.cli import COMMANDS
 from streaming.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
-from streaming.manual.command_table import commands_table
 from streaming.manual.runbook_facts import findings_table
-from streaming.manual.settings_table import read_keys
+from streaming.manual.tables import commands_table, read_keys
 from tests.markdown import blocks_of, commands_of
 from tests.offenders import assert_none
 from udfs.alerts.runbook import CAUSES

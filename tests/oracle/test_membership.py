@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
+from streaming.simulator.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
+from streaming.simulator.queue_lock import RebalanceLockManager
 from tests.oracle import BROKER_RELEASE, MARKS, ask
-from udfs.rocketmq.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.queue_lock import RebalanceLockManager
 
 pytestmark = MARKS
 
@@ -63,7 +63,7 @@ def random_locks_step(random: Random) -> Step:
 
 
 class Consumers:
-    """The same session with udfs.rocketmq.consumer_manager."""
+    """The same session with streaming.simulator.consumer_manager."""
 
     def __init__(self) -> None:
         self.manager = ConsumerManager()
@@ -139,7 +139,7 @@ class Consumers:
 
 
 class Locks:
-    """The same session with udfs.rocketmq.queue_lock."""
+    """The same session with streaming.simulator.queue_lock."""
 
     def __init__(self) -> None:
         self.manager = RebalanceLockManager()

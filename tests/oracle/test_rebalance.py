@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from streaming.simulator.queue_lock import lock_all
+from streaming.simulator.slave_read import recalculate_pull_from_which_node
 from tests.oracle import MARKS, RELEASES, ask
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
@@ -17,9 +19,7 @@ from udfs.rocketmq.offset_store import (
     compute_pull_from_where,
 )
 from udfs.rocketmq.process_queue import OffsetError, ProcessQueue, needs_lock, update_process_queue_table
-from udfs.rocketmq.queue_lock import lock_all
 from udfs.rocketmq.rebalance import do_rebalance, is_balanced, rebalance_by_topic, renews_subscription
-from udfs.rocketmq.slave_read import recalculate_pull_from_which_node
 from udfs.rocketmq.version import ClientVersion, parse_client_version
 
 pytestmark = MARKS

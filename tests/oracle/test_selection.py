@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from streaming.simulator.producer import select_message_queue_by_hash, string_hash_code
 from tests.oracle import MARKS, RELEASES, ask
 from udfs.rocketmq.fault import FaultItem, only_extends
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.ordered_send import select_message_queue_by_hash, string_hash_code
 from udfs.rocketmq.route import QueueData
 from udfs.rocketmq.selection import select_one_message_queue
 from udfs.rocketmq.thread_local_index import MAX_VALUE, MIN_VALUE

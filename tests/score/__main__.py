@@ -26,7 +26,7 @@ def main() -> None:
     began = time.monotonic()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     names = [] if arguments.days_only else arguments.scenario
-    todo = runs(names, seeds, arguments.days, samples=arguments.samples, is_plain=arguments.plain_collector)
+    todo = runs(names, seeds, arguments.days, samples=arguments.samples)
     scores = _score_all(todo, arguments.jobs)
     report = {"seeds": arguments.seeds, "seconds": round(time.monotonic() - began, 1), **report_of(todo, scores)}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +42,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="runs a scenario")
     parser.add_argument("--first-seed", type=int, default=1, help="seeds that nobody has tuned for")
     parser.add_argument("--samples", type=int, default=3, help="conditions a scenario and seed, besides the file's own")
-    parser.add_argument(
-        "--plain-collector", action="store_true", help="the model's collectors tell no limits and trust others' clocks"
-    )
     parser.add_argument("--scenario", action="append", help="only this one; repeat for more")
     parser.add_argument("--days-only", action="store_true", help="no scenario but the healthy days")
     parser.add_argument("--days", type=float, default=100.0, help="modelled days of healthy churn, over all seeds")

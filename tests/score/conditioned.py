@@ -125,8 +125,7 @@ def _later_ms(fact: Fact, watched: Watched) -> int:
     is_starved = fact.kind == "starved_queue"
     suspects = watched.suspects
     is_by_commits = is_starved and (
-        (conditions.is_plain and fact.cause in HELD)
-        or (fact.cause in BY_PULLS and _is_of(fact, watched, suspects.mute))
+        (fact.cause in BY_PULLS and _is_of(fact, watched, suspects.mute))
         or (fact.cause == "frozen_client" and _is_of(fact, watched, suspects.listed_only))
     )
     later_ms = max(0, BOUNDS_MS["consume_stopped"] - fact.bound_ms) if is_by_commits else 0
@@ -268,7 +267,7 @@ def _must_describe_skew(conditions: Conditions, interval_ms: int) -> bool:
         return False
     role, ahead_ms = conditions.skew.role, conditions.skew.ahead_ms
     if role == "broker" and conditions.view == "collector":
-        return abs(ahead_ms) > SKEW_MS and not conditions.is_plain
+        return abs(ahead_ms) > SKEW_MS
     return role in ("broker", "collector") and abs(ahead_ms) > max(SKEW_MS, interval_ms + SKEW_MARGIN_MS)
 
 

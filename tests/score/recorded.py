@@ -5,7 +5,7 @@ from itertools import chain
 
 from schemas.events import CLOCKS
 from streaming.simulator import Watched
-from streaming.simulator.observer import Said
+from streaming.simulator.world import Said
 from udfs.rocketmq.model import MessageQueue
 
 SAMPLE_MS = 5_000

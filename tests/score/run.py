@@ -8,7 +8,7 @@ from typing import Any
 from schemas.events import CLOCKS
 from streaming.replay.stream import Enveloper
 from streaming.simulator import Conditions, Watched, load_scenario, scenario_names
-from streaming.simulator.observer import Said
+from streaming.simulator.world import Said
 from tests.engine import Stream
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.conditioned import facts_under
@@ -137,7 +137,7 @@ def _slices(said: Iterator[Said], slice_ms: int) -> Iterator[tuple[int, list[Sai
         yield START + (number + 1) * slice_ms, list(of_slice)
 
 
-def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0, is_plain: bool = False) -> list[Run]:
+def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0) -> list[Run]:
     """The healthy days, which take longest, then each scenario with each seed; all that end where `names` is None.
 
     Each seed plays a scenario as its file says, and under `samples` conditions drawn by it. The days are cut so that
@@ -145,17 +145,15 @@ def runs(names: list[str] | None, seeds: range, days: float, *, samples: int = 0
     """
     every = [name for name in scenario_names() if load_scenario(name).duration_seconds is not None]
     chosen = every if names is None else names
-    return [*_healthy_days(seeds, days, samples, is_plain=is_plain)] + [
+    return [*_healthy_days(seeds, days, samples)] + [
         Run(name, seed, None, *conditions, has_second_group=has_second_group(f"{name} {seed} {number}"))
         for name in chosen
         for seed in seeds
-        for number, conditions in enumerate(
-            [(), *(draw(f"{name} {seed} {number}", is_plain=is_plain) for number in range(samples))]
-        )
+        for number, conditions in enumerate([(), *(draw(f"{name} {seed} {number}") for number in range(samples))])
     ]
 
 
-def _healthy_days(seeds: range, days: float, samples: int, *, is_plain: bool) -> Iterator[Run]:
+def _healthy_days(seeds: range, days: float, samples: int) -> Iterator[Run]:
     """Half of each seed's days as the file says; the others cut into stretches, each under conditions of its own."""
     if not days:
         return
@@ -167,7 +165,7 @@ def _healthy_days(seeds: range, days: float, samples: int, *, is_plain: bool) ->
         yield Run(CHURN, seed, of_seed_ms // 2)
         stretches = 4 * samples
         for number in range(stretches):
-            conditions, beside = draw(f"{CHURN} {seed} {number}", is_plain=is_plain, most_pods=40)
+            conditions, beside = draw(f"{CHURN} {seed} {number}", most_pods=40)
             is_shared = has_second_group(f"{CHURN} {seed} {number}")
             duration_ms = of_seed_ms // 2 // stretches
             yield Run(CHURN, seed * 1000 + number, duration_ms, conditions, has_second_group=is_shared)

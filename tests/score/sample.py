@@ -30,8 +30,8 @@ SHARE = 0.25
 """Of the runs that have any one of what can go wrong."""
 
 
-def draw(seed: str, *, is_plain: bool = False, most_pods: int = 200) -> tuple[Conditions, str]:
-    """(conditions, what goes on beside); the same for the same seed. `is_plain`: of a collector that clamps nothing."""
+def draw(seed: str, *, most_pods: int = 200) -> tuple[Conditions, str]:
+    """(conditions, what goes on beside); the same for the same seed."""
     random = Random(f"draw {seed}")  # the same each time
     view = random.choice(VIEWS)
     interval_ms = random.choice(INTERVALS_S[view]) * 1000
@@ -52,7 +52,7 @@ def draw(seed: str, *, is_plain: bool = False, most_pods: int = 200) -> tuple[Co
     }
     if view != "collector":
         return Conditions(view, interval_ms, skew=skew, lag_ms=lag_ms), beside  # type: ignore[arg-type]  # a view
-    return Conditions("collector", interval_ms, skew=skew, is_plain=is_plain, **shares), beside
+    return Conditions("collector", interval_ms, skew=skew, **shares), beside
 
 
 def has_second_group(seed: str) -> bool:

@@ -6,7 +6,7 @@ from functools import cache
 
 from streaming.queries.rulebook import default_rules
 from streaming.simulator import Simulation
-from streaming.simulator.expectation import Expected
+from streaming.simulator.parts import Expected
 from streaming.simulator.truth import Doubled, Starved
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS, RECOVERY_MS
 from udfs.rocketmq.model import MessageQueue

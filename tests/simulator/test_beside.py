@@ -8,7 +8,7 @@ import pytest
 from schemas.events import PULLS
 from streaming.simulator import ConditionsError, Simulation, load_scenario
 from streaming.simulator.beside import GROUP, TOPIC, with_beside
-from streaming.simulator.rollouts import Rollout
+from streaming.simulator.scenario import Rollout
 from tests.simulator.modelled import SECOND, START, Events, of
 
 pytestmark = pytest.mark.replay

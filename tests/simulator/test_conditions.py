@@ -10,7 +10,7 @@ import pytest
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS
 from streaming.simulator import Conditions, ConditionsError, Skew, Watched, load_scenario, parse_skew
-from streaming.simulator.observer import Said
+from streaming.simulator.world import Said
 from tests.simulator.modelled import MINUTE, SECOND, START
 
 pytestmark = pytest.mark.replay
@@ -36,7 +36,7 @@ EVERYTHING = [
     (Conditions("agents", lag_ms=30 * SECOND), "slow"),
     (Conditions("model", skew=Skew("broker", -95 * SECOND)), "rollout 20 quarters new"),
     (collector(missed_rounds=0.3, lost_answers=0.1, mute_clients=0.3, listed_only=0.4), "hung"),
-    (collector(interval_ms=75 * SECOND, skew=Skew("collector", -150 * SECOND), is_plain=True), "suspended"),
+    (collector(interval_ms=75 * SECOND, skew=Skew("collector", -150 * SECOND)), "suspended"),
 ]
 
 
@@ -75,12 +75,6 @@ def test_a_round_reports_no_event_of_before_the_round_before_it() -> None:
             assert time_ms - ROUND_MS <= event["event_time_ms"] <= time_ms
     assert all(clock["skews"][0]["ahead_ms"] == -95 * SECOND for clock in of(said, CLOCKS) if "skews" in clock)
     assert any("skews" in clock for clock in of(said, CLOCKS))
-
-
-def test_a_plain_collector_trusts_others_clocks_and_reports_no_limits() -> None:
-    _, said = watch("healthy", collector(skew=Skew("broker", -95 * SECOND), lost_answers=0.2, is_plain=True))
-    assert any(time_ms - event["event_time_ms"] > 95 * SECOND for topic, event, time_ms in said if topic == HEARTBEATS)
-    assert not any({"unheard", "skews", "interval_ms"} & clock.keys() for clock in of(said, CLOCKS))
 
 
 def test_a_missed_round_reports_nothing_of_its_broker_and_the_next_one_reports_it() -> None:

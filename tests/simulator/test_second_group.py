@@ -4,7 +4,7 @@ import pytest
 
 from schemas.events import HEARTBEATS
 from streaming.simulator import Conditions, Scenario, Simulation, Watched, load_scenario, scenario_names
-from streaming.simulator.second_group import GROUP, TOPIC, with_second_group
+from streaming.simulator.beside import SECOND_GROUP, SECOND_TOPIC, with_second_group
 from tests.simulator.modelled import SECOND, START, of, run
 
 OF_PROCESS = {
@@ -39,17 +39,17 @@ def causes_of(simulation: Simulation, consumer_group: str) -> set[str]:
 @pytest.mark.parametrize(("name", "cause"), OF_PROCESS.items())
 def test_queues_of_both_groups_starve_when_their_process_is_hit(name: str, cause: str) -> None:
     simulation, _ = run(with_second(name))
-    assert (causes_of(simulation, "order-service"), causes_of(simulation, GROUP)) == ({cause}, {cause})
-    starved = (one for one in simulation.expected if (one.consumer_group, one.kind) == (GROUP, "starved_queue"))
-    assert [(one.cause, one.topic, one.required) for one in starved] == [(cause, TOPIC, False)]
+    assert (causes_of(simulation, "order-service"), causes_of(simulation, SECOND_GROUP)) == ({cause}, {cause})
+    starved = (one for one in simulation.expected if (one.consumer_group, one.kind) == (SECOND_GROUP, "starved_queue"))
+    assert [(one.cause, one.topic, one.required) for one in starved] == [(cause, SECOND_TOPIC, False)]
 
 
 @pytest.mark.parametrize("name", OF_ONE_CONSUMER)
 def test_a_happening_of_one_consumer_leaves_the_second_group_alone(name: str) -> None:
     simulation, _ = run(with_second(name))
     assert causes_of(simulation, "order-service")
-    assert causes_of(simulation, GROUP) == set()
-    assert [one for one in simulation.expected if one.consumer_group == GROUP and one.required] == []
+    assert causes_of(simulation, SECOND_GROUP) == set()
+    assert [one for one in simulation.expected if one.consumer_group == SECOND_GROUP and one.required] == []
 
 
 def test_a_nano_time_makes_a_second_client_id_in_the_same_process_and_without_one_the_client_is_shared() -> None:
@@ -63,16 +63,16 @@ def test_a_nano_time_makes_a_second_client_id_in_the_same_process_and_without_on
 
     shared = groups_by_client("twins")
     assert set(shared) == {"172.17.0.2@7", "172.17.0.3@7"}
-    assert all(groups == {"order-service", GROUP} for groups in shared.values())
+    assert all(groups == {"order-service", SECOND_GROUP} for groups in shared.values())
     apart = groups_by_client("frozen_client")
-    assert sorted(map(sorted, apart.values())) == [["order-service"]] * 3 + [[GROUP]] * 3
+    assert sorted(map(sorted, apart.values())) == [["order-service"]] * 3 + [[SECOND_GROUP]] * 3
     assert len({client_id.split("#")[0] for client_id in apart}) == 3
 
 
 def test_expectations_of_processes_and_brokers_come_to_the_second_group_too() -> None:
     def required(name: str) -> list[tuple[str, str | None]]:
         expects = with_second(name).expects
-        return [(one.kind, one.client_id) for one in expects if one.consumer_group == GROUP and one.required]
+        return [(one.kind, one.client_id) for one in expects if one.consumer_group == SECOND_GROUP and one.required]
 
     assert required("twins_instance_name") == [("duplicate_client_id", "10.20.0.11@orders")]
     assert required("split_view") == [("split_view", None)]

@@ -10,8 +10,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from streaming.text.console import VisibleConsole
-from streaming.text.fitting import wrap
+from streaming.text.console import VisibleConsole, wrap
 
 MEMBER = "10.20.0.13@4688#81203344121455 at 10.20.0.13:42986"
 NAME = "10.20.0.13@4688#81203344121455-canary_blue.eu-central-1"

@@ -2,25 +2,16 @@
 
 import pytest
 
-from udfs.rocketmq.slave_read import (
+from streaming.simulator.slave_read import (
     MASTER_ID,
     SlaveReadConfig,
-    is_slave_suggested,
     may_pull,
     recalculate_pull_from_which_node,
     suggest_which_broker_id,
 )
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
-GIB = 1 << 30
 ALLOWED = SlaveReadConfig(slave_read_enable=True)
-
-
-def test_what_lies_further_back_than_40_percent_of_memory_is_to_be_read_from_the_slave() -> None:
-    end, memory = 100 * GIB, 10 * GIB
-    assert not is_slave_suggested(end, end - 4 * GIB, memory)
-    assert is_slave_suggested(end, end - 4 * GIB - 1, memory)
-    assert is_slave_suggested(end, end - GIB - 1, memory, access_message_in_memory_max_ratio=10)
 
 
 def test_nobody_is_sent_away_unless_slave_reads_are_allowed() -> None:

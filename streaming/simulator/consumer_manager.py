@@ -1,11 +1,11 @@
 """A broker's lists of consumers: RocketMQ's ConsumerManager and ConsumerGroupInfo. The clock is the caller's.
 
-The channel, not the ClientId, is the key, so two channels with one ClientId live side by side and every client of
-the group is handed both. The subscriptions belong to the group, not to the channel: each heartbeat replaces the
-list whole, so two processes of one group with different topics take each other's away at every heartbeat.
+The channel, not the ClientId, is the key, so two channels with one ClientId exist side by side and every client of the
+group gets both. Subscriptions belong to the group, not to the channel: each heartbeat replaces the entire list, so two
+processes of one group with different topics remove each other's topics at every heartbeat.
 
-Read in 4.0 to 5.5, which differ in two things: registerConsumerWithoutSub came with 5.1.3, and from 5.3.1 a
-broadcasting group is not told of changes.
+Mirrors 4.0 to 5.5, which differ twice: registerConsumerWithoutSub exists from 5.1.3, and from 5.3.1 a broadcasting
+group is not notified of changes.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,17 +17,17 @@ CHANNEL_EXPIRED_TIMEOUT_MS = 120_000
 """ConsumerManager.CHANNEL_EXPIRED_TIMEOUT; BrokerConfig.channelExpiredTimeout from 5.0."""
 
 SCAN_MS = 10_000
-"""ClientHousekeepingService looks for silent channels this often, the first time after as long."""
+"""Period in which ClientHousekeepingService scans for silent channels, first after one period."""
 
-_BROADCASTING_IS_NOT_TOLD: ClientVersion = (5, 3, 1)
+_NO_BROADCASTING_NOTICE: ClientVersion = (5, 3, 1)
 
 Channel = Hashable
-"""Whatever tells one connection from another: a Netty channel there, an address or an object here."""
+"""The identity of a connection: a Netty channel in RocketMQ, an address or an object here."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """One topic of a subscription. `sub_version` is the client's clock in epoch ms when it last changed it."""
+    """One topic of a subscription. `sub_version` is the client's time of its last change, epoch ms."""
 
     topic: str
     sub_string: str = "*"
@@ -37,7 +37,7 @@ class SubscriptionData:
 
 @dataclass(slots=True, eq=False)
 class ClientChannelInfo:
-    """Who speaks on a channel, and when its last heartbeat came (epoch ms)."""
+    """The client of a channel, and its last heartbeat (epoch ms)."""
 
     channel: Channel
     client_id: str
@@ -66,10 +66,10 @@ class ConsumerGroupInfo:
         *,
         without_sub: bool = False,
     ) -> bool:
-        """registerConsumer: whether the heartbeat changed the group, which is when its clients are reported.
+        """registerConsumer: return whether the heartbeat changed the group; then its clients are notified.
 
-        `without_sub` is heartbeat V2's short form (registerConsumerWithoutSub, 5.1.3): `subscriptions` is empty
-        then and means "as before", so that only a new channel is a change.
+        `without_sub` is heartbeat V2's short form (registerConsumerWithoutSub, 5.1.3): the empty `subscriptions` then
+        mean "as before", so only a new channel is a change.
         """
         is_new_channel = self.update_channel(channel_info, now_ms)
         if without_sub:
@@ -77,9 +77,9 @@ class ConsumerGroupInfo:
         return self.update_subscription(subscriptions) or is_new_channel
 
     def update_channel(self, channel_info: ClientChannelInfo, now_ms: int) -> bool:
-        """Whether the channel is new. One that carries another ClientId than before is no change.
+        """Update the channel; return whether it is new.
 
-        RocketMQ logs that as an error and replaces the entry, and nobody is reported.
+        A known channel with another ClientId is no change: RocketMQ logs an error and replaces the entry.
         """
         known = self.channels.get(channel_info.channel)
         if known is not None and known.client_id == channel_info.client_id:
@@ -90,9 +90,9 @@ class ConsumerGroupInfo:
         return known is None
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Whether a topic came or went. A newer sub_version of a known topic replaces it, and is no change.
+        """Replace the subscriptions; return whether a topic was added or removed.
 
-        An equal or lower sub_version is ignored, whatever it subscribes: the last to change it wins.
+        A newer sub_version of a known topic replaces it, which is no change. An equal or lower one is ignored.
         """
         changed = False
         topics = set()
@@ -111,13 +111,13 @@ class ConsumerGroupInfo:
         return changed
 
     def unregister_channel(self, channel: Channel) -> ClientChannelInfo | None:
-        """unregisterChannel and doChannelCloseEvent: who left, or None for a channel that was not listed."""
+        """unregisterChannel and doChannelCloseEvent: return the client that left; None for an unlisted channel."""
         return self.channels.pop(channel, None)
 
     def scan_not_active_channel(
         self, now_ms: int, channel_expired_timeout_ms: int = CHANNEL_EXPIRED_TIMEOUT_MS
     ) -> list[Channel]:
-        """The channels silent for longer than the timeout, which are dropped and closed; nobody is told of it."""
+        """Drop and return the channels that were silent for longer than the timeout. No client is notified."""
         expired = [
             channel
             for channel, info in self.channels.items()
@@ -128,9 +128,9 @@ class ConsumerGroupInfo:
         return expired
 
     def find_channel(self, client_id: str) -> ClientChannelInfo | None:
-        """The first channel with this ClientId: a question to a client by its id reaches one of two twins.
+        """Return the first channel with this ClientId: a request by ClientId reaches one of two twins.
 
-        Which one is the accident of a hash in RocketMQ, and the longest listed here.
+        Which one depends on a hash in RocketMQ; here it is the one listed longest.
         """
         for info in self.channels.values():
             if info.client_id == client_id:
@@ -138,15 +138,15 @@ class ConsumerGroupInfo:
         return None
 
     def get_all_client_id(self) -> list[str]:
-        """One ClientId a channel, duplicates kept, in no order a client may rely on."""
+        """Return one ClientId per channel, with duplicates, in no reliable order."""
         return [info.client_id for info in self.channels.values()]
 
     def channels_to_notify(self, broker_version: ClientVersion = NEWEST) -> list[Channel]:
-        """Whom a change is told to with NOTIFY_CONSUMER_IDS_CHANGED: every channel, the new one too.
+        """Return the channels to notify with NOTIFY_CONSUMER_IDS_CHANGED: all, the new one too.
 
-        Nobody where the group's notifyConsumerIdsChangedEnable is off, and from 5.3.1 where it is broadcasting.
+        None if the group's notifyConsumerIdsChangedEnable is off, or from 5.3.1 if it is broadcasting.
         """
-        is_spared = self.message_model == "BROADCASTING" and broker_version >= _BROADCASTING_IS_NOT_TOLD
+        is_spared = self.message_model == "BROADCASTING" and broker_version >= _NO_BROADCASTING_NOTICE
         return [] if is_spared or not self.notify_consumer_ids_changed_enable else list(self.channels)
 
 
@@ -171,7 +171,7 @@ class ConsumerManager:
         consume_from_where: str = "CONSUME_FROM_LAST_OFFSET",
         without_sub: bool = False,
     ) -> bool:
-        """One ConsumerData of a heartbeat: whether it changed the group."""
+        """Register one ConsumerData of a heartbeat; return whether it changed the group."""
         info = self.consumer_table.get(consumer_group)
         if info is None:
             info = self.consumer_table[consumer_group] = ConsumerGroupInfo(consumer_group)
@@ -181,14 +181,14 @@ class ConsumerManager:
         return info.register_consumer(channel_info, subscriptions, now_ms, without_sub=without_sub)
 
     def unregister_consumer(self, consumer_group: str, channel: Channel) -> ClientChannelInfo | None:
-        """UNREGISTER_CLIENT: who left. Whoever stays is reported, even when the channel was not listed."""
+        """Handle UNREGISTER_CLIENT; return the client that left. Others are notified even for an unlisted channel."""
         info = self.consumer_table.get(consumer_group)
         left = info.unregister_channel(channel) if info else None
         self._forget_if_empty(info)
         return left
 
     def do_channel_close(self, channel: Channel) -> list[str]:
-        """doChannelCloseEvent: the groups the channel was listed in; whoever stays in them is reported."""
+        """Handle doChannelCloseEvent; return the groups that listed the channel. Their other clients are notified."""
         left = []
         for consumer_group, info in list(self.consumer_table.items()):
             if info.unregister_channel(channel) is not None:
@@ -197,7 +197,7 @@ class ConsumerManager:
         return left
 
     def scan_not_active_channel(self, now_ms: int) -> list[tuple[str, Channel]]:
-        """(group, channel) of what expired. The channels are closed and nobody is told: clients learn it by poll."""
+        """Return (group, channel) of expired channels. They are closed without a notification: clients poll."""
         expired = []
         for consumer_group, info in list(self.consumer_table.items()):
             for channel in info.scan_not_active_channel(now_ms, self.channel_expired_timeout_ms):
@@ -210,12 +210,12 @@ class ConsumerManager:
         return get_consumer_list_by_group(self.consumer_table.get(consumer_group))
 
     def find_channel(self, consumer_group: str, client_id: str) -> ClientChannelInfo | None:
-        """ConsumerManager.findChannel: whom GET_CONSUMER_RUNNING_INFO (307) is forwarded to."""
+        """ConsumerManager.findChannel: return the channel to which GET_CONSUMER_RUNNING_INFO (307) is forwarded."""
         info = self.consumer_table.get(consumer_group)
         return info.find_channel(client_id) if info else None
 
     def channels_to_notify(self, consumer_group: str, broker_version: ClientVersion = NEWEST) -> list[Channel]:
-        """ConsumerGroupInfo.channels_to_notify; nobody for an unknown group."""
+        """ConsumerGroupInfo.channels_to_notify; empty for an unknown group."""
         info = self.consumer_table.get(consumer_group)
         return info.channels_to_notify(broker_version) if info else []
 

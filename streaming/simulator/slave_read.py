@@ -1,8 +1,8 @@
-"""When a master sends a group to its slave, and which broker a client then asks: PullMessageProcessor, PullAPIWrapper.
+"""Slave reads: when a master suggests its slave, and which node a client asks (PullMessageProcessor, PullAPIWrapper).
 
-A pull that lies further behind the end of the commit log than 40 % of the machine's memory is on disk by now; the
-answer suggests where to pull next. Unless slaveReadEnable is set (it is not by default) nobody is sent away, and a
-slave refuses every pull, also when its master is gone. Mirrors 4.0 to 5.5.
+A pull further behind the end of the commit log than 40 % of the machine's memory reads from disk; the answer suggests
+where to pull next. Without slaveReadEnable (the default) no slave is suggested, and a slave refuses every pull, also
+when its master is gone. Mirrors 4.0 to 5.5.
 """
 
 from collections.abc import Collection
@@ -12,9 +12,6 @@ from udfs.rocketmq.version import NEWEST, ClientVersion
 
 MASTER_ID = 0
 
-ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO = 40
-"""MessageStoreConfig.accessMessageInMemoryMaxRatio, per cent of the machine's (not the JVM's) memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class SlaveReadConfig:
@@ -23,20 +20,6 @@ class SlaveReadConfig:
     slave_read_enable: bool = False
     broker_id: int = MASTER_ID
     which_broker_when_consume_slowly: int = 1
-
-
-def is_slave_suggested(
-    max_phy_offset: int,
-    pulling_phy_offset: int,
-    total_physical_memory: int,
-    access_message_in_memory_max_ratio: int = ACCESS_MESSAGE_IN_MEMORY_MAX_RATIO,
-) -> bool:
-    """DefaultMessageStore.getMessage: whether what was pulled is too old for memory. Bytes of the commit log.
-
-    `pulling_phy_offset` is where the last message of the answer lies; an answer without messages suggests nothing.
-    """
-    memory = int(total_physical_memory * (access_message_in_memory_max_ratio / 100.0))
-    return max_phy_offset - pulling_phy_offset > memory
 
 
 def suggest_which_broker_id(

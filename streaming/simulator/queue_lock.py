@@ -1,4 +1,4 @@
-"""Who may consume a queue in order: the broker's RebalanceLockManager, and the client's lockAll.
+"""Locks of ordered consumption: the broker's RebalanceLockManager, and the client's lockAll.
 
 A lock belongs to a group's ClientId, not to a channel: two processes with one ClientId both hold it, and an order
 that looks locked is broken. Only masters are asked; a slave read never renews a lock. Mirrors 4.0 to 5.5.
@@ -12,26 +12,26 @@ from udfs.rocketmq.process_queue import ProcessQueue, rebalance_rules
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 REBALANCE_LOCK_MAX_LIVE_MS = 60_000
-"""RebalanceLockManager.REBALANCE_LOCK_MAX_LIVE_TIME: for so long a broker keeps a lock nobody renews."""
+"""RebalanceLockManager.REBALANCE_LOCK_MAX_LIVE_TIME: time after which an unrenewed lock expires."""
 
 LOCK_ALL_MS = 20_000
-"""ProcessQueue.REBALANCE_LOCK_INTERVAL: an orderly consumer renews its locks this often."""
+"""ProcessQueue.REBALANCE_LOCK_INTERVAL: period in which an orderly consumer renews its locks."""
 
 LOCK_ALL_FIRST_MS = 1_000
-"""ConsumeMessageOrderlyService.start: the first renewal comes so soon after the start."""
+"""ConsumeMessageOrderlyService.start: time from the start to the first renewal."""
 
 MASTER_ID = 0
 
 
 @dataclass(slots=True, eq=False)
 class LockEntry:
-    """Who holds a queue, and when the lock was last asked for (epoch ms)."""
+    """The holder of a queue, and the time of its last request (epoch ms)."""
 
     client_id: str
     last_update_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the next to ask gets it."""
+        """Return whether the next request of any client gets the lock."""
         return now_ms - self.last_update_ms > REBALANCE_LOCK_MAX_LIVE_MS
 
 
@@ -44,7 +44,7 @@ class RebalanceLockManager:
         self.mq_lock_table: dict[str, dict[MessageQueue, LockEntry]] = {}
 
     def try_lock(self, consumer_group: str, mq: MessageQueue, client_id: str, now_ms: int) -> bool:
-        """Whether `client_id` holds the queue from now on. Asking renews what it holds, and takes what expired."""
+        """Return whether `client_id` holds the queue now. A request renews a held lock and takes an expired one."""
         entries = self.mq_lock_table.setdefault(consumer_group, {})
         entry = entries.get(mq)
         if entry is None:
@@ -60,11 +60,11 @@ class RebalanceLockManager:
     def try_lock_batch(
         self, consumer_group: str, mqs: Iterable[MessageQueue], client_id: str, now_ms: int
     ) -> set[MessageQueue]:
-        """LOCK_BATCH_MQ (41): those of `mqs` that `client_id` holds from now on."""
+        """LOCK_BATCH_MQ (41): return those of `mqs` that `client_id` holds now."""
         return {mq for mq in mqs if self.try_lock(consumer_group, mq, client_id, now_ms)}
 
     def unlock_batch(self, consumer_group: str, mqs: Iterable[MessageQueue], client_id: str) -> None:
-        """UNLOCK_BATCH_MQ (42): give back. What another ClientId holds stays locked; expiry is not looked at."""
+        """UNLOCK_BATCH_MQ (42): release. Locks of another ClientId stay, expired or not."""
         entries = self.mq_lock_table.get(consumer_group, {})
         for mq in mqs:
             entry = entries.get(mq)
@@ -72,12 +72,12 @@ class RebalanceLockManager:
                 del entries[mq]
 
     def holder(self, consumer_group: str, mq: MessageQueue, now_ms: int) -> str | None:
-        """The ClientId that holds the queue, None where nobody does or the lock has expired."""
+        """Return the ClientId that holds the queue; None without a lock or with an expired one."""
         entry = self.mq_lock_table.get(consumer_group, {}).get(mq)
         return None if entry is None or entry.is_expired(now_ms) else entry.client_id
 
     def is_lock_all_expired(self, consumer_group: str, now_ms: int) -> bool:
-        """isLockAllExpired (5.0): no queue of the group is locked."""
+        """isLockAllExpired (5.0): return whether no queue of the group is locked."""
         return all(entry.is_expired(now_ms) for entry in self.mq_lock_table.get(consumer_group, {}).values())
 
 
@@ -87,11 +87,11 @@ def lock_all(
     now_ms: int,
     client_version: ClientVersion = NEWEST,
 ) -> list[MessageQueue]:
-    """RebalanceImpl.lockAll: ask each broker once for all its queues; the queues it refused.
+    """RebalanceImpl.lockAll: request all queues of each broker at once; return the refused queues.
 
-    `lock_batch(broker_name, mqs)` answers None where the broker has no master or did not answer: its queues keep
-    their flag, and stop for `is_lock_expired` 30 s after the last lock. A queue that was refused is consumed no
-    more until a later round gets it. Up to 4.9.8 dropped queues are asked for too.
+    `lock_batch(broker_name, mqs)` returns None if the broker has no master or does not answer: its queues keep their
+    flag, and `is_lock_expired` stops them 30 s after the last lock. A refused queue is not consumed until a later round
+    gets it. Up to 4.9.8 dropped queues are requested too.
     """
     asks_for_dropped = rebalance_rules(client_version).locks_dropped_queues
     by_broker: dict[str, set[MessageQueue]] = {}
@@ -114,12 +114,12 @@ def lock_all(
 
 
 def may_consume_orderly(process_queue: ProcessQueue, message_model: str, now_ms: int) -> bool:
-    """ConsumeMessageOrderlyService: whether the listener is given the queue's messages."""
+    """ConsumeMessageOrderlyService: return whether the listener gets the queue's messages."""
     if process_queue.dropped:
         return False
     return message_model == "BROADCASTING" or (process_queue.locked and not process_queue.is_lock_expired(now_ms))
 
 
 def may_pull_orderly(process_queue: ProcessQueue) -> bool:
-    """DefaultMQPushConsumerImpl.pullMessage: an orderly consumer pulls only what it has locked, else 3 s later."""
+    """DefaultMQPushConsumerImpl.pullMessage: an orderly consumer pulls only locked queues, else retries after 3 s."""
     return process_queue.locked and not process_queue.dropped

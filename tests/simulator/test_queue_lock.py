@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.simulator.queue_lock import RebalanceLockManager, lock_all, may_consume_orderly, may_pull_orderly
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import ProcessQueue
-from udfs.rocketmq.queue_lock import RebalanceLockManager, lock_all, may_consume_orderly, may_pull_orderly
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 NOW = 1_700_000_000_000

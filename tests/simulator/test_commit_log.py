@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.rocketmq.commit_log import Put, StoreConfig, put_message
+from streaming.simulator.broker import Put, StoreConfig, put_message
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 OLD: ClientVersion = (4, 9, 8)

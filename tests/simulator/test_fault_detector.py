@@ -1,7 +1,7 @@
 """The detector of 5.1.4+: it makes brokers reachable, never unreachable, and forgets those without an address."""
 
+from streaming.simulator.producer import DETECT_INTERVAL_MS, detect_by_one_round
 from udfs.rocketmq.fault import FaultItem, is_available
-from udfs.rocketmq.fault_detector import DETECT_INTERVAL_MS, brokers_to_detect, detect_by_one_round
 
 NOW = 1_700_000_000_000
 LOST, WELL = FaultItem("lost", 3, NOW - 1, reachable=False), FaultItem("well", 3, NOW + 9_000)
@@ -32,8 +32,9 @@ def test_one_broker_is_asked_every_two_seconds_at_most() -> None:
     _, stamps_ms = detect_by_one_round({"lost": LOST}, {}, NOW, BOTH, set())
     assert stamps_ms == {"lost": NOW + DETECT_INTERVAL_MS}
     early, due = NOW + DETECT_INTERVAL_MS - 1, NOW + DETECT_INTERVAL_MS
-    assert brokers_to_detect(ITEMS, stamps_ms, early) == ("well",)
-    assert brokers_to_detect(ITEMS, stamps_ms, due) == ("lost", "well")
     items, stamps_ms = detect_by_one_round(ITEMS, stamps_ms, early, BOTH, BOTH)
     assert not items["lost"].reachable
     assert stamps_ms == {"lost": NOW + DETECT_INTERVAL_MS, "well": early + DETECT_INTERVAL_MS}
+    items, stamps_ms = detect_by_one_round(items, stamps_ms, due, BOTH, BOTH)
+    assert items["lost"].reachable
+    assert stamps_ms == {"lost": due + DETECT_INTERVAL_MS, "well": early + DETECT_INTERVAL_MS}
