@@ -10,7 +10,6 @@ Not detected: a recreated topic with at least as many messages as were read from
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -19,7 +18,7 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.kafka_io.consumer import Span, open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
-from streaming.queries.checkpoint_offsets import Position, put_back, read_position
+from streaming.queries.checkpoint import Position, checkpoint_of, put_back, read_position
 from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import SelfAlert, read_open
 from streaming.system.known_error import BalancewatchError
@@ -95,10 +94,6 @@ def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss
             f"kafka.bootstrap_servers = {servers!r}: no broker answers for its offsets ({type(error).__name__})"
         ) from None
     return position, find_losses(position, spans)
-
-
-def checkpoint_of(name: str, settings: Settings) -> Path:
-    return (settings.paths.checkpoints.expanduser() / name).resolve()
 
 
 def sentence(name: str, losses: Sequence[Loss]) -> str:

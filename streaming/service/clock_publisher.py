@@ -13,24 +13,225 @@ A forgotten cluster gets no clock events until it gives data again.
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
 
 import structlog
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from conf.settings import Settings
+from conf.settings import Kafka, Settings
+from schemas.decode import decode
 from schemas.events import CLOCKS
+from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.publisher import Publisher, PublishError
-from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_NEEDED, RUN
-from streaming.queries.shard_endings import FORGET
+from streaming.queries.events import CLUSTER, FORGET, RUN
+from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.queries.written_batch import WrittenBatch
-from streaming.service.asking import Asking
-from streaming.service.clock_tail import ClockTail
-from streaming.service.collector_clocks import FORGOTTEN_MS, CollectorClocks
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import CANARY_CLUSTER
+
+LIVE_MS = 60_000
+"""Events no further than this from the wall clock are of now."""
+
+LAGGING_MS = 5_400_000
+"""Events no further than this are of now too, if they keep pace with it: their clock is behind, or they come late. What
+is further off is a replay, whose time is not ours to move."""
+
+STEPS = 3
+"""So many steps must keep pace before a clock that is far off counts as one of now."""
+
+NOTICED_MS = 10_000
+"""A smaller lag is that of a batch."""
+
+ROUNDS = 3
+"""Of a slow clock so many rounds must be missed before it is silent."""
+
+FORGOTTEN_MS = 86_400_000
+"""A cluster whose clock has been silent for so long is taken as gone."""
+
+
+@dataclass
+class _Clock:
+    """Its newest event, when that gave data, and the brokers that it asked."""
+
+    event_time_ms: int
+    at_ms: int
+    is_live: bool = False
+    in_pace: int = 0
+    gaps_ms: list[int] = field(default_factory=list)
+    brokers: list[str] = field(default_factory=list)
+
+
+class CollectorClocks:
+    """What gave data of each cluster's own clock. Silence counts from `started_ms` at the earliest."""
+
+    def __init__(self, started_ms: int) -> None:
+        self._started_ms = started_ms
+        self._clocks: dict[str, _Clock] = {}
+
+    def note(self, cluster: str, event_time_ms: int, at_ms: int, brokers: Iterable[str] = ()) -> None:
+        """An event of the cluster's own clock, as heard at `at_ms`. One that is not newer tells nothing."""
+        known = self._clocks.get(cluster)
+        if known is None:
+            self._clocks[cluster] = _Clock(event_time_ms, at_ms, brokers=sorted(brokers))
+            return
+        gap_ms = event_time_ms - known.event_time_ms
+        if gap_ms <= 0:
+            return
+        lag_ms, is_in_pace = at_ms - event_time_ms, (at_ms - known.at_ms) * 2 >= gap_ms
+        known.in_pace = known.in_pace + 1 if is_in_pace else 0
+        is_of_now = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and known.in_pace >= STEPS)
+        known.is_live = known.is_live or (is_of_now and is_in_pace)
+        known.gaps_ms = [*known.gaps_ms, gap_ms][-5:]
+        known.event_time_ms, known.at_ms = event_time_ms, at_ms
+        known.brokers = sorted(brokers) or known.brokers
+
+    def has(self, cluster: str) -> bool:
+        """Whether the cluster has, or lately had, a live clock of its own."""
+        return cluster in self._clocks and self._clocks[cluster].is_live
+
+    def forget(self, cluster: str) -> None:
+        """A person decided that the cluster is gone."""
+        self._clocks.pop(cluster, None)
+
+    def lag_ms(self, cluster: str) -> int:
+        """How far the cluster's own clock runs behind ours."""
+        clock = self._clocks.get(cluster)
+        lag_ms = clock.at_ms - clock.event_time_ms if clock else 0
+        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+
+    def is_silent(self, cluster: str, now_ms: int, silent_ms: int) -> bool:
+        """Whether the clock has said nothing for `silent_ms`, or for several of its rounds where those are longer."""
+        clock = self._clocks[cluster]
+        long_ms = max(silent_ms, ROUNDS * round(median(clock.gaps_ms or [0])))
+        return clock.is_live and now_ms - max(clock.at_ms, self._started_ms) >= long_ms
+
+    def silent(self, now_ms: int, silent_ms: int) -> dict[str, list[str]]:
+        """Clusters whose live clock is silent, and the brokers it used to ask."""
+        return {
+            cluster: clock.brokers
+            for cluster, clock in sorted(self._clocks.items())
+            if self.is_silent(cluster, now_ms, silent_ms) and now_ms - clock.at_ms < FORGOTTEN_MS
+        }
+
+
+REMEMBERED_SECONDS = 60.0
+
+
+@dataclass
+class Asking:
+    """`first` and `newest` are monotonic seconds of its asking; `lags` the newest lags, each with when it was seen,
+    `came` how far its events had come then.
+
+    `is_live`: its events are of now, or lag and keep pace with it; a replay does neither. Pace is that of a minute:
+    where one agent tells every half minute, ahead of the others, events come by leaps.
+    """
+
+    first: float = 0.0
+    newest: float = 0.0
+    is_live: bool = False
+    event_ms: int = 0
+    in_pace: int = 0
+    lags: list[tuple[float, int]] = field(default_factory=list)
+    came: list[tuple[float, int]] = field(default_factory=list)
+
+    def note(self, now: float, newest_ms: int, now_ms: int) -> None:
+        """Its newest event is of `newest_ms`, as seen at `now`, which is `now_ms` by the wall clock."""
+        lag_ms = now_ms - newest_ms
+        if self.came and newest_ms > self.event_ms:
+            since, event_ms = self.came[0]
+            is_in_pace = newest_ms - event_ms <= 2 * (now - since) * 1000 + NOTICED_MS
+            self.in_pace = self.in_pace + 1 if is_in_pace else 0
+        is_live = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and self.in_pace >= STEPS)
+        if is_live and not self.is_live:
+            self.first = now
+        self.is_live = self.is_live or is_live
+        self.newest, self.event_ms = now, max(self.event_ms, newest_ms)
+        self.lags = [(at, lag) for at, lag in [*self.lags, (now, lag_ms)] if at + REMEMBERED_SECONDS > now]
+        self.came = [(at, come) for at, come in [*self.came, (now, self.event_ms)] if at + REMEMBERED_SECONDS > now]
+
+    def lag_ms(self) -> int:
+        """The least of late; 0 where that is a batch's."""
+        lag_ms = min((lag for _, lag in self.lags), default=0)
+        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+
+
+DAY_MS = 86_400_000
+
+AT_MOST = 50_000
+"""Messages a partition that one call reads; what lies before them is left out."""
+
+READ_SECONDS = 30.0
+
+
+class ClockSeen(NamedTuple):
+    """One clock event. `at_ms` is its Kafka record's timestamp, `brokers` those it asked."""
+
+    cluster: str
+    source: str
+    event_time_ms: int
+    at_ms: int
+    brokers: list[str]
+
+
+class ClockTail:
+    """Reads `rocketmq.clock`: at first the last day of it, then what came since the call before."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._consumer: KafkaConsumer | None = None
+        self._next: dict[tuple[str, int], int] = {}
+
+    def read(self, now_ms: int) -> list[ClockSeen]:
+        """The good clock events, in order a cluster. Raises KafkaError when Kafka does not answer."""
+        consumer = self._consumer = self._consumer or open_consumer(self._kafka)
+        spans = read_spans(consumer, [CLOCKS])
+        if not spans:
+            return []
+        places = {place: TopicPartition(*place) for place in spans}
+        consumer.assign(list(places.values()))
+        day = consumer.offsets_for_times(dict.fromkeys(places.values(), now_ms - DAY_MS))
+        left = {}
+        for place, span in spans.items():
+            found = day.get(places[place])
+            since = self._next.get(place, found.offset if found else span.end)
+            begin = min(max(span.beginning, span.end - AT_MOST, since), span.end)
+            consumer.seek(places[place], begin)
+            if begin < span.end:
+                left[place] = span.end
+            self._next[place] = span.end
+        return self._read_until(consumer, left)
+
+    def _read_until(self, consumer: KafkaConsumer, left: dict[tuple[str, int], int]) -> list[ClockSeen]:
+        seen, deadline = [], time.monotonic() + READ_SECONDS
+        while left and time.monotonic() < deadline:
+            for place, records in consumer.poll(timeout_ms=500).items():
+                for record in records:
+                    event, reasons = decode(CLOCKS, record.value, record.timestamp)
+                    if not reasons and not is_of_part(event):
+                        seen.append(
+                            ClockSeen(
+                                event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                            )
+                        )
+                end = left.get((place.topic, place.partition))
+                if end is not None and consumer.position(place) >= end:
+                    del left[place.topic, place.partition]
+        return seen
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def is_of_part(event: Any) -> bool:
+    """Whether it tells that a part of a cluster is forgotten: its time goes on."""
+    return event.source == FORGET and all(one.kind != CLUSTER for one in event.forgotten or ())
+
 
 PATIENCE_SECONDS = 15.0
 """Time for which a cluster must lack clock events before `run` publishes them."""
