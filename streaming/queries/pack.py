@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from heapq import nsmallest
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -230,25 +231,11 @@ class PartitionPack:
 
     def chunks(self) -> list[Chunk]:
         """Return the chunks in the order of the shards; only the first shard gets the invalid messages."""
-        header, pullings = self._header, sorted(self._sample())
-        lags, behind = self._lags.all(), self._lags.behind()
+        header = self._header
+        header.pullings = sorted(self._sample())
+        header.lags, header.behind = self._lags.all(), self._lags.behind()
         return [
-            Chunk(
-                header.topic,
-                header.partition,
-                header.first_offset,
-                header.last_offset,
-                header.newest_ms,
-                messages,
-                header.rejects if number == 0 else [],
-                header.sampled_heartbeats,
-                lags,
-                header.ahead,
-                pullings,
-                header.pulled_ms,
-                header.spans,
-                behind,
-            )
+            msgspec.structs.replace(header, messages=messages, rejects=[] if number else header.rejects)
             for number, messages in enumerate(self._messages)
         ]
 

@@ -33,21 +33,21 @@ CUT_SKEW_MS = 60_000
 
 
 class Sends:
-    """A batch's sends for the boards and fleets of a shard."""
+    """A batch's sends for the boards and fleets of a shard; `of_fleets` has the packs by cluster."""
 
     def __init__(self, state: ShardState, rules: Rulebook, keyed: Iterable[Keyed]) -> None:
         self._state, self._rules = state, rules
         self._of_boards: dict[tuple[str, str], list[Pack]] = {}
-        self._of_fleets: dict[str, list[Pack]] = {}
+        self.of_fleets: dict[str, list[Pack]] = {}
         for cluster, broker_name, pack in keyed:
             if broker_name is None:
-                self._of_fleets.setdefault(cluster, []).append(pack)
+                self.of_fleets.setdefault(cluster, []).append(pack)
             else:
                 self._of_boards.setdefault((cluster, broker_name), []).append(pack)
 
     def read(self) -> list[Chunk]:
         """Return the offsets that the batch read of sends."""
-        return [chunk for packs in self._of_fleets.values() for pack in packs for chunk in pack.read]
+        return [chunk for packs in self.of_fleets.values() for pack in packs for chunk in pack.read]
 
     def advance_boards(self, *, may_be_cut: bool) -> Rows:
         """Advance all boards, put them on their shelf, and return their rows."""
@@ -70,22 +70,12 @@ class Sends:
                 rows.setdefault(table, []).extend(of_table)
         return rows
 
-    def fleets(self, complete: Complete, *, is_once: bool = False) -> "Fleets":
-        """Return the clusters' producers, to be evaluated together with their clusters."""
-        return Fleets(self._state, self._rules, self._of_fleets, complete, is_once=is_once)
-
 
 class Fleets:
     """The turns of a shard's fleets in one batch; each begins when it is first asked for."""
 
     def __init__(
-        self,
-        state: ShardState,
-        rules: Rulebook,
-        packs: dict[str, list[Pack]],
-        complete: Complete,
-        *,
-        is_once: bool = False,
+        self, state: ShardState, rules: Rulebook, packs: dict[str, list[Pack]], complete: Complete, *, is_once: bool
     ) -> None:
         self._state, self._rules, self._packs = state, rules, packs
         self._complete, self._is_once = complete, is_once

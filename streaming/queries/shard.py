@@ -196,7 +196,7 @@ class Shard:
                     if not self._stays_calm(name, group, at):
                         evaluate(work, name, group, at, self._rules.of(name, group))
             elif group in dirty or not cluster.groups[group].is_calm:
-                work.dirty.setdefault(name, set()).add(group)  # evaluated at the next clock event of its own source
+                work.dirty.setdefault(name, set()).add(group)  # evaluated at the next clock event of its source
 
     def _due(self, cluster: str, at: ClusterTick) -> set[str]:
         return due_groups(self.work, cluster, at)
@@ -298,7 +298,7 @@ def work_through(
     sends = Sends(state, rules, (keyed for parcel in parcels for keyed in parcel.sends))
     complete = Complete(chunks, sends.read(), limit, planned)
     of_boards = sends.advance_boards(may_be_cut=limit > 0 or (planned is not None and planned.is_cut))
-    shard = engine(number, shards, state, rules, sends.fleets(complete, is_once=is_once))
+    shard = engine(number, shards, state, rules, Fleets(state, rules, sends.of_fleets, complete, is_once=is_once))
     shard.process(chunks, complete, is_once=is_once)
     for table, rows in of_boards.items():
         shard.work.put(table, rows)

@@ -64,7 +64,7 @@ class ClusterContext(msgspec.Struct):
 class Timing(msgspec.Struct):
     """Whether clock events cover what arrives, by Kafka's time; 0 is never.
 
-    arrived_ms   the newest of the cluster's events, or of a clock of its own
+    arrived_ms   the newest of the cluster's events, or of its collector's clock
     ticked_ms    the newest clock event that advanced time; before the first of all, the first event
     began_ms     the oldest event's time, until the first clock event
     newest_ms    the newest event's time

@@ -35,28 +35,28 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 LIVE_MS = 60_000
-"""Events no further than this from the wall clock are of now."""
+"""Events at most this far from the wall clock are current."""
 
 LAGGING_MS = 5_400_000
-"""Events no further than this are of now too, if they keep pace with it: their clock is behind, or they come late. What
-is further off is a replay, whose time is not ours to move."""
+"""Events at most this far are current too, if they keep pace with it: their clock is behind, or they come late. Events
+further off are a replay, whose time `run` must not advance."""
 
 STEPS = 3
-"""So many steps must keep pace before a clock that is far off counts as one of now."""
+"""Steps that must keep pace before a clock that is far off counts as current."""
 
 NOTICED_MS = 10_000
-"""A smaller lag is that of a batch."""
+"""A smaller lag comes from the batches."""
 
 ROUNDS = 3
-"""Of a slow clock so many rounds must be missed before it is silent."""
+"""Missed rounds after which a slow clock is silent."""
 
 FORGOTTEN_MS = 86_400_000
-"""A cluster whose clock has been silent for so long is taken as gone."""
+"""A cluster with a clock silent for this long counts as gone."""
 
 
 @dataclass
 class _Clock:
-    """Its newest event, when that gave data, and the brokers that it asked."""
+    """The newest event, when it arrived, and the brokers that it asked."""
 
     event_time_ms: int
     at_ms: int
@@ -67,14 +67,19 @@ class _Clock:
 
 
 class CollectorClocks:
-    """What gave data of each cluster's own clock. Silence counts from `started_ms` at the earliest."""
+    """The clusters with a collector's clock, and which of these clocks is silent since `started_ms`.
+
+    A clock is current if it keeps pace with the wall clock: its events come within LIVE_MS of their time, and two of
+    them at most twice as fast as real time. A replay or a simulated past ends near now as well, but much faster; its
+    silence afterwards means nothing.
+    """
 
     def __init__(self, started_ms: int) -> None:
         self._started_ms = started_ms
         self._clocks: dict[str, _Clock] = {}
 
     def note(self, cluster: str, event_time_ms: int, at_ms: int, brokers: Iterable[str] = ()) -> None:
-        """An event of the cluster's own clock, as heard at `at_ms`. One that is not newer tells nothing."""
+        """Note an event of the cluster's own clock that arrived at `at_ms`; an older one changes nothing."""
         known = self._clocks.get(cluster)
         if known is None:
             self._clocks[cluster] = _Clock(event_time_ms, at_ms, brokers=sorted(brokers))
@@ -91,27 +96,27 @@ class CollectorClocks:
         known.brokers = sorted(brokers) or known.brokers
 
     def has(self, cluster: str) -> bool:
-        """Whether the cluster has, or lately had, a live clock of its own."""
+        """Whether the cluster has, or recently had, a current collector's clock."""
         return cluster in self._clocks and self._clocks[cluster].is_live
 
     def forget(self, cluster: str) -> None:
-        """A person decided that the cluster is gone."""
+        """Drop the clock of a forgotten cluster."""
         self._clocks.pop(cluster, None)
 
     def lag_ms(self, cluster: str) -> int:
-        """How far the cluster's own clock runs behind ours."""
+        """Return how far the cluster's own clock is behind this machine's."""
         clock = self._clocks.get(cluster)
         lag_ms = clock.at_ms - clock.event_time_ms if clock else 0
         return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
 
     def is_silent(self, cluster: str, now_ms: int, silent_ms: int) -> bool:
-        """Whether the clock has said nothing for `silent_ms`, or for several of its rounds where those are longer."""
+        """Whether the clock has been silent for `silent_ms`, or for ROUNDS of its rounds if those are longer."""
         clock = self._clocks[cluster]
         long_ms = max(silent_ms, ROUNDS * round(median(clock.gaps_ms or [0])))
         return clock.is_live and now_ms - max(clock.at_ms, self._started_ms) >= long_ms
 
     def silent(self, now_ms: int, silent_ms: int) -> dict[str, list[str]]:
-        """Clusters whose live clock is silent, and the brokers it used to ask."""
+        """Return the clusters with a silent current clock, and the brokers that it asked."""
         return {
             cluster: clock.brokers
             for cluster, clock in sorted(self._clocks.items())
@@ -124,11 +129,11 @@ REMEMBERED_SECONDS = 60.0
 
 @dataclass
 class Asking:
-    """`first` and `newest` are monotonic seconds of its asking; `lags` the newest lags, each with when it was seen,
-    `came` how far its events had come then.
+    """A cluster with events that needs clock events, and how far its events lag behind.
 
-    `is_live`: its events are of now, or lag and keep pace with it; a replay does neither. Pace is that of a minute:
-    where one agent tells every half minute, ahead of the others, events come by leaps.
+    `first` and `newest` are monotonic seconds of its requests; `lags` are the newest lags, each with when it was seen,
+    `came` how far its events had come then. `is_live`: its events are current, or lag and keep pace; a replay does
+    neither. Pace is measured over a minute, as one agent may report every half minute, ahead of the others.
     """
 
     first: float = 0.0
@@ -140,7 +145,7 @@ class Asking:
     came: list[tuple[float, int]] = field(default_factory=list)
 
     def note(self, now: float, newest_ms: int, now_ms: int) -> None:
-        """Its newest event is of `newest_ms`, as seen at `now`, which is `now_ms` by the wall clock."""
+        """Note the time of its newest event, seen at `now` (monotonic seconds) and `now_ms` (wall clock)."""
         lag_ms = now_ms - newest_ms
         if self.came and newest_ms > self.event_ms:
             since, event_ms = self.came[0]
@@ -155,7 +160,7 @@ class Asking:
         self.came = [(at, come) for at, come in [*self.came, (now, self.event_ms)] if at + REMEMBERED_SECONDS > now]
 
     def lag_ms(self) -> int:
-        """The least of late; 0 where that is a batch's."""
+        """Return the least of the recent lags; 0 if it comes from the batches."""
         lag_ms = min((lag for _, lag in self.lags), default=0)
         return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
 
@@ -163,7 +168,7 @@ class Asking:
 DAY_MS = 86_400_000
 
 AT_MOST = 50_000
-"""Messages a partition that one call reads; what lies before them is left out."""
+"""Messages of a partition that one call reads; older ones are skipped."""
 
 READ_SECONDS = 30.0
 
@@ -179,7 +184,7 @@ class ClockSeen(NamedTuple):
 
 
 class ClockTail:
-    """Reads `rocketmq.clock`: at first the last day of it, then what came since the call before."""
+    """Reads the newest clock events of Kafka, ahead of the query: first those of the last day, then those since."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -187,7 +192,7 @@ class ClockTail:
         self._next: dict[tuple[str, int], int] = {}
 
     def read(self, now_ms: int) -> list[ClockSeen]:
-        """The good clock events, in order a cluster. Raises KafkaError when Kafka does not answer."""
+        """Return the valid clock events, in order by cluster. Raises KafkaError if Kafka does not answer."""
         consumer = self._consumer = self._consumer or open_consumer(self._kafka)
         spans = read_spans(consumer, [CLOCKS])
         if not spans:
@@ -229,7 +234,7 @@ class ClockTail:
 
 
 def is_of_part(event: Any) -> bool:
-    """Whether it tells that a part of a cluster is forgotten: its time goes on."""
+    """Whether it forgets a part of a cluster, whose time continues."""
     return event.source == FORGET and all(one.kind != CLUSTER for one in event.forgotten or ())
 
 
@@ -257,7 +262,7 @@ class ClockPublisher:
         self._forgotten_ms: dict[str, int] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="clock-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="clock-publisher", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -273,7 +278,7 @@ class ClockPublisher:
         self.listen(batch.rows)
 
     def listen(self, rows: Rows) -> None:
-        """Learn from a batch: who asks for a clock, who has one, and which brokers there are."""
+        """Take in a batch: the clusters that need a clock, those that have one, and the brokers."""
         with self._lock:
             for row in rows.get(CLOCK_NEEDED, ()):
                 self._note(row)
@@ -286,7 +291,7 @@ class ClockPublisher:
     def _note(self, row: dict[str, Any]) -> None:
         cluster = row["cluster"]
         if cluster == CANARY_CLUSTER or (row["is_wanted"] and row["newest_ms"] <= self._forgotten_ms.get(cluster, 0)):
-            return  # of another task, which may still be at what came before the decision
+            return  # of another task, which may not have reached the decision
         if not row["is_wanted"]:
             self._asking.pop(cluster, None)
         else:
@@ -377,17 +382,17 @@ class ClockPublisher:
                         self.note_stamp(metadata.timestamp, sent_ms)
             except (PublishError, KafkaError) as error:
                 log.warning("clock event not sent", reason=str(error))
-            except Exception:  # without this thread no time passes: the next tick is tried whatever this one met
+            except Exception:  # without this thread no time passes: retry at the next interval
                 log.exception("clock event not sent")
         self._tail.close()
         if publisher is not None:
             publisher.close()
 
     def ticks(self, now: float, now_ms: int) -> list[dict[str, Any]]:
-        """The clock events that are to be sent now: `now` in monotonic seconds, `now_ms` by the wall clock.
+        """Return the clock events to send now: `now` in monotonic seconds, `now_ms` by the wall clock.
 
-        Agents that report beside a dead collector give data, so their cluster is not taken as one without. A cluster
-        whose events are late by as much each time is given a time as late: all that had happened by then has arrived.
+        Agents that report beside a dead collector give data, so their cluster does not count as one without. If the
+        events of a cluster are always late, its clock events are as late: by then all events have arrived.
         """
         wanted = self.wanted(now, now_ms)
         fed = {cluster for cluster, _ in wanted}
@@ -401,7 +406,7 @@ class ClockPublisher:
 
 
 def clock_event(cluster: str, brokers: list[str], now_ms: int, *, answered: list[str] | None = None) -> dict[str, Any]:
-    """A tick of ours: it speaks for `brokers`, and takes them as heard when `answered` does not say otherwise."""
+    """Return a clock event of `run` for `brokers`, which count as answered unless `answered` is given."""
     return {
         "cluster": cluster,
         "source": RUN,
