@@ -6,14 +6,11 @@ Offsets and partitions are as the embedded Kafka would give them: one partition 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from streaming.queries.chunk import Chunk
-from streaming.queries.complete import OF_GROUPS
-from streaming.queries.planned import Planned
-from streaming.queries.shard import Shard
-from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.state_cache import StateCache
-from streaming.queries.whole_shard import work_through
+from streaming.queries.parcel import Chunk
+from streaming.queries.shard import Shard, work_through
+from streaming.queries.state import ShardState, StateCache
+from streaming.queries.store import DictShardStore
+from streaming.queries.waiting import OF_GROUPS, Planned
 from streaming.replay import stream
 from streaming.replay.stream import Enveloper, Event, parcels_for
 from tests.rules import default_rules

@@ -1,10 +1,10 @@
-"""The engine that knows no deadlines: each event is news, and each tick looks at each group in full.
+"""The engine that knows no deadlines: each event is news, and each clock event evaluates each group in full.
 
-What `make` runs must say the same, row for row, at the same times, though it looks at hardly anything.
+The product must give the same rows at the same times, though it evaluates hardly any group.
 """
 
 from streaming.queries.shard import Shard
-from streaming.queries.shard_clock import Heard
+from streaming.queries.tick import ClusterTick
 from streaming.queries.working_set import WorkingSet
 from udfs.groups.state import GroupState
 
@@ -17,12 +17,12 @@ class AllNews(WorkingSet):
 
 
 class EveryEvaluation(Shard):
-    """A shard that looks at every group it knows, at every tick that is for it."""
+    """A shard that evaluates every group it knows, at every clock event that is for it."""
 
     working_set = AllNews
 
-    def _due(self, cluster: str, heard: Heard) -> set[str]:
-        return set(self._work.cluster(cluster).groups)
+    def _due(self, cluster: str, at: ClusterTick) -> set[str]:
+        return set(self.work.cluster(cluster).groups)
 
-    def _stays_calm(self, cluster: str, name: str, heard: Heard) -> bool:
+    def _stays_calm(self, cluster: str, name: str, at: ClusterTick) -> bool:
         return False

@@ -6,9 +6,7 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import CLOCKS
-from streaming.service.asking import Asking
-from streaming.service.clock_publisher import ClockPublisher
-from streaming.service.collector_clocks import CollectorClocks
+from streaming.service.clock_publisher import Asking, ClockPublisher, CollectorClocks
 from streaming.simulator import Simulation, load_scenario
 from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START

@@ -1,1 +1,1 @@
-"""Kafka: the embedded broker, topics, and whoever writes or reads events without Spark."""
+"""Kafka: the embedded broker, topics, and clients without Spark."""

@@ -1,4 +1,4 @@
-"""A Kafka consumer without a group, for what `run` itself looks up: which offsets there are, what a topic said last."""
+"""A Kafka consumer without a group, for offsets and the newest messages of a topic."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from streaming.kafka_io.topics import client_options
 
 
 class Span(NamedTuple):
-    """What Kafka holds of a partition: `beginning` is its oldest offset, `end` the next one to be written."""
+    """A partition in Kafka: `beginning` is its oldest offset, `end` the next one to be written."""
 
     beginning: int
     end: int
 
 
 def open_consumer(kafka: Kafka) -> KafkaConsumer:
-    """Close it. Raises KafkaError when no broker answers."""
+    """Return a consumer, to be closed by the caller. Raises KafkaError if no broker answers."""
     options = client_options(kafka.options)
     return KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers.split(","),
@@ -28,7 +28,7 @@ def open_consumer(kafka: Kafka) -> KafkaConsumer:
 
 
 def read_spans(consumer: KafkaConsumer, topics: Iterable[str]) -> dict[tuple[str, int], Span]:
-    """The span of every partition of `topics` by (topic, partition); a topic that is not there has none."""
+    """Return the span of every partition of `topics` by (topic, partition); a missing topic has none."""
     places = [
         TopicPartition(topic, partition)
         for topic in sorted(topics)

@@ -1,6 +1,6 @@
-"""The embedded Kafka: one KRaft process on the loopback, from our own jars, with a data folder of its own.
+"""The embedded Kafka: one KRaft process on the loopback with its own data folder, for the demo and for tests.
 
-For the demo, the tests and a first look; production names its own brokers in `kafka.bootstrap_servers`.
+Production names its brokers in `kafka.bootstrap_servers`.
 """
 
 import contextlib
@@ -36,20 +36,20 @@ class EmbeddedKafkaError(BalancewatchError):
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
+    """Return a TCP port of the loopback that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class EmbeddedKafka:
-    """A started Kafka process. `bootstrap_servers` names it; `stop()` ends it."""
+    """A running Kafka process at `bootstrap_servers`."""
 
     def __init__(self, jars: Path, data_dir: Path, port: int | None = None) -> None:
-        """Format `data_dir` if it is new and start Kafka on `port` (a free one without it).
+        """Format `data_dir` if it is new, start Kafka on `port` (default: a free one), and wait until it answers.
 
-        Returns when the broker answers. Raises EmbeddedKafkaError when the port is taken, the process ends,
-        or READY_SECONDS pass; no process is left behind then.
+        Raises EmbeddedKafkaError if the port is taken, the process ends, or READY_SECONDS pass; no process is left
+        behind then.
         """
         self.data_dir = data_dir.expanduser().resolve()
         self.port = port or free_port()
@@ -93,7 +93,7 @@ class EmbeddedKafka:
         return [
             "-Xmx320m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # starts in half the time; the broker is never what a drain waits for
+            "-XX:TieredStopAtLevel=1",  # starts in half the time; no drain waits for the broker
             f"-Dlog4j2.configurationFile={log4j}",
         ]
 
@@ -114,8 +114,7 @@ class EmbeddedKafka:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "message.max.bytes": 16
-            << 20,  # what is over our own limit shall reach quarantine, not fail at the producer
+            "message.max.bytes": 16 << 20,  # a message over the contract's limit reaches quarantine
         }
         path = self.data_dir / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
@@ -146,7 +145,7 @@ class EmbeddedKafka:
 
 @contextlib.contextmanager
 def scratch_kafka(jars: Path) -> Iterator[EmbeddedKafka]:
-    """An embedded Kafka on a free port whose data is deleted when it ends."""
+    """Yield an embedded Kafka on a free port; its data is deleted at the end."""
     data_dir = Path(tempfile.mkdtemp(prefix=f"balancewatch-kafka-{uuid.uuid4().hex[:6]}-"))
     try:
         kafka = EmbeddedKafka(jars, data_dir)

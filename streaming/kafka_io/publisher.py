@@ -1,4 +1,4 @@
-"""Events into Kafka by kafka-python: keyed, in order a key, never more than a bounded number unconfirmed."""
+"""Publishes events to Kafka by kafka-python: keyed, in order by key, with a bounded number unconfirmed."""
 
 import contextlib
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PublishError(BalancewatchError):
-    """Kafka did not take an event. Nothing after the last successful `flush` is certain to be there."""
+    """Kafka did not accept an event. Events after the last successful `flush` may be missing."""
 
 
 class Publisher:
-    """Publishes events. kafka-python buffers without bound, so every `max_unconfirmed` events we wait."""
+    """Publishes events, and waits every `max_unconfirmed` events, as kafka-python buffers without bound."""
 
     def __init__(self, kafka: Kafka, *, max_unconfirmed: int = 10_000, delivery_seconds: float = 30.0) -> None:
-        """Raises PublishError when no broker answers."""
+        """Raises PublishError if no broker answers."""
         self._max_unconfirmed = max_unconfirmed
         self._unconfirmed = 0
         self._failure: BaseException | None = None
@@ -45,14 +45,14 @@ class Publisher:
             ) from None
 
     def publish(self, topic: str, event: Mapping[str, Any]) -> Any:
-        """Hand over one event of `topic`. Raises PublishError once Kafka has refused an earlier one.
+        """Publish an event of `topic`; return a future of the record's metadata, done after `flush`.
 
-        The answer is a future of the record's metadata, done after `flush`.
+        Raises PublishError if Kafka has refused an earlier one.
         """
         return self.publish_raw(topic, key_of(topic, event), _encode(event))
 
     def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
-        """Hand over bytes as they are."""
+        """Publish bytes as they are."""
         try:
             future = self._producer.send(topic, key=key, value=value)
         except KafkaError as error:
@@ -64,7 +64,7 @@ class Publisher:
         return future
 
     def flush(self) -> None:
-        """Return when every event handed over is in Kafka. Raises PublishError when one is not."""
+        """Wait until every published event is in Kafka. Raises PublishError if one is not."""
         try:
             self._producer.flush(timeout=self._delivery_seconds + 5)
         except KafkaError as error:
@@ -75,7 +75,7 @@ class Publisher:
             raise PublishError(f"Kafka did not take an event: {type(failure).__name__}: {failure}")
 
     def close(self) -> None:
-        """Let go of the connection; what is not flushed may be lost."""
+        """Close the connection; events that are not flushed may be lost."""
         with contextlib.suppress(KafkaError):  # a Kafka that is down cannot say goodbye
             self._producer.close(timeout=2)
 

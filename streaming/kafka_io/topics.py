@@ -1,8 +1,7 @@
-"""The five topics: made once, wide enough that a too large message reaches quarantine.
+"""The five topics: created once, with a limit at which a too large message reaches quarantine.
 
-Their messages carry the time at which Kafka took them (LogAppendTime), whatever the clock of who sent them says: it is
-the one clock that all events have in common. Routes are kept as long as the other events, not compacted: who looks at
-the past (Rewind) needs the routes of then, and they are said anew every 30 s.
+Their messages carry Kafka's time (LogAppendTime), the one clock that all events have in common. Routes are kept as long
+as the other events, not compacted: a replay of the past (Rewind) needs its routes, which are reported every 30 s.
 """
 
 import re
@@ -31,10 +30,10 @@ class KafkaUnreachableError(BalancewatchError):
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's keyword arguments for Kafka options given by their Java names.
+    """Return kafka-python's keyword arguments for Kafka options given by their Java names.
 
     `security.protocol` becomes `security_protocol`; a JAAS line gives user name and password; a PEM trust store
-    becomes `ssl_cafile`. Options only Java knows are left out.
+    becomes `ssl_cafile`. Options that only Java knows are skipped.
     """
     known = KafkaProducer.DEFAULT_CONFIG
     found: dict[str, Any] = {}
@@ -56,7 +55,7 @@ def _credentials(jaas: str) -> dict[str, str]:
 
 
 def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
-    """Make the topics that are missing and return their names. Raises KafkaUnreachableError after `wait_seconds`."""
+    """Create the missing topics and return their names. Raises KafkaUnreachableError after `wait_seconds`."""
     deadline = time.monotonic() + wait_seconds
     while True:
         try:

@@ -26,7 +26,8 @@ from streaming.metrics.health_names import (
 )
 from streaming.metrics.incidents import Incidents
 from streaming.metrics.verdict_names import FOLDED
-from streaming.queries.shard_clock import CLOCK_HEARD, RUN
+from streaming.queries.events import RUN
+from streaming.queries.rows import CLOCK_HEARD
 from streaming.store.store import History
 from streaming.text.times import to_ms
 from streaming.warehouse.rows import Rows

@@ -21,9 +21,8 @@ from streaming.quality.inspection import Inspection
 from streaming.quality.quality_alert import QualityAlerts, read_open_topics
 from streaming.quality.read_progress import ReadProgress
 from streaming.queries import balance
-from streaming.queries.checkpoint_offsets import read_position
+from streaming.queries.checkpoint import checkpoint_of, read_position
 from streaming.queries.written_batch import WrittenBatch
-from streaming.self_monitoring.data_loss import checkpoint_of
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
 from streaming.warehouse.writer import Writer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streaming.quality.quality_alert import QuarantineShare
-from streaming.queries.checkpoint_offsets import Offsets, Position, read_beginning, read_position
+from streaming.queries.checkpoint import Offsets, Position, read_beginning, read_position
 from streaming.warehouse.rows import Rows
 
 MOST_BATCHES = 1_000

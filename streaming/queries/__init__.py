@@ -1,1 +1,1 @@
-"""The one Structured Streaming query, its state, and what it has read and written."""
+"""The streaming query: events of Kafka into rows of the Delta tables."""

@@ -1,27 +1,193 @@
-"""What one Arrow batch of messages holds for one shard, as one binary value: Spark's rows stay few."""
+"""The messages of one Arrow batch for one shard, as one binary value.
 
-from typing import Any
+    Parcel ─► Chunk  a Kafka partition's events of groups, undecoded, with a header that every shard gets
+           ─► Pack   the send latencies of a broker or of a cluster, run-length encoded
+
+Spark thus carries few rows, and a shard's waiting chunks cost one state call a batch. Chunks wait in the state: a new
+field goes to the end and has a default.
+"""
+
+import zlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
-from streaming.queries.chunk import Chunk, Reject
-from streaming.queries.combiner import Pack
+from udfs.brokers.log_order import Behind
+from udfs.brokers.skew import Lag
+from udfs.producers.attempts import Attempts
+
+
+def shard_of(cluster: str, name: str, shards: int) -> int:
+    """Return the shard of a consumer group or broker; with an empty name, the shard that speaks for the cluster."""
+    if shards == 1:
+        return 0
+    return zlib.crc32(f"{cluster}|{name}".encode()) % shards
+
+
+class Message(NamedTuple):
+    """One valid message: its place in Kafka and its bytes."""
+
+    offset: int
+    ingest_time_ms: int
+    value: bytes
+
+
+class Reject(NamedTuple):
+    """One invalid message, complete, with every reason."""
+
+    offset: int
+    ingest_time_ms: int
+    value: bytes | None
+    reasons: list[str]
+
+
+class SampledHeartbeat(NamedTuple):
+    """A client sent a heartbeat to a broker, or unregistered there.
+
+    `groups` are its groups with a family, `ingest_time_ms` is Kafka's time of the message.
+    """
+
+    cluster: str
+    broker_name: str
+    client_id: str
+    event_time_ms: int
+    is_leaving: bool
+    groups: tuple[str, ...] = ()
+    ingest_time_ms: int = 0
+    client_addr: str = ""
+
+
+class Pulling(NamedTuple):
+    """A client pulled for a group at a broker, at most one for each PULLING_MS.
+
+    `client` is its ClientId, else its address; "" if only the committed offsets were reported. `is_held_back`: its
+    cache is full, so no further pull is due. `is_by_broker`: no client's pull, but the first or the newest pull within
+    PULLING_MS that the broker itself reported.
+    """
+
+    cluster: str
+    broker_name: str
+    consumer_group: str
+    client: str
+    event_time_ms: int
+    ingest_time_ms: int = 0
+    is_held_back: bool = False
+    is_by_broker: bool = False
+
+
+PULLING_MS = 5_000
+
+
+class Span(NamedTuple):
+    """Kafka's times of the first and the newest of a cluster's events, and the oldest event time among them."""
+
+    first_ms: int
+    newest_ms: int
+    oldest_event_ms: int
+
+
+class Ahead(NamedTuple):
+    """A refused clock event from the future: its source, Kafka's time of it, and how far it is ahead."""
+
+    cluster: str
+    source: str
+    ingest_time_ms: int
+    ahead_ms: int
+
+
+class Chunk(msgspec.Struct, array_like=True, gc=False):
+    """One Kafka partition's part of an Arrow batch; all but `messages` and `rejects` is the same for every shard.
+
+    first_offset, last_offset  the offsets read
+    newest_ms           by cluster, the newest event time
+    sampled_heartbeats  all heartbeats, also those of other shards' groups: every shard evaluates brokers by them
+    lags                of sources, behind Kafka's clock
+    ahead               clock events from the future
+    pullings            a sample of the groups and clients that pulled
+    pulled_ms           by (cluster, broker), the oldest pull that the broker itself reported (it suggests the next
+                        broker id), for any group: a client without a pull there does not pull
+    spans               by cluster, of all events except clock events
+    behind              sources that are behind in a log that was written at once
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    newest_ms: dict[str, int]
+    messages: list[Message]
+    rejects: list[Reject]
+    sampled_heartbeats: list[SampledHeartbeat] = []
+    lags: list[Lag] = []
+    ahead: list[Ahead] = []
+    pullings: list[Pulling] = []
+    pulled_ms: dict[tuple[str, str], int] = {}
+    spans: dict[str, Span] = {}
+    behind: list[Behind] = []
+
+    def has_content(self) -> bool:
+        """Whether it has more than the offsets read."""
+        return bool(self.messages or self.sampled_heartbeats or self.pullings or self.lags or self.ahead)
+
+
+class Pack(msgspec.Struct, array_like=True, gc=False):
+    """The send latencies and clock events of one Arrow batch for one key.
+
+    attempts   of a broker: its producers' attempts
+    tick_ms    of a broker or a cluster: its newest clock event
+    forgotten  of a broker or a cluster: the decisions to forget it: kind, name, time and text
+    fleet      of a cluster: broker → its producers' attempts
+    read       of a cluster: the offsets read of its partitions, as chunks without messages
+    asked_ms   of a cluster: broker → the newest clock event that asked it
+    lags       of a cluster: the lags of its sends and clock events behind Kafka's clock
+    """
+
+    attempts: list[Attempts] = []
+    tick_ms: int | None = None
+    fleet: dict[str, list[Attempts]] = {}
+    read: list[Chunk] = []
+    forgotten: list[tuple[str, str, int, str]] = []
+    asked_ms: dict[str, int] = {}
+    lags: list[Lag] = []
+
+    def newest_ms(self) -> int:
+        """Return the newest time in it."""
+        attempts = [*self.attempts, *(of for producers in self.fleet.values() for of in producers)]
+        return max((self.tick_ms or 0, *(of.steps[-1].to_ms for of in attempts if of.steps)))
+
+
+Key = tuple[str, str | None]
+"""(cluster, broker_name); (cluster, None) is the cluster itself."""
+
+Keyed = tuple[str, str | None, Pack]
+"""A pack under its key: cluster, broker_name."""
 
 
 class Parcel(msgspec.Struct, array_like=True, gc=False):
-    """`chunks` are of the topics that tell of groups, one a Kafka partition, with the headers that go to every shard;
-    `sends` are packs by cluster and broker; `rejects` bad sends, by topic and partition, for the first shard.
-    `sends_read` is how many offsets of sends the task has seen in all.
+    """`chunks` are of the topics of groups, one for each Kafka partition; `sends` are packs by cluster and broker.
+
+    `rejects` are invalid sends by topic and partition, for the first shard; `sends_read` is the number of offsets of
+    sends that the task read.
     """
 
     chunks: list[Chunk] = []
-    sends: list[tuple[str, str | None, Pack]] = []
+    sends: list[Keyed] = []
     rejects: list[tuple[str, int, Reject]] = []
     sends_read: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: "msgspec.msgpack.Decoder[Parcel]" = msgspec.msgpack.Decoder(Parcel)
+_chunks_decoder = msgspec.msgpack.Decoder(list[Chunk])
+_parcel_decoder: "msgspec.msgpack.Decoder[Parcel]" = msgspec.msgpack.Decoder(Parcel)
+
+
+def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
+    return _encoder.encode(list(chunks))
+
+
+def decode_chunks(packed: bytes) -> list[Chunk]:
+    return _chunks_decoder.decode(packed)
 
 
 def encode_parcel(parcel: Parcel) -> bytes:
@@ -29,4 +195,4 @@ def encode_parcel(parcel: Parcel) -> bytes:
 
 
 def decode_parcel(packed: Any) -> Parcel:
-    return _decoder.decode(packed)
+    return _parcel_decoder.decode(packed)

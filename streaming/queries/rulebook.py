@@ -1,4 +1,4 @@
-"""The rulebook that the settings make: udfs knows no settings, and conf no rules."""
+"""The rulebook of the settings: `udfs` knows no settings, and `conf` no rules."""
 
 from functools import cache
 from typing import Any
@@ -22,7 +22,7 @@ def rulebook(settings: Settings) -> Rulebook:
 
 @cache
 def default_rules() -> Rules:
-    """Those that balancewatch.toml has, whatever else is set."""
+    """Return the rules of balancewatch.toml, whatever else is set."""
     return _rules(conf_rules.Rules.model_validate(read_toml(DEFAULTS)["rules"]))
 
 
@@ -33,7 +33,7 @@ def _rules(section: conf_rules.Rules) -> Rules:
 
 
 def _kinds(kinds: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """An empty severity is the rule's own, None."""
+    """Return the kinds with None, the rule's own value, for an empty severity."""
     return {
         kind: {name: None if value == "" else value for name, value in values.items()} for kind, values in kinds.items()
     }

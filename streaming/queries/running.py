@@ -1,28 +1,154 @@
-"""Start, batches and end of a streaming query."""
+"""Start, batches, rests and end of a streaming query."""
 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import median
+from typing import Any, NamedTuple, Protocol
 
 import structlog
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from schemas.events import SEND_LATENCIES
-from streaming.queries.batch_limits import Limits, limit_of, note_limit
-from streaming.queries.planned import publish_plan
-from streaming.queries.rest import Rest, TickSeen
-from streaming.queries.shard_clock import CLOCK_HEARD
+from streaming.queries.checkpoint import Limits, limit_of, note_limit, read_batch
+from streaming.queries.rows import CLOCK_HEARD
+from streaming.queries.waiting import PLAN_PROPERTY, Planned
 from streaming.queries.written_batch import WrittenBatch
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_checkpoints
 from streaming.warehouse.rows import Rows, unpack_rows
 from streaming.warehouse.writer import Writer, append_rows
+
+BUSY = 100.0
+"""Events a second from which on there is no rest."""
+
+SENDS_S = 1.0
+"""Longest rest if there are sends: FaultItems change between clock events."""
+
+SOON_S = 0.25
+"""The rest if a clock event is overdue."""
+
+MARGIN_S = 0.05
+"""How long after its time a clock event is in Kafka."""
+
+EARLIER_S = 0.005
+"""How much earlier to wake for the next clock event after one was there: how long it has waited is not known. MARGIN_S
+until the first one is missed."""
+
+KEPT = 6
+"""Clock events of one source that its interval is taken from."""
+
+OVERDUE_ROUNDS = 3
+"""Missed rounds after which a source no longer counts."""
+
+
+class TickSeen(NamedTuple):
+    """A clock event of a batch; `at_ms` is Kafka's time of it."""
+
+    cluster: str
+    source: str
+    at_ms: int
+
+
+class Rest:
+    """How long to rest after a batch that had little to do: until the next clock event is due.
+
+    A batch costs as much for ten events as for a hundred. One batch for each poll round is enough for a quiet cluster;
+    if events come fast, or nothing waits for a clock event, the next batch begins at once or soon. Times are seconds of
+    this machine's clock, except those of clock events.
+    """
+
+    def __init__(self, most_s: float) -> None:
+        """`most_s` is the longest rest; 0 is none."""
+        self._most_s = most_s
+        self._ticks: dict[tuple[str, str], deque[int]] = {}
+        self._apart_s: float | None = None  # how far this machine's clock is ahead of Kafka's, as far as known
+        self._step_s = MARGIN_S
+        self._is_missed = False
+        self._last_s: float | None = None
+
+    def after(self, began_s: float, now_s: float, events: int, sends: int, ticks: Iterable[TickSeen]) -> float:
+        """Return the seconds to rest after a batch that began at `began_s` and read `events`, `sends` among them."""
+        for tick in ticks:
+            known = self._ticks.setdefault(tick[:2], deque(maxlen=KEPT))
+            if not known or tick.at_ms > known[-1]:
+                known.append(tick.at_ms)
+                self._note(began_s - tick.at_ms / 1000)
+        passed_s = now_s - self._last_s if self._last_s is not None else 0.0
+        self._last_s = now_s
+        if self._most_s <= 0 or passed_s <= 0 or events / passed_s >= BUSY:
+            return 0.0
+        most_s = min(self._most_s, SENDS_S) if sends else self._most_s
+        next_s = self._next_tick_s(now_s)
+        self._is_missed = next_s is not None and next_s < now_s
+        return min(most_s, SENDS_S if next_s is None else max(next_s + MARGIN_S - now_s, SOON_S))
+
+    def _note(self, waited_s: float) -> None:
+        """Note a clock event that the batch had, this long after Kafka's time of it."""
+        if self._apart_s is None or waited_s < self._apart_s:
+            self._apart_s = waited_s
+        elif self._is_missed:
+            self._apart_s, self._step_s = self._apart_s + MARGIN_S, EARLIER_S
+        else:
+            self._apart_s -= self._step_s
+        self._is_missed = False
+
+    def _next_tick_s(self, now_s: float) -> float | None:
+        """Return when the next clock event of any source is due in Kafka; None if no interval is known."""
+        apart_s = self._apart_s or 0.0
+        found = []
+        for key, seen in list(self._ticks.items()):
+            if len(seen) < 2:
+                continue
+            times = list(seen)
+            every_s = median(after - before for before, after in pairwise(times)) / 1000
+            due_s = times[-1] / 1000 + apart_s + every_s
+            if now_s > due_s + OVERDUE_ROUNDS * every_s:
+                del self._ticks[key]
+            else:
+                found.append(due_s)
+        return min(found, default=None)
+
+
+def plan_of(offsets: dict[tuple[str, int], int], limit: int | None) -> Planned:
+    """Return the plan of a batch that reads these numbers of offsets under maxOffsetsPerTrigger.
+
+    0 is no limit. With None the limit is unknown, and the batch may have been cut. Spark rounds each partition's share
+    down, and gives every partition with a backlog at least one offset.
+    """
+    places = frozenset(place for place, count in offsets.items() if count > 0)
+    is_cut = limit is None or 0 < limit <= sum(offsets[place] for place in places) + len(places)
+    return Planned(is_cut, places if is_cut else frozenset())
+
+
+def publish_plan(
+    context: SparkContext, checkpoint: Path, batch_id: int, limit: int | None, *, is_once: bool = False
+) -> dict[str, int]:
+    """Publish the plan of a batch to its workers (balance.published_plan); return its offsets by topic.
+
+    `limit` is the one it was planned under. For an unreadable checkpoint nothing is published; the offsets read decide.
+    """
+    counts: Counter[str] = Counter()
+    try:
+        offsets = read_batch(checkpoint, batch_id)
+        for (topic, _), count in offsets.items():
+            counts[topic] += count
+        planned = plan_of(offsets, limit)
+        text = json.dumps([planned.is_cut, sorted(planned.places), is_once])
+    except (OSError, ValueError) as error:
+        log.warning("batch plan not read", batch_id=batch_id, reason=str(error))
+        text = ""
+    context.setLocalProperty(PLAN_PROPERTY, text)
+    return dict(counts)
+
 
 OnBatch = Callable[[WrittenBatch], None]
 """Called with each batch after it is in Delta."""
@@ -33,7 +159,7 @@ COMMIT_SECONDS = 30.0
 log = structlog.get_logger()
 
 
-class RestHearer(Protocol):
+class RestListener(Protocol):
     """Listener for pauses, which Spark counts as batch time.
 
     `rests` gets the longest possible duration of a pause that begins, `rested` the duration of one that ended. `name`
@@ -65,12 +191,12 @@ class Sink:
         *,
         is_once: bool = False,
         rest_s: float = 0.0,
-        hearer: RestHearer | None = None,
+        rest_listener: RestListener | None = None,
     ) -> None:
         """`rest_s` is the longest rest after a batch that had little to do, `limits` are the batches' own."""
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_batch, self._limits, self._is_once = on_batch, limits, is_once
-        self._hearer, self._busy = hearer, threading.Lock()
+        self._rest_listener, self._busy = rest_listener, threading.Lock()
         self._is_stopping = False
         self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
         self._app_id = ""
@@ -138,11 +264,11 @@ class Sink:
 
     def _rest_for(self, rest_s: float, batch_id: int) -> None:
         began = time.monotonic()
-        if self._hearer is not None:
-            self._hearer.rests(self._name, rest_s)
+        if self._rest_listener is not None:
+            self._rest_listener.rests(self._name, rest_s)
         self._is_awake.wait(rest_s)
-        if self._hearer is not None:
-            self._hearer.rested(self._name, batch_id, time.monotonic() - began)
+        if self._rest_listener is not None:
+            self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
 
     def stay_awake(self) -> None:
         """Pause after no further batch."""
@@ -178,13 +304,15 @@ def start_query(
     *,
     available_now: bool = False,
     on_batch: OnBatch | None = None,
-    hearer: RestHearer | None = None,
+    rest_listener: RestListener | None = None,
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
     limits = note_limit(checkpoint, settings.queries.max_offsets_per_trigger)
     rest_s = settings.queries.rest_ms / 1000
-    sink = Sink(name, checkpoint, writer, on_batch, limits, is_once=available_now, rest_s=rest_s, hearer=hearer)
+    sink = Sink(
+        name, checkpoint, writer, on_batch, limits, is_once=available_now, rest_s=rest_s, rest_listener=rest_listener
+    )
     stream = (
         output.writeStream.queryName(name)
         .outputMode("update")

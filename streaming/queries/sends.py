@@ -1,98 +1,94 @@
-"""Every producer's FaultItem of every broker, by the table of its own release, as far as one shard keeps them.
+"""FaultItems of producers: a board for each broker, a fleet for each cluster, as far as one shard keeps them.
 
-A batch costs brokers times producers after the combine, not sends. Clock events go to the brokers they speak for. Each
-cluster has a pack of its own too, where its producers are judged together and alerts begin and end (fleet_turn.py).
+A batch costs brokers times producers after the packing, not sends. A board's rows are its broker's; a cluster's fleet
+is evaluated turn by turn with the cluster's clock events, and its alerts begin and end there. Each knows what the other
+had reported by then, so a dead broker is one cause for groups and producers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from streaming.queries.chunk import Chunk
-from streaming.queries.combiner import Keyed, Pack
-from streaming.queries.complete import Complete
-from streaming.queries.fleet_turn import FleetTurn
-from streaming.queries.producers_aside import advance_or_set_aside
-from streaming.queries.shard_rows import fault_item_row, health_row
-from streaming.queries.shard_state import ShardState
+from streaming.queries.parcel import Chunk, Keyed, Pack
+from streaming.queries.rows import CLOCK_NEEDED, alert_row, fault_item_row, health_row
+from streaming.queries.set_aside import advance_or_set_aside, come_back, set_aside
+from streaming.queries.state import ShardState
+from streaming.queries.store import RETRIED
+from streaming.queries.waiting import CLOCK_MISSED_MS, Complete
 from streaming.queries.working_set import key_of
 from streaming.warehouse.rows import Rows
+from udfs.alerts.alert import Transition
 from udfs.alerts.rulebook import Rulebook
+from udfs.alerts.rules import Rules
+from udfs.brokers.trouble import Gone
 from udfs.producers.board import Board
+from udfs.producers.findings import judge_fleet
 from udfs.producers.fleet import Fleet
-from udfs.producers.forgotten import forget_items
+from udfs.producers.forgotten import forget_items, forget_of_fleet
+from udfs.producers.gone_broker import failing_brokers
+from udfs.producers.passage import Passage
+from udfs.producers.unasked_boards import close_unasked, note_asked
+from udfs.producers.waiting_sends import alerts_of_drop, drop_oldest, end_drop, time_of_log
 
 CUT_SKEW_MS = 60_000
 
 
 class Sends:
-    """What one batch brings to the boards and fleets of a shard."""
+    """A batch's sends for the boards and fleets of a shard; `of_fleets` has the packs by cluster."""
 
     def __init__(self, state: ShardState, rules: Rulebook, keyed: Iterable[Keyed]) -> None:
         self._state, self._rules = state, rules
         self._of_boards: dict[tuple[str, str], list[Pack]] = {}
-        self._of_fleets: dict[str, list[Pack]] = {}
+        self.of_fleets: dict[str, list[Pack]] = {}
         for cluster, broker_name, pack in keyed:
             if broker_name is None:
-                self._of_fleets.setdefault(cluster, []).append(pack)
+                self.of_fleets.setdefault(cluster, []).append(pack)
             else:
                 self._of_boards.setdefault((cluster, broker_name), []).append(pack)
 
     def read(self) -> list[Chunk]:
-        """How far the batch read its partitions of sends."""
-        return [chunk for packs in self._of_fleets.values() for pack in packs for chunk in pack.read]
+        """Return the offsets that the batch read of sends."""
+        return [chunk for packs in self.of_fleets.values() for pack in packs for chunk in pack.read]
 
     def advance_boards(self, *, may_be_cut: bool) -> Rows:
-        """All boards' rows. Nothing is written but put on the shelves."""
+        """Advance all boards, put them on their shelf, and return their rows."""
         rows: Rows = {}
         for (cluster, broker_name), packs in sorted(self._of_boards.items()):
-            for table, of_table in self._advance_board(cluster, broker_name, packs, may_be_cut=may_be_cut).items():
+            key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
+            if boards.get(key) is None and not any(pack.attempts for pack in packs):
+                continue  # a clock event for a broker without sends
+            idle_ms = rules.fault_item_idle_ms
+            board, of_board = advance_or_set_aside(
+                boards.get(key) or Board(),
+                lambda: boards.get_anew(key) or Board(),  # noqa: B023  # called at once
+                lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),  # noqa: B023  # called at once
+                {"cluster": cluster, "broker_name": broker_name},
+                max(pack.newest_ms() for pack in packs),
+                rules,
+            )
+            boards.put(key, board)
+            for table, of_table in of_board.items():
                 rows.setdefault(table, []).extend(of_table)
-        return rows
-
-    def fleets(self, complete: Complete, *, is_once: bool = False) -> "Fleets":
-        """The clusters' producers, to be judged beside their clusters."""
-        return Fleets(self._state, self._rules, self._of_fleets, complete, is_once=is_once)
-
-    def _advance_board(self, cluster: str, broker_name: str, packs: list[Pack], *, may_be_cut: bool) -> Rows:
-        key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
-        if boards.get(key) is None and not any(pack.attempts for pack in packs):
-            return {}  # a tick for a broker that nobody has sent to
-        idle_ms = rules.fault_item_idle_ms
-        state, rows = advance_or_set_aside(
-            boards.get(key) or Board(),
-            lambda: boards.get_anew(key) or Board(),
-            lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),
-            {"cluster": cluster, "broker_name": broker_name},
-            max(pack.newest_ms() for pack in packs),
-            rules,
-        )
-        boards.put(key, state)
         return rows
 
 
 class Fleets:
-    """The turns of a shard's fleets in one batch, each begun when it is first asked for."""
+    """The turns of a shard's fleets in one batch; each begins when it is first asked for."""
 
     def __init__(
-        self,
-        state: ShardState,
-        rules: Rulebook,
-        packs: dict[str, list[Pack]],
-        complete: Complete,
-        *,
-        is_once: bool = False,
+        self, state: ShardState, rules: Rulebook, packs: dict[str, list[Pack]], complete: Complete, *, is_once: bool
     ) -> None:
         self._state, self._rules, self._packs = state, rules, packs
         self._complete, self._is_once = complete, is_once
         self._turns: dict[str, FleetTurn | None] = {}
 
-    def of(self, cluster: str) -> FleetTurn | None:
-        """None for a cluster in which nobody sends."""
+    def of(self, cluster: str) -> "FleetTurn | None":
+        """Return the cluster's turn; None for a cluster without sends."""
         if cluster not in self._turns:
             self._turns[cluster] = self._begin(cluster)
         return self._turns[cluster]
 
     def finish(self) -> Rows:
-        """The rows of all; every one that had a turn is put on its shelf."""
+        """End all turns, put the fleets on their shelf, and return all rows."""
         rows: Rows = {}
         for cluster in sorted({*self._packs, *self._turns}):
             turn = self.of(cluster)
@@ -103,7 +99,7 @@ class Fleets:
             self._state.fleets.put(key_of(cluster), turn.fleet)
         return rows
 
-    def _begin(self, cluster: str) -> FleetTurn | None:
+    def _begin(self, cluster: str) -> "FleetTurn | None":
         key, fleets, packs = key_of(cluster), self._state.fleets, self._packs.get(cluster, [])
         if fleets.get(key) is None and not any(pack.fleet for pack in packs):
             return None
@@ -124,9 +120,10 @@ class Fleets:
 def advance_board(
     board: Board, packs: Sequence[Pack], cluster: str, broker_name: str, *, idle_ms: int, may_be_cut: bool
 ) -> Rows:
-    """Rows of one broker's batch. With `may_be_cut` a tick far ahead of the attempts beside it is left alone.
+    """Advance one broker's board by a batch, and return its rows.
 
-    maxOffsetsPerTrigger cuts the clock topic elsewhere than the attempts; the next tick will do.
+    With `may_be_cut` a clock event far ahead of the attempts is ignored: maxOffsetsPerTrigger cuts the clock topic at
+    another time than the attempts, and the next clock event will do.
     """
     forgotten_ms = max((at_ms for pack in packs for _, _, at_ms, _ in pack.forgotten), default=0)
     closed, last = forget_items(board, forgotten_ms) if forgotten_ms else ([], [])
@@ -140,3 +137,114 @@ def advance_board(
         "fault_items": [fault_item_row(cluster, broker_name, flip) for flip in (*closed, *flips)],
         "broker_health": [health_row(cluster, broker_name, row) for row in (*last, *health)],
     }
+
+
+class FleetTurn:
+    """One cluster's producers in one batch: taken in at once, then evaluated clock event by clock event.
+
+    `fleet` is changed in place; `read` returns it as it was before the batch. Nothing is written. `most_ms` is the
+    newest time at which no data is missing (Complete.most_ms), None for any. With `is_once` nothing more is read later,
+    and no clock events are published; `is_whole`: all data was read.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        read: Callable[[], Fleet],
+        packs: Sequence[Pack],
+        cluster: str,
+        rules: Rules,
+        *,
+        most_ms: int | None = None,
+        is_once: bool = False,
+        is_whole: bool = True,
+    ) -> None:
+        self.fleet = fleet
+        self._read, self._packs, self._cluster, self._rules = read, packs, cluster, rules
+        self._most_ms, self._is_once, self._is_whole = most_ms, is_once, is_whole
+        self._now_ms = max((pack.newest_ms() for pack in packs), default=fleet.tick_ms)
+        self._reported: list[Transition] = []
+        self._failed: Rows | None = None
+        self._guard(self._take_in)
+
+    def advance(self, until_ms: int) -> dict[str, str]:
+        """Evaluate the fleet at each moment up to then; return the failing brokers and their incidents."""
+        self._guard(lambda: self._judge(until_ms))
+        return failing_brokers(self.fleet)
+
+    def note_gone(self, gone: Mapping[str, Gone], now_ms: int) -> None:
+        """Take in the cluster's dead brokers as of a clock event, for the moments after it."""
+        if self._failed is None:
+            self.fleet.note_gone(gone, now_ms)
+
+    def finish(self) -> Rows:
+        """Evaluate the remaining moments, and return all rows of the batch."""
+        rows: Rows = {}
+        self._guard(lambda: rows.update(self._end()))
+        if self._failed is not None:
+            return self._failed
+        rows["alerts"] = [alert_row(each) for each in (*self._reported, *come_back(self.fleet, self._now_ms))]
+        return rows
+
+    def _guard(self, work: Callable[[], Any]) -> None:
+        """Bring back the fleet as it was before the batch if a rule fails."""
+        if self._failed is not None:
+            return
+        try:
+            work()
+        except RETRIED:
+            raise
+        except Exception as error:  # an error of a rule must not end the query
+            self.fleet = self._read()
+            labels = {"cluster": self._cluster}
+            self._failed = set_aside(self.fleet, error, labels, self._now_ms, self._rules)
+
+    def _take_in(self) -> None:
+        fleet, packs, rules = self.fleet, self._packs, self._rules
+        forgotten = [decision for pack in packs for decision in pack.forgotten]
+        self._reported += [transition for decision in forgotten for transition in forget_of_fleet(fleet, *decision)]
+        self._forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
+        fleet.learn_lags(lag for pack in packs for lag in pack.lags)
+        for pack in packs:
+            for broker_name, producers in pack.fleet.items():
+                for attempts in producers:
+                    if attempts.steps[-1].to_ms > self._forgotten_ms:
+                        fleet.add(broker_name, attempts)
+            fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
+            note_asked(fleet, pack.asked_ms)
+        to_ms = fleet.tick_ms
+        if self._is_once:
+            to_ms = time_of_log(fleet, rules.no_data_page_ms, is_whole=self._is_whole)
+        self._before_ms = fleet.judged_ms
+        to_ms = to_ms if self._most_ms is None else min(to_ms, self._most_ms)
+        self._passage = Passage(fleet, to_ms, rules.fault_item_idle_ms)
+
+    def _judge(self, until_ms: int | None = None) -> None:
+        for _ in self._passage.moments(until_ms):
+            self._reported += judge_fleet(self.fleet, self._cluster, self._rules)
+
+    def _end(self) -> Rows:
+        self._judge()
+        fleet, cluster = self.fleet, self._cluster
+        if fleet.judged_ms > self._before_ms:
+            self._reported += end_drop(fleet, fleet.judged_ms)
+        if dropped := drop_oldest(fleet):
+            self._reported += alerts_of_drop(fleet, cluster, dropped, self._rules)
+        closed = list(close_unasked(fleet, self._rules.fault_item_idle_ms))
+        return {
+            "fault_items": [
+                fault_item_row(cluster, board.broker_name, flip) for board in closed for flip in board.flips
+            ],
+            "broker_health": [health_row(cluster, board.broker_name, board.health) for board in closed],
+            CLOCK_NEEDED: list(self._clock_wanted()),
+        }
+
+    def _clock_wanted(self) -> Iterator[dict[str, Any]]:
+        """Ask for clock events of `run` if only producers report the cluster; not if it was forgotten since."""
+        packs = self._packs
+        newest_ms = max(
+            (of.steps[-1].to_ms for pack in packs for each in pack.fleet.values() for of in each), default=0
+        )
+        since_ms = max(self.fleet.tick_ms + CLOCK_MISSED_MS, self._forgotten_ms)
+        if newest_ms > since_ms and not any(pack.tick_ms for pack in packs):
+            yield {"cluster": self._cluster, "is_wanted": True, "newest_ms": newest_ms}

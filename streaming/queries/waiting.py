@@ -1,29 +1,131 @@
-"""What waits for a tick: by cluster, packed as it came, and no more of it than a shard can carry.
+"""The events that wait for a clock event: how far a batch is complete, what waits, and what if no clock event comes.
 
-Where nobody keeps a cluster's time, its events pile up. Beyond MOST_EVENTS or MOST_BYTES a shard drops the oldest by
-Kafka's time: heartbeats and pulls first, then routes, held ticks last. Kafka still has them; the drop is reported.
+A clock event is evaluated once every partition has been read past it (Complete). Other events wait, packed. Without
+clock events they accumulate: beyond MOST_EVENTS or MOST_BYTES a shard drops the oldest by Kafka's time, heartbeats and
+pulls first, then routes, clock events last. Kafka still has them; the drop is reported.
+
+A backlog of the query looks as if there were no clock events. So they must be missing for CONFIRM_MS more before it is
+reported: the clock publisher's own (clock_publisher.py) have come by then. If nothing more is read
+(`run --available-now`), it is reported at once.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from schemas.events import CLOCKS, ROUTES
-from streaming.queries.chunk import Chunk, Message, Pulling, SampledHeartbeat
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from streaming.queries.parcel import Chunk, Message, Pulling, SampledHeartbeat
+from streaming.queries.state import ClusterEntry, ShardIndex
+from udfs.alerts.alert import Transition, with_words
+from udfs.alerts.life import Evaluation, Reason, advance, end
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA
+from udfs.brokers.source_findings import find_dropped, find_no_clock
+
+OF_GROUPS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
+OF_SENDS = frozenset((SEND_LATENCIES, CLOCKS))
+
+
+PLAN_PROPERTY = "balancewatch.planned"
+"""Spark's local property by which the driver passes the plan of a batch to the workers."""
+
+
+class Planned(NamedTuple):
+    """What Spark planned a batch to read. Its offsets do not show it: compaction and transactions leave holes.
+
+    `is_cut`: the batch may have left messages behind, in any of `places`, the partitions that it reads.
+
+    `is_once`: nothing more is read and no clock events are published: `run --available-now`.
+    """
+
+    is_cut: bool
+    places: frozenset[tuple[str, int]] = frozenset()
+    is_once: bool = False
+
+    def of(self, topics: Collection[str]) -> "Planned":
+        """Return the plan for these topics alone."""
+        return self._replace(places=frozenset(place for place in self.places if place[0] in topics))
+
+
+def reached(limit: int, chunks: Iterable[Chunk], others: int = 0) -> bool:
+    """Whether these chunks and `others` have as many offsets as a batch may read.
+
+    maxOffsetsPerTrigger is 0 for none; Spark rounds each partition's share of it down.
+    """
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for chunk in chunks:
+        place = (chunk.topic, chunk.partition)
+        first, last = spans.get(place, (chunk.first_offset, chunk.last_offset))
+        spans[place] = min(first, chunk.first_offset), max(last, chunk.last_offset)
+    read = others + sum(last - first + 1 for first, last in spans.values())
+    return limit > 0 and read >= limit - len(spans)
+
+
+def safe_time_ms(
+    chunks: Sequence[Chunk], clock_topic: str, limit: int, planned: Planned | None = None
+) -> dict[str, int] | None:
+    """Return, by cluster, the time up to which its events are complete; None if no partition has more to read.
+
+    `planned` says whether the batch was cut. Without it the offsets read do: a batch that reached `limit`
+    (maxOffsetsPerTrigger; 0 is none) was. Each partition that gave messages may then hold more. Its events are in
+    order, so events older than its newest are complete; a partition without an event of a cluster may hold any of
+    it. A partition that gave nothing has nothing left, because Spark reads at least one offset of each backlog.
+    """
+    newest: dict[tuple[str, int], dict[str, int]] = {}
+    for chunk in chunks:
+        of_place = newest.setdefault((chunk.topic, chunk.partition), {})
+        for cluster, time_ms in chunk.newest_ms.items():
+            of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
+    is_cut = reached(limit, chunks) if planned is None else planned.is_cut
+    if not is_cut:
+        return None
+    for place in planned.places if planned is not None else ():
+        newest.setdefault(place, {})  # all of its planned offsets were holes: the next message may have any time
+    data = [of_place for (topic, _), of_place in newest.items() if topic != clock_topic]
+    if not data:
+        return None
+    clusters = {cluster for of_place in data for cluster in of_place}
+    return {cluster: min(of_place.get(cluster, 0) for of_place in data) for cluster in clusters}
+
+
+class Complete:
+    """Up to where all topics of a batch are complete: an evaluation of several topics waits for the last of them.
+
+    `groups` and `sends` are safe_time_ms of their topics; None: everything was read. `chunks` are the batch's events of
+    groups, `read` the offsets read of sends; `limit` is maxOffsetsPerTrigger, 0 for none; `planned` is Spark's plan, if
+    known.
+    """
+
+    def __init__(
+        self, chunks: Sequence[Chunk], read: Iterable[Chunk], limit: int = 0, planned: Planned | None = None
+    ) -> None:
+        self.groups = safe_time_ms(chunks, CLOCKS, limit, planned.of(OF_GROUPS) if planned is not None else None)
+        self.sends = safe_time_ms(list(read), CLOCKS, limit, planned.of(OF_SENDS) if planned is not None else None)
+
+    def holds(self, cluster: str, time_ms: int, *, has_fleet: bool) -> bool:
+        """Whether more events may follow that a clock event of this time has to cover."""
+        of_groups = self.groups is not None and time_ms >= self.groups.get(cluster, 0)
+        return of_groups or (has_fleet and self.sends is not None and time_ms >= self.sends.get(cluster, 0))
+
+    def most_ms(self, cluster: str, *, has_groups: bool) -> int | None:
+        """Return the newest time at which no send of the cluster, nor other data, is missing; None for any."""
+        parts = (self.sends, self.groups if has_groups or cluster in (self.groups or ()) else None)
+        return min((max(0, safe.get(cluster, 0) - 1) for safe in parts if safe is not None), default=None)
+
 
 MOST_EVENTS, MOST_BYTES = 100_000, 32 << 20
-"""Of one cluster in one shard."""
+"""Waiting events of one cluster in one shard."""
 
 MOST_BYTES_IN_ALL = 128 << 20
-"""Of all clusters in one shard: many of them share it."""
+"""Waiting bytes of all clusters in one shard, which many of them share."""
 
 KEPT_SHARE = 0.75
-"""So much is left by a drop, that not every batch makes another."""
+"""Share that a drop leaves, so that not every batch makes another."""
 
 SWEEP_MS, SWEEP_EVENTS = 10_000, 20_000
-"""By Kafka's time, and by what one batch adds: as often is looked at what waits where no tick comes."""
+"""Waiting events without a clock event are checked after this time by Kafka's clock, or this many events of a batch."""
 
 HEADER_BYTES = 128
-"""What a voice or a pulling takes, about."""
+"""Approximate size of a sampled event."""
 
 _RANK = {ROUTES: 1, CLOCKS: 2}
 
@@ -33,27 +135,28 @@ class _Held(NamedTuple):
     time_ms: int
     bytes: int
     chunk: int
-    what: Message | SampledHeartbeat | Pulling
+    event: Message | SampledHeartbeat | Pulling
 
 
-def split(chunks: Iterable[Chunk], clocked: Iterable[str]) -> tuple[list[Chunk], list[Chunk]]:
-    """Those to work through, and those that wait undecoded: nothing tells the time of their only cluster."""
-    clusters = set(clocked)
+def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
+    """Return the chunks to evaluate, and those that wait undecoded: of one cluster, without a clock event."""
+    clocked = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
     work: list[Chunk] = []
     waiting: list[Chunk] = []
     for chunk in chunks:
-        is_one = len(chunk.newest_ms) == 1 and chunk.newest_ms.keys().isdisjoint(clusters)
+        waits = len(chunk.newest_ms) == 1 and chunk.newest_ms.keys().isdisjoint(clocked)
         has_news = bool(chunk.lags or chunk.ahead or chunk.pulled_ms)
-        (waiting if is_one and not has_news else work).append(chunk)
+        (waiting if waits and not has_news else work).append(chunk)
     return work, waiting
 
 
 def count_of(chunks: Iterable[Chunk]) -> int:
+    """Return the number of events."""
     return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
 
 
 def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
-    """What may wait on, and how many events of which clusters may not. Each chunk is of one cluster."""
+    """Return what may go on waiting, and the number of events dropped by cluster. Each chunk is of one cluster."""
     by_cluster: dict[str, list[Chunk]] = {}
     for chunk in chunks:
         by_cluster.setdefault(next(iter(chunk.newest_ms)), []).append(chunk)
@@ -61,12 +164,12 @@ def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
     kept: list[Chunk] = []
     dropped: dict[str, int] = {}
     for cluster, of_cluster in by_cluster.items():
-        held = [one for number, chunk in enumerate(of_cluster) for one in _held(number, chunk)]
-        size = sum(one.bytes for one in held)
+        held = [event for number, chunk in enumerate(of_cluster) for event in _held(number, chunk)]
+        size = sum(event.bytes for event in held)
         if len(held) <= MOST_EVENTS and size <= most_bytes:
             kept += of_cluster
             continue
-        held.sort(key=lambda one: one[:2])
+        held.sort(key=lambda event: event[:2])
         first, left = 0, len(held)
         while first < len(held) and (left > MOST_EVENTS * KEPT_SHARE or size > most_bytes * KEPT_SHARE):
             size, left, first = size - held[first].bytes, left - 1, first + 1
@@ -79,23 +182,139 @@ def _held(number: int, chunk: Chunk) -> Iterator[_Held]:
     rank = _RANK.get(chunk.topic, 0)
     for message in chunk.messages:
         yield _Held(rank, message.ingest_time_ms, len(message.value), number, message)
-    headers: list[SampledHeartbeat | Pulling] = [*chunk.sampled_heartbeats, *chunk.pullings]
-    for one in headers:
-        yield _Held(0, one.event_time_ms, HEADER_BYTES, number, one)
+    sampled: list[SampledHeartbeat | Pulling] = [*chunk.sampled_heartbeats, *chunk.pullings]
+    for event in sampled:
+        yield _Held(0, event.event_time_ms, HEADER_BYTES, number, event)
 
 
 def _rebuilt(chunks: list[Chunk], held: list[_Held]) -> Iterator[Chunk]:
     for number, chunk in enumerate(chunks):
-        of_chunk = [one.what for one in held if one.chunk == number]
-        if of_chunk:
+        events = [each.event for each in held if each.chunk == number]
+        if events:
             yield Chunk(
                 chunk.topic,
                 chunk.partition,
                 chunk.first_offset,
                 chunk.last_offset,
                 chunk.newest_ms,
-                [one for one in of_chunk if isinstance(one, Message)],
+                [event for event in events if isinstance(event, Message)],
                 [],
-                sampled_heartbeats=[one for one in of_chunk if isinstance(one, SampledHeartbeat)],
-                pullings=[one for one in of_chunk if isinstance(one, Pulling)],
+                sampled_heartbeats=[event for event in events if isinstance(event, SampledHeartbeat)],
+                pullings=[event for event in events if isinstance(event, Pulling)],
             )
+
+
+CLOCK_MISSED_MS = 15_000
+
+CONFIRM_MS = 40_000
+
+END_MS = 600_000
+"""Time that may stay uncovered at the end of a log that is read once: a clock a little behind evaluates the rest."""
+
+MISSED_ROUNDS = 3
+
+FIRST_ROUND_MS = 200_000
+"""How long the first clock event of a cluster may take: the interval of its rounds is not known yet."""
+
+
+def clocks_wanted(chunks: list[Chunk], shard_index: ShardIndex) -> Iterator[dict[str, Any]]:
+    """Yield the clusters with events in this batch, but without clock events for three rounds or 15 s."""
+    silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in shard_index.forgotten_ms.items()}
+    for cluster, entry in shard_index.clusters.items():
+        rounds_ms = 3 * entry.watch.rounds.interval_ms(entry.now_ms)
+        silent_ms[cluster] = entry.collector_time_ms + max(CLOCK_MISSED_MS, rounds_ms)
+    newest: dict[str, int] = {}
+    for chunk in chunks:
+        for cluster, time_ms in chunk.newest_ms.items():
+            newest[cluster] = max(newest.get(cluster, 0), time_ms)
+    reported = {cluster for chunk in chunks if chunk.topic == CLOCKS for cluster in chunk.newest_ms}
+    for cluster, time_ms in sorted(newest.items()):
+        if cluster not in reported and time_ms > silent_ms.get(cluster, 0):
+            yield {"cluster": cluster, "is_wanted": True, "newest_ms": time_ms}
+
+
+def note_arrivals(shard_index: ShardIndex, chunks: Iterable[Chunk]) -> int:
+    """Note when events arrived, and return Kafka's newest time of all."""
+    newest_ms = 0
+    for chunk in chunks:
+        for cluster, span in chunk.spans.items():
+            newest_ms = max(newest_ms, span.newest_ms)
+            if span.newest_ms <= shard_index.forgotten_ms.get(cluster, 0):
+                continue
+            entry = shard_index.cluster(cluster)
+            timing = entry.timing
+            timing.arrived_ms = max(timing.arrived_ms, span.newest_ms)
+            timing.newest_ms = max(timing.newest_ms, chunk.newest_ms.get(cluster, 0))
+            if not entry.now_ms:
+                timing.began_ms = min(timing.began_ms or span.oldest_event_ms, span.oldest_event_ms)
+            timing.ticked_ms = timing.ticked_ms or (timing.arrived_ms if entry.now_ms else span.first_ms)
+    return newest_ms
+
+
+def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None:
+    """Note a clock event that advanced time; `is_own`: sent by `run`, which is no sign of life of the cluster."""
+    timing = entry.timing
+    timing.ticked_ms, timing.noted_ms = max(timing.ticked_ms, ingest_time_ms), None
+    if not is_own:
+        timing.arrived_ms = max(timing.arrived_ms, ingest_time_ms)
+
+
+def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Return, by cluster of several brokers, the time up to which each gave waiting data: one may be ahead."""
+    newest: dict[str, dict[str, int]] = {}
+    for chunk in chunks:
+        for heartbeat in chunk.sampled_heartbeats:
+            of_cluster = newest.setdefault(heartbeat.cluster, {})
+            of_cluster[heartbeat.broker_name] = max(heartbeat.event_time_ms, of_cluster.get(heartbeat.broker_name, 0))
+    return {cluster: min(of_cluster.values()) for cluster, of_cluster in newest.items() if len(of_cluster) > 1}
+
+
+def judge_timing(
+    entry: ClusterEntry, cluster: str, rules: Rules, waiting_ms: int = 0, *, is_once: bool
+) -> Iterator[Transition]:
+    """Yield cluster_no_data with the cause no_clock, after a batch that was not cut. `waiting_ms`: waiting_until."""
+    timing, watch = entry.timing, entry.watch
+    missed_ms = timing.arrived_ms - timing.ticked_ms
+    if is_once:
+        untaken_ms = waiting_ms - entry.now_ms if entry.now_ms else timing.newest_ms - timing.began_ms
+        missed_ms = max(missed_ms, untaken_ms if untaken_ms >= END_MS or not entry.now_ms else 0)
+    rounds_ms = MISSED_ROUNDS * watch.interval_ms if watch.interval_ms else FIRST_ROUND_MS
+    if missed_ms < max(rules.no_data_page_ms, rounds_ms):
+        timing.noted_ms = None
+        return
+    if timing.noted_ms is None:
+        timing.noted_ms = timing.arrived_ms
+    if not is_once and timing.arrived_ms < timing.noted_ms + CONFIRM_MS:
+        return
+    now_ms = max(entry.now_ms, timing.newest_ms)
+    finding = find_no_clock(cluster, now_ms - missed_ms, has_ahead=bool(watch.ahead))
+    known = watch.incidents.pop(CLUSTER_NO_DATA, None)
+    incident, transition = advance(known, finding, Evaluation(now_ms), rules.of_kind(CLUSTER_NO_DATA), rules)
+    if incident is not None:
+        watch.incidents[CLUSTER_NO_DATA] = incident
+    if transition is not None:
+        yield transition
+
+
+def alerts_of_drop(entry: ClusterEntry, cluster: str, shard: int, dropped: int, rules: Rules) -> Iterator[Transition]:
+    """Yield the alert of the first drop since the newest clock event; each shard drops its own events."""
+    timing = entry.timing
+    timing.dropped += dropped
+    if timing.drop is not None:
+        return
+    now_ms = max(entry.now_ms, timing.newest_ms)
+    above = entry.watch.incidents.get(CLUSTER_NO_DATA)
+    above_id = above.incident_id if above is not None and above.has_fired else None
+    finding = find_dropped(cluster, shard, dropped, now_ms, above_id)
+    timing.drop, transition = advance(None, finding, Evaluation(now_ms), rules.of_kind(CLUSTER_NO_DATA), rules)
+    if transition is not None:
+        yield transition
+
+
+def end_drop(entry: ClusterEntry, now_ms: int) -> Iterator[Transition]:
+    """Resolve the alert of a drop: a clock event covers what waits."""
+    timing = entry.timing
+    if timing.drop is not None:
+        over = end(timing.drop, Reason.DATA_RETURNED, Evaluation(max(now_ms, timing.drop.written_ms)))
+        yield with_words(over, f"{timing.dropped} events were dropped in total.")
+    timing.drop, timing.dropped = None, 0

@@ -1,12 +1,12 @@
-"""What one batch of a shard has read of its state, changed, and concluded; written back when the batch is done."""
+"""What one batch of a shard has read of its state, changed and concluded; written back at the end of the batch."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from streaming.queries.shard_rows import alert_row, assignment_row, membership_row
-from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_values import ClusterEntry, GroupEntry
+from streaming.queries.parcel import Reject
+from streaming.queries.rows import alert_row, assignment_row, membership_row, quarantine_row
+from streaming.queries.state import ClusterEntry, GroupEntry, ShardState
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.failed_rule import RULE_FAILED
@@ -15,18 +15,18 @@ from udfs.brokers.families import family_of
 from udfs.groups.closing import close_queues
 from udfs.groups.group import end_all
 from udfs.groups.state import GroupState
-from udfs.rocketmq.membership import CHANGED, JOINED, Change
+from udfs.rocketmq.membership import CHANGED, JOINED, LEFT, Change
 from udfs.rocketmq.route import Route
 
 
 @lru_cache(maxsize=65536)
 def key_of(*names: str) -> str:
-    """One text for several names, whatever they hold."""
+    """Return one text for several names, unambiguous for any names."""
     return "|".join(f"{len(name)}:{name}" for name in names)
 
 
 class WorkingSet:
-    """What one batch does to a shard. `dirty` are the groups that something happened to since they were looked at."""
+    """The changes of one batch to a shard. `dirty` are the groups with an event since their last evaluation."""
 
     def __init__(self, state: ShardState) -> None:
         self.rows: Rows = {}
@@ -46,34 +46,34 @@ class WorkingSet:
     def put_alerts(self, transitions: Iterable[Transition]) -> None:
         self.put("alerts", (alert_row(transition) for transition in transitions))
 
+    def quarantine(self, topic: str, partition: int, reject: Reject) -> None:
+        self.put("quarantine", [quarantine_row(topic, partition, reject)])
+
     def cluster(self, name: str) -> ClusterEntry:
-        entry = self.shard_index.clusters.get(name)
-        if entry is None:
-            entry = self.shard_index.clusters[name] = ClusterEntry()
-        return entry
+        return self.shard_index.cluster(name)
 
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
-        """The group, which the next tick looks at."""
+        """Return the group, which the next clock event evaluates."""
         self.dirty.setdefault(cluster, set()).add(name)
         self.cluster(cluster).groups.setdefault(name, GroupEntry(0, [])).wake()
         return self.change(cluster, name, time_ms)
 
     def calm_group(self, cluster: str, name: str) -> GroupState | None:
-        """The group, if it is calm: then what only repeats what is known may move its facts (udfs.groups.repeat)."""
+        """Return the group if it is calm: repetitions may then move its times (udfs.groups.repeat)."""
         of_cluster = self.shard_index.clusters.get(cluster)
         entry = of_cluster.groups.get(name) if of_cluster is not None else None
         return self.group(cluster, name, 0) if entry is not None and entry.is_calm else None
 
     def move(self, cluster: str, name: str) -> None:
-        """A calm group's facts were moved, and nothing else of it."""
+        """Note that the times of a calm group were moved, and nothing else of it."""
         self._moved.add((cluster, name))
 
     def note_birth(self, cluster: str, consumer_group: str) -> None:
-        """It is new, or older than was known: those of its family that nobody is a member of may be replaced."""
+        """Note that a group is new or older than known: groups of its family without members may be replaced."""
         self._births.setdefault(cluster, set()).add(family_of(consumer_group) or "")
 
     def take_dirty(self, cluster: str) -> set[str]:
-        """The groups to look at because something happened to them, or near them, since the last tick."""
+        """Return the groups with an event, or with one near them, since the last clock event."""
         dirty, births = self.dirty.pop(cluster, set()), self._births.pop(cluster, set())
         if births:
             groups = self.cluster(cluster).groups.items()
@@ -81,12 +81,12 @@ class WorkingSet:
         return dirty
 
     def change(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
-        """The group, which is written at the end of the batch."""
+        """Return the group, which is written at the end of the batch."""
         self._changed.add((cluster, name))
         return self.group(cluster, name, time_ms)
 
     def group(self, cluster: str, name: str, time_ms: int) -> GroupState:
-        """To be read: what is changed of it goes by `change`."""
+        """Return the group for reading; to change it, use `change`."""
         key = key_of(cluster, name)
         group = self.state.groups.get(key)
         if group is None:
@@ -98,29 +98,18 @@ class WorkingSet:
     def enter(
         self, cluster: str, name: str, due_ms: int | None, topics: Iterable[str] = (), *, is_calm: bool = False
     ) -> None:
-        """When to look at the group again, and which topics concern it beside those that are known to."""
+        """Set when the group is due, and add topics that concern it."""
         entry = self.cluster(cluster).groups.setdefault(name, GroupEntry(None, []))
         entry.due_ms, entry.is_calm = due_ms, is_calm
         if topics:
             entry.topics = sorted({*entry.topics, *topics})
         self._entered.add((cluster, name))
 
-    def drop_group(self, cluster: str, name: str) -> None:
-        self.state.groups.keep(key_of(cluster, name), None)
-        self._changed.add((cluster, name))
-        self.cluster(cluster).groups.pop(name, None)
-        self.cluster(cluster).frozen.pop(name, None)
-
     def route(self, cluster: str, topic: str) -> Route | None:
         return self.state.routes.get(key_of(cluster, topic))
 
-    def brokers_of(self, cluster: str, topic: str) -> set[str]:
-        """Those that the topic's route names."""
-        route = self.route(cluster, topic)
-        return route.broker_names() if route is not None else set()
-
     def has_queue(self, cluster: str, topic: str, broker_name: str, queue_id: int) -> bool:
-        """False for one that the topic's route, which names its broker, has not (Route.has_queue)."""
+        """Return False for a queue that is missing in a route that names its broker (Route.has_queue)."""
         key = key_of(cluster, topic)
         if key not in self._queues:
             route = self.route(cluster, topic)
@@ -134,13 +123,13 @@ class WorkingSet:
         self.state.routes.put(key, route)
 
     def routes_of(self, cluster: str) -> list[Route]:
-        """All that are known of the cluster."""
+        """Return all known routes of the cluster."""
         prefix = key_of(cluster, "").removesuffix("0:")
         keys = sorted(key for key in self.state.routes.all_keys() if key.startswith(prefix))
         return [route for key in keys if (route := self.state.routes.get(key)) is not None]
 
-    def put_changes(self, group: GroupState, changes: list[Change]) -> None:
-        """Membership rows; the channel's groups are kept, for a client that unregisters may name none."""
+    def put_changes(self, group: GroupState, changes: Iterable[Change]) -> None:
+        """Add membership rows, and keep the channel's groups: a client that unregisters may name none."""
         for change in changes:
             group.is_stale = True
             channel = key_of(group.cluster, change.broker_name, change.member.client_addr)
@@ -150,37 +139,41 @@ class WorkingSet:
             self.put("memberships", [membership_row(group, change)])
 
     def groups_on(self, channel: str) -> list[str]:
-        """Whose members spoke on it."""
+        """Return the groups whose members used the channel."""
         return self.state.channels.get(channel) or []
 
     def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
-        """What was open of the group, or of one topic of it, ends; nobody is meant to own its queues any more."""
+        """Resolve the open incidents of the group, or of one topic of it; its queues have no planned owner any more."""
         closed = close_queues(group, now_ms, topic)
         self.put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
-        self.put_alerts(with_words(one, words) for one in end_all(group, reason, now_ms, topic))
+        self.put_alerts(with_words(transition, words) for transition in end_all(group, reason, now_ms, topic))
 
-    @staticmethod
-    def concerns(group: GroupState, broker_name: str) -> bool:
-        """Whether any of the group's queues is, or was, at the broker."""
-        prefix = f"{broker_name}:"
-        return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
+    def end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
+        """Resolve all of the group, let its members leave, and drop it. `words` go into the alerts."""
+        group = self.change(cluster, name, now_ms)
+        self.put_changes(group, [Change(broker, member, LEFT, now_ms) for broker, member in group.membership.members()])
+        self.end(group, reason, now_ms, words=words)
+        self.drop_group(cluster, name)
+        self.dirty.get(cluster, set()).discard(name)
+
+    def drop_group(self, cluster: str, name: str) -> None:
+        self.state.groups.keep(key_of(cluster, name), None)
+        self._changed.add((cluster, name))
+        self.cluster(cluster).groups.pop(name, None)
+        self.cluster(cluster).frozen.pop(name, None)
 
     def revert_group(self, cluster: str, name: str) -> None:
-        """The group as it was before this batch, and none of the batch's rows of it, but of rules that failed."""
+        """Bring back the group as it was before this batch, and drop the batch's rows of it, except rule_failed."""
         key = key_of(cluster, name)
         self.state.groups.keep(key, self.state.groups.get_anew(key))
         self._drop_rows(lambda row: row.get("cluster") == cluster and row.get("consumer_group") == name)
 
     def revert_cluster(self, name: str) -> None:
-        """What is concluded of the cluster, beside its groups, as it was before this batch; what gave data stays so."""
+        """Bring back the cluster, without its groups, as it was before this batch; its data's times are kept."""
         known = self.cluster(name)
-        self.shard_index.clusters[name] = entry = self.state.read_agenda().clusters.get(name) or ClusterEntry()
-        entry.groups, entry.families, entry.frozen, entry.watch.heartbeat_sample = (
-            known.groups,
-            known.families,
-            known.frozen,
-            known.watch.heartbeat_sample,
-        )
+        entry = self.shard_index.clusters[name] = self.state.read_index().cluster(name)
+        entry.groups, entry.families, entry.frozen = known.groups, known.families, known.frozen
+        entry.watch.heartbeat_sample = known.watch.heartbeat_sample
         about = ("cluster", name)
         self._drop_rows(lambda row: about in row.items() and "state" in row and row["consumer_group"] is None)
 
@@ -191,8 +184,9 @@ class WorkingSet:
                 self.rows[table] = kept
 
     def write(self) -> None:
+        """Write all changes to the store."""
         for cluster in sorted(self.dirty.keys() | self._births.keys()):
-            for name in sorted(self.take_dirty(cluster)):  # since the last tick that moved time: the next one looks
+            for name in sorted(self.take_dirty(cluster)):  # events since the last clock event: the next one evaluates
                 group = self.state.groups.get(key_of(cluster, name))
                 if group is None or RULE_FAILED not in group.incidents or group.is_stale:
                     self.enter(cluster, name, 0)

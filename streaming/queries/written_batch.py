@@ -1,4 +1,4 @@
-"""A batch that is in Delta, and who is told of it: each row is handed on once, to every listener."""
+"""A batch that is in Delta, and the listeners that get each of its rows once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from streaming.warehouse.rows import Rows
 class WrittenBatch:
     """One batch of a query.
 
-    rows      all of them, by table; also those that are of no table
+    rows      all rows by table, also rows that belong to no table
     versions  the version of each table that took its rows; a table that had them from before a crash has none, nor
-              has one whose writer does not say
+              has a table whose writer reports none
     """
 
     query: str
@@ -23,8 +23,9 @@ class WrittenBatch:
 
 
 class BatchListener(Protocol):
-    """Told of each batch of a query, in the query's own thread: be quick. What is raised fails the batch, which runs
-    again; a listener without which the batch is whole keeps its failures to itself.
+    """Listener for the batches of a query, in the query's own thread: be quick.
+
+    An error fails the batch, which runs again. A listener that the batch does not need keeps its errors to itself.
     """
 
     def on_batch(self, batch: WrittenBatch) -> None: ...

@@ -10,12 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from schemas.events import CLOCKS
-from streaming.queries.packer import pack
+from streaming.queries.pack import pack
 from streaming.queries.parcel import Parcel
-from streaming.queries.shard import Shard
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.state_cache import StateCache
-from streaming.queries.whole_shard import work_through
+from streaming.queries.shard import Shard, work_through
+from streaming.queries.state import StateCache
+from streaming.queries.store import DictShardStore
 from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import Rulebook
 

@@ -1,1 +1,1 @@
-"""What goes wrong with the service itself: lost offsets, and why a query failed."""
+"""Failures of the service itself: lost offsets, and reasons of a failed query."""

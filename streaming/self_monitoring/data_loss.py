@@ -10,7 +10,6 @@ Not detected: a recreated topic with at least as many messages as were read from
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -19,7 +18,7 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.kafka_io.consumer import Span, open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
-from streaming.queries.checkpoint_offsets import Position, put_back, read_position
+from streaming.queries.checkpoint import Position, checkpoint_of, put_back, read_position
 from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import SelfAlert, read_open
 from streaming.system.known_error import BalancewatchError
@@ -63,7 +62,7 @@ class Loss:
 
 
 def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> list[Loss]:
-    """What of the position Kafka no longer has. A partition that is not there at all is an empty one."""
+    """Return what Kafka no longer has of the position. A missing partition counts as empty."""
     losses = []
     for (topic, partition), wanted in sorted(position.wanted.items()):
         span = spans.get((topic, partition), Span(0, 0))
@@ -76,11 +75,11 @@ def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> li
 
 
 def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
-    """The query's position and what Kafka lacks of it. Raises KafkaUnreachableError."""
+    """Return the query's position and its losses in Kafka. Raises KafkaUnreachableError."""
     try:
         position = read_position(checkpoint_of(name, settings))
     except (OSError, ValueError, KeyError, AttributeError):
-        return None, []  # Spark reads it next, and says what is wrong with it
+        return None, []  # Spark reads it next, and reports what is wrong
     if position is None:
         return None, []
     try:
@@ -97,10 +96,6 @@ def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss
     return position, find_losses(position, spans)
 
 
-def checkpoint_of(name: str, settings: Settings) -> Path:
-    return (settings.paths.checkpoints.expanduser() / name).resolve()
-
-
 def sentence(name: str, losses: Sequence[Loss]) -> str:
     """Return the error text: the lost messages and the setting that lets the query continue."""
     lost = "; ".join(str(loss) for loss in losses)
@@ -108,7 +103,7 @@ def sentence(name: str, losses: Sequence[Loss]) -> str:
 
 
 def refuse_losses(names: Sequence[str], settings: Settings) -> None:
-    """Raises DataLossError where `fail_on_data_loss` is set and Kafka lacks what one of the queries wants."""
+    """Raise DataLossError if `fail_on_data_loss` is set and Kafka lacks what one of the queries reads next."""
     if not settings.queries.fail_on_data_loss:
         return
     for name in names:
@@ -153,7 +148,7 @@ class DataLoss:
         self.progress(batch.query, wall_ms())
 
     def progress(self, name: str, now_ms: int) -> None:
-        """After each batch of a query."""
+        """Resolve the query's alert an hour after its last loss; called after each batch."""
         known = self._alerts.find(query=name)
         if known is not None and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
             self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
@@ -199,7 +194,7 @@ def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
 
 
 def _has_position(alert: SelfAlert) -> None:
-    """Its evidence has the position that it is written by, and its labels name the query."""
+    """Raise ValueError unless the evidence has a query position and the labels name the query."""
     at = alert.evidence
     if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
         raise ValueError("evidence has no query position")

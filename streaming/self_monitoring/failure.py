@@ -1,4 +1,4 @@
-"""Why a query failed, in one sentence: messages that are gone, a full disk, a Kafka that is away, or its own words."""
+"""Why a query failed, in one sentence: lost messages, a full disk, an unreachable Kafka, or its own message."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ _LATE = "Python worker failed to connect back"
 _CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
 
 ROOM_BYTES = 16 << 20
-"""A file system with less room than this is taken as the full one."""
+"""A file system with less free space than this counts as full."""
 
 
 def reason(name: str, error: BaseException, settings: Settings) -> str:
@@ -53,17 +53,17 @@ def full_disk(settings: Settings) -> str:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether it came of a disk without room."""
+    """Whether a full disk caused the error."""
     return _FULL.search(str(error)) is not None
 
 
 def is_busy_machine(error: BaseException) -> bool:
-    """Whether Spark gave up on a Python worker that took longer than its 10 s to start, which no setting changes."""
+    """Whether Spark gave up on a Python worker that took longer than 10 s to start, which no setting changes."""
     return _LATE in str(error)
 
 
 def _room(path: Path) -> int:
-    """Free bytes of the file system that holds `path`, or what there is of it."""
+    """Return the free bytes of the file system of `path`, or of its nearest existing folder."""
     path = path.expanduser().resolve()
     while not path.exists():
         path = path.parent
@@ -71,7 +71,7 @@ def _room(path: Path) -> int:
 
 
 def _cause(text: str) -> str:
-    """The deepest cause of a Python traceback or a Java trace, else what is said first. Spark's plan is left out."""
+    """Return the deepest cause of a Python or Java trace, else the first line, without Spark's plan."""
     lines = [line.strip() for line in text.partition("=== Streaming Query ===")[0].splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
     said = causes[-1] if causes else lines[0] if lines else ""

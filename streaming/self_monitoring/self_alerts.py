@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from conf.location import Location
 from schemas.tables import ALERTS
-from streaming.queries.shard_rows import Row, alert_row
+from streaming.queries.rows import Row, alert_row
 from streaming.text.times import to_ms
 from streaming.warehouse.readable_rows import Row as StoredRow
 from streaming.warehouse.readable_rows import read_table, whole

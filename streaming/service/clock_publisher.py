@@ -13,24 +13,230 @@ A forgotten cluster gets no clock events until it gives data again.
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
 
 import structlog
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from conf.settings import Settings
+from conf.settings import Kafka, Settings
+from schemas.decode import decode
 from schemas.events import CLOCKS
+from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.publisher import Publisher, PublishError
-from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_NEEDED, RUN
-from streaming.queries.shard_endings import FORGET
+from streaming.queries.events import CLUSTER, FORGET, RUN
+from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.queries.written_batch import WrittenBatch
-from streaming.service.asking import Asking
-from streaming.service.clock_tail import ClockTail
-from streaming.service.collector_clocks import FORGOTTEN_MS, CollectorClocks
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import CANARY_CLUSTER
+
+LIVE_MS = 60_000
+"""Events at most this far from the wall clock are current."""
+
+LAGGING_MS = 5_400_000
+"""Events at most this far are current too, if they keep pace with it: their clock is behind, or they come late. Events
+further off are a replay, whose time `run` must not advance."""
+
+STEPS = 3
+"""Steps that must keep pace before a clock that is far off counts as current."""
+
+NOTICED_MS = 10_000
+"""A smaller lag comes from the batches."""
+
+ROUNDS = 3
+"""Missed rounds after which a slow clock is silent."""
+
+FORGOTTEN_MS = 86_400_000
+"""A cluster with a clock silent for this long counts as gone."""
+
+
+@dataclass
+class _Clock:
+    """The newest event, when it arrived, and the brokers that it asked."""
+
+    event_time_ms: int
+    at_ms: int
+    is_live: bool = False
+    in_pace: int = 0
+    gaps_ms: list[int] = field(default_factory=list)
+    brokers: list[str] = field(default_factory=list)
+
+
+class CollectorClocks:
+    """The clusters with a collector's clock, and which of these clocks is silent since `started_ms`.
+
+    A clock is current if it keeps pace with the wall clock: its events come within LIVE_MS of their time, and two of
+    them at most twice as fast as real time. A replay or a simulated past ends near now as well, but much faster; its
+    silence afterwards means nothing.
+    """
+
+    def __init__(self, started_ms: int) -> None:
+        self._started_ms = started_ms
+        self._clocks: dict[str, _Clock] = {}
+
+    def note(self, cluster: str, event_time_ms: int, at_ms: int, brokers: Iterable[str] = ()) -> None:
+        """Note an event of the cluster's own clock that arrived at `at_ms`; an older one changes nothing."""
+        known = self._clocks.get(cluster)
+        if known is None:
+            self._clocks[cluster] = _Clock(event_time_ms, at_ms, brokers=sorted(brokers))
+            return
+        gap_ms = event_time_ms - known.event_time_ms
+        if gap_ms <= 0:
+            return
+        lag_ms, is_in_pace = at_ms - event_time_ms, (at_ms - known.at_ms) * 2 >= gap_ms
+        known.in_pace = known.in_pace + 1 if is_in_pace else 0
+        is_of_now = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and known.in_pace >= STEPS)
+        known.is_live = known.is_live or (is_of_now and is_in_pace)
+        known.gaps_ms = [*known.gaps_ms, gap_ms][-5:]
+        known.event_time_ms, known.at_ms = event_time_ms, at_ms
+        known.brokers = sorted(brokers) or known.brokers
+
+    def has(self, cluster: str) -> bool:
+        """Whether the cluster has, or recently had, a current collector's clock."""
+        return cluster in self._clocks and self._clocks[cluster].is_live
+
+    def forget(self, cluster: str) -> None:
+        """Drop the clock of a forgotten cluster."""
+        self._clocks.pop(cluster, None)
+
+    def lag_ms(self, cluster: str) -> int:
+        """Return how far the cluster's own clock is behind this machine's."""
+        clock = self._clocks.get(cluster)
+        lag_ms = clock.at_ms - clock.event_time_ms if clock else 0
+        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+
+    def is_silent(self, cluster: str, now_ms: int, silent_ms: int) -> bool:
+        """Whether the clock has been silent for `silent_ms`, or for ROUNDS of its rounds if those are longer."""
+        clock = self._clocks[cluster]
+        long_ms = max(silent_ms, ROUNDS * round(median(clock.gaps_ms or [0])))
+        return clock.is_live and now_ms - max(clock.at_ms, self._started_ms) >= long_ms
+
+    def silent(self, now_ms: int, silent_ms: int) -> dict[str, list[str]]:
+        """Return the clusters with a silent current clock, and the brokers that it asked."""
+        return {
+            cluster: clock.brokers
+            for cluster, clock in sorted(self._clocks.items())
+            if self.is_silent(cluster, now_ms, silent_ms) and now_ms - clock.at_ms < FORGOTTEN_MS
+        }
+
+
+REMEMBERED_SECONDS = 60.0
+
+
+@dataclass
+class Asking:
+    """A cluster with events that needs clock events, and how far its events lag behind.
+
+    `first` and `newest` are monotonic seconds of its requests; `lags` are the newest lags, each with when it was seen,
+    `came` how far its events had come then. `is_live`: its events are current, or lag and keep pace; a replay does
+    neither. Pace is measured over a minute, as one agent may report every half minute, ahead of the others.
+    """
+
+    first: float = 0.0
+    newest: float = 0.0
+    is_live: bool = False
+    event_ms: int = 0
+    in_pace: int = 0
+    lags: list[tuple[float, int]] = field(default_factory=list)
+    came: list[tuple[float, int]] = field(default_factory=list)
+
+    def note(self, now: float, newest_ms: int, now_ms: int) -> None:
+        """Note the time of its newest event, seen at `now` (monotonic seconds) and `now_ms` (wall clock)."""
+        lag_ms = now_ms - newest_ms
+        if self.came and newest_ms > self.event_ms:
+            since, event_ms = self.came[0]
+            is_in_pace = newest_ms - event_ms <= 2 * (now - since) * 1000 + NOTICED_MS
+            self.in_pace = self.in_pace + 1 if is_in_pace else 0
+        is_live = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and self.in_pace >= STEPS)
+        if is_live and not self.is_live:
+            self.first = now
+        self.is_live = self.is_live or is_live
+        self.newest, self.event_ms = now, max(self.event_ms, newest_ms)
+        self.lags = [(at, lag) for at, lag in [*self.lags, (now, lag_ms)] if at + REMEMBERED_SECONDS > now]
+        self.came = [(at, come) for at, come in [*self.came, (now, self.event_ms)] if at + REMEMBERED_SECONDS > now]
+
+    def lag_ms(self) -> int:
+        """Return the least of the recent lags; 0 if it comes from the batches."""
+        lag_ms = min((lag for _, lag in self.lags), default=0)
+        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+
+
+DAY_MS = 86_400_000
+
+AT_MOST = 50_000
+"""Messages of a partition that one call reads; older ones are skipped."""
+
+READ_SECONDS = 30.0
+
+
+class ClockSeen(NamedTuple):
+    """One clock event. `at_ms` is its Kafka record's timestamp, `brokers` those it asked."""
+
+    cluster: str
+    source: str
+    event_time_ms: int
+    at_ms: int
+    brokers: list[str]
+
+
+class ClockTail:
+    """Reads the newest clock events of Kafka, ahead of the query: first those of the last day, then those since."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._consumer: KafkaConsumer | None = None
+        self._next: dict[tuple[str, int], int] = {}
+
+    def read(self, now_ms: int) -> list[ClockSeen]:
+        """Return the valid clock events, in order by cluster. Raises KafkaError if Kafka does not answer."""
+        consumer = self._consumer = self._consumer or open_consumer(self._kafka)
+        spans = read_spans(consumer, [CLOCKS])
+        if not spans:
+            return []
+        places = {place: TopicPartition(*place) for place in spans}
+        consumer.assign(list(places.values()))
+        day = consumer.offsets_for_times(dict.fromkeys(places.values(), now_ms - DAY_MS))
+        left = {}
+        for place, span in spans.items():
+            found = day.get(places[place])
+            since = self._next.get(place, found.offset if found else span.end)
+            begin = min(max(span.beginning, span.end - AT_MOST, since), span.end)
+            consumer.seek(places[place], begin)
+            if begin < span.end:
+                left[place] = span.end
+            self._next[place] = span.end
+        return self._read_until(consumer, left)
+
+    def _read_until(self, consumer: KafkaConsumer, left: dict[tuple[str, int], int]) -> list[ClockSeen]:
+        seen, deadline = [], time.monotonic() + READ_SECONDS
+        while left and time.monotonic() < deadline:
+            for place, records in consumer.poll(timeout_ms=500).items():
+                for record in records:
+                    event, reasons = decode(CLOCKS, record.value, record.timestamp)
+                    if not reasons and not is_of_part(event):
+                        seen.append(
+                            ClockSeen(
+                                event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                            )
+                        )
+                end = left.get((place.topic, place.partition))
+                if end is not None and consumer.position(place) >= end:
+                    del left[place.topic, place.partition]
+        return seen
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def is_of_part(event: Any) -> bool:
+    """Whether it forgets a part of a cluster, whose time continues."""
+    return event.source == FORGET and all(one.kind != CLUSTER for one in event.forgotten or ())
+
 
 PATIENCE_SECONDS = 15.0
 """Time for which a cluster must lack clock events before `run` publishes them."""
@@ -56,7 +262,7 @@ class ClockPublisher:
         self._forgotten_ms: dict[str, int] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="clock-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="clock-publisher", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -72,7 +278,7 @@ class ClockPublisher:
         self.listen(batch.rows)
 
     def listen(self, rows: Rows) -> None:
-        """Learn from a batch: who asks for a clock, who has one, and which brokers there are."""
+        """Take in a batch: the clusters that need a clock, those that have one, and the brokers."""
         with self._lock:
             for row in rows.get(CLOCK_NEEDED, ()):
                 self._note(row)
@@ -85,7 +291,7 @@ class ClockPublisher:
     def _note(self, row: dict[str, Any]) -> None:
         cluster = row["cluster"]
         if cluster == CANARY_CLUSTER or (row["is_wanted"] and row["newest_ms"] <= self._forgotten_ms.get(cluster, 0)):
-            return  # of another task, which may still be at what came before the decision
+            return  # of another task, which may not have reached the decision
         if not row["is_wanted"]:
             self._asking.pop(cluster, None)
         else:
@@ -176,17 +382,17 @@ class ClockPublisher:
                         self.note_stamp(metadata.timestamp, sent_ms)
             except (PublishError, KafkaError) as error:
                 log.warning("clock event not sent", reason=str(error))
-            except Exception:  # without this thread no time passes: the next tick is tried whatever this one met
+            except Exception:  # without this thread no time passes: retry at the next interval
                 log.exception("clock event not sent")
         self._tail.close()
         if publisher is not None:
             publisher.close()
 
     def ticks(self, now: float, now_ms: int) -> list[dict[str, Any]]:
-        """The clock events that are to be sent now: `now` in monotonic seconds, `now_ms` by the wall clock.
+        """Return the clock events to send now: `now` in monotonic seconds, `now_ms` by the wall clock.
 
-        Agents that report beside a dead collector give data, so their cluster is not taken as one without. A cluster
-        whose events are late by as much each time is given a time as late: all that had happened by then has arrived.
+        Agents that report beside a dead collector give data, so their cluster does not count as one without. If the
+        events of a cluster are always late, its clock events are as late: by then all events have arrived.
         """
         wanted = self.wanted(now, now_ms)
         fed = {cluster for cluster, _ in wanted}
@@ -200,7 +406,7 @@ class ClockPublisher:
 
 
 def clock_event(cluster: str, brokers: list[str], now_ms: int, *, answered: list[str] | None = None) -> dict[str, Any]:
-    """A tick of ours: it speaks for `brokers`, and takes them as heard when `answered` does not say otherwise."""
+    """Return a clock event of `run` for `brokers`, which count as answered unless `answered` is given."""
     return {
         "cluster": cluster,
         "source": RUN,

@@ -1,15 +1,159 @@
 """`balancewatch forget`: stop expecting data of a decommissioned cluster, broker, group or collector."""
 
-from typing import Annotated
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import structlog
 import typer
 
-from streaming.kafka_io.publisher import PublishError
-from streaming.service.forgetting import Decision, UnknownNameError, publish, read_effects, say_effects
+from conf.location import Location
+from conf.settings import Kafka
+from schemas.events import CLOCKS
+from streaming.kafka_io.publisher import Publisher, PublishError
+from streaming.queries.events import BROKER, CLUSTER, COLLECTOR, FORGET, GROUP
+from streaming.store.freshness import LIVE_TABLES
+from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.output import say
+from streaming.text.suggestions import suggest
+from streaming.text.times import time_text, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
+from udfs.alerts.prose import count
+
+MOST_BROKERS = 1_000
+"""Brokers of a cluster that one event names."""
+
+BROKERS = "string_split(broker_name, ',')"
+"""An alert about several brokers has their names joined by commas."""
+
+log = structlog.get_logger()
+
+
+class UnknownNameError(ValueError):
+    """No table has this cluster, broker, group or collector. The message names the nearest."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to forget. `kind` is cluster, broker, group or collector."""
+
+    cluster: str
+    kind: str
+    name: str
+    owner: str
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """Return its name in a sentence."""
+        cluster = f"cluster {self.cluster}"
+        return cluster if self.kind == CLUSTER else f"{self.kind} {self.name} of {cluster}"
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Open incidents, oldest first, and the brokers and groups of the cluster in the tables."""
+
+    incidents: list[dict[str, Any]]
+    brokers: list[str]
+    groups: list[str]
+
+
+def read_effects(warehouse: Location, decision: Decision) -> Effects:
+    """Return what the decision resolves, from the tables. Raises UnknownNameError or WarehouseError."""
+    history = History(warehouse, LIVE_TABLES)
+    clusters = _names(history, "cluster", None)
+    if decision.cluster not in clusters:
+        raise UnknownNameError(f"--cluster {decision.cluster!r} does not exist{suggest(decision.cluster, clusters)}")
+    brokers = _names(history, "broker_name", decision.cluster)
+    groups = _names(history, "consumer_group", decision.cluster)
+    if decision.kind == COLLECTOR:
+        return Effects(_incidents_of_collector(history, decision), sorted(brokers), sorted(groups))
+    known = {BROKER: brokers, GROUP: groups}.get(decision.kind)
+    if known is not None and decision.name not in known:
+        flag = f"--{decision.kind} {decision.name!r}"
+        raise UnknownNameError(f"{flag} does not exist in cluster {decision.cluster}{suggest(decision.name, known)}")
+    condition = {BROKER: f"list_contains({BROKERS}, ?)", GROUP: "consumer_group = ?"}.get(decision.kind, "cluster = ?")
+    incidents = history.rows(
+        f"SELECT kind, state, severity, started_at, summary FROM alerts_now WHERE cluster = ? AND {condition} "  # noqa: S608  # a condition from above
+        "AND state <> 'RESOLVED' ORDER BY started_at, kind",
+        [decision.cluster, decision.name],
+    )
+    return Effects(incidents, sorted(brokers), sorted(groups))
+
+
+def _incidents_of_collector(history: History, decision: Decision) -> list[dict[str, Any]]:
+    """Return the open incidents about this collector. Raises UnknownNameError for a name that no alert carries."""
+    rows = history.rows(
+        "SELECT kind, state, severity, started_at, summary, labels FROM alerts_now WHERE cluster = ? "
+        "AND kind = 'cluster_no_data' ORDER BY started_at",
+        [decision.cluster],
+    )
+    named = [(json.loads(row["labels"] or "{}").get("collector"), row) for row in rows]
+    names = {name for name, _ in named if name}
+    if decision.name not in names:
+        raise UnknownNameError(
+            f"--collector {decision.name!r} is in no alert of cluster {decision.cluster}"
+            f"{suggest(decision.name, names)}; only a collector that an alert reports as silent can be forgotten"
+        )
+    return [row for name, row in named if name == decision.name and row["state"] != "RESOLVED"]
+
+
+def _names(history: History, column: str, cluster: str | None) -> set[str]:
+    """Return all values of a column in the tables that have it, of one cluster or of all."""
+    tables = [table.name for table in LIVE_TABLES if any(one.name == column for one in table.columns)]
+    where = "WHERE cluster = ?" if cluster is not None else ""
+    value = f"unnest({BROKERS})" if column == "broker_name" else column
+    union = " UNION ".join(f"SELECT {value} AS name FROM {table} {where}" for table in tables)  # noqa: S608  # names of schemas
+    rows = history.rows(union, [cluster] * len(tables) if cluster is not None else [])
+    return {row["name"] for row in rows if row["name"]}
+
+
+def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[str, Any]:
+    """Return the clock event of the decision, which does not advance time; for a cluster it names the brokers."""
+    named = brokers[:MOST_BROKERS] if decision.kind == CLUSTER else [decision.name] if decision.kind == BROKER else []
+    entry = {"kind": decision.kind, "name": decision.name, "owner": decision.owner, "reason": decision.reason}
+    return {
+        "cluster": decision.cluster,
+        "source": FORGET,
+        "brokers_asked": named,
+        "brokers_answered": [],
+        "forgotten": [entry],
+        "event_time_ms": now_ms,
+    }
+
+
+def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
+    """Publish the event. Raises PublishError where Kafka does not accept it."""
+    with Publisher(kafka) as publisher:
+        publisher.publish(CLOCKS, forget_event(decision, effects.brokers, wall_ms()))
+        publisher.flush()
+    log.info(
+        "forgotten",
+        kind=decision.kind,
+        name=decision.name,
+        cluster=decision.cluster,
+        owner=decision.owner,
+        reason=decision.reason,
+        incidents=len(effects.incidents),
+    )
+
+
+def say_effects(decision: Decision, effects: Effects, *, is_done: bool) -> Iterator[str]:
+    """Yield the decision and a line for each incident; `is_done` once Kafka has the event."""
+    open_now = count(len(effects.incidents), "open incident")
+    if decision.kind == CLUSTER:
+        open_now += f", {count(len(effects.groups), 'group')} and {count(len(effects.brokers), 'broker')}"
+    if is_done:
+        yield f"{decision.what} forgotten by {decision.owner}: {decision.reason}. `run` resolves or drops {open_now}."
+    else:
+        yield f"{decision.what} would be forgotten, with {open_now}; nothing was changed."
+    for row in effects.incidents:
+        yield f"  {row['kind']} {row['state']}, since {time_text(to_ms(row['started_at']))}: {row['summary']}"
+
 
 MOST_CHARACTERS = 255
 

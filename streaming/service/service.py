@@ -21,11 +21,10 @@ from streaming.oncall.canary import CanaryThread
 from streaming.oncall.relay_thread import RelayThread
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
+from streaming.queries.checkpoint import StateNote, checkpoint_of, refuse_other_tasks, tasks_of
 from streaming.queries.running import RunningQuery, start_query
-from streaming.queries.state_version import StateNote
-from streaming.queries.tasks import refuse_earlier, refuse_other_tasks, tasks_of
 from streaming.queries.written_batch import BatchListener, WrittenBatch
-from streaming.self_monitoring.data_loss import DataLoss, checkpoint_of, refuse_losses
+from streaming.self_monitoring.data_loss import DataLoss, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.service.clock_publisher import ClockPublisher
 from streaming.service.last_progress import LastProgress
@@ -93,7 +92,6 @@ class Service:
         stop = stop or threading.Event()
         notes = [StateNote(query.NAME, checkpoint_of(query.NAME, settings)) for query in QUERIES]
         for query, note in zip(QUERIES, notes, strict=True):
-            refuse_earlier(settings, query.NAME)
             refuse_other_tasks(settings, checkpoint_of(query.NAME, settings))
             note.refuse_other()
         run_unless_stopped(lambda: _look_at_kafka(settings), stop)
@@ -177,7 +175,7 @@ class Service:
             self._writer,
             available_now=self._available_now,
             on_batch=self._on_batch,
-            hearer=self._progress,
+            rest_listener=self._progress,
         )
 
     def _look_at_failures(self) -> None:

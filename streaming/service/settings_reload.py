@@ -41,7 +41,7 @@ class SettingsReload:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._seen: dict[Path, str | None] = {}  # the files may have changed since they were read: looked at once more
+        self._seen: dict[Path, str | None] = {}  # the files may have changed since they were read: compared once more
         self._next = _digests(settings.files())
         self._looked = time.monotonic()
 
@@ -82,7 +82,7 @@ class SettingsReload:
 
 
 def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
-    """The rules' keys whose values differ, in order; None stands for a key that one of them has not."""
+    """The rules' keys whose values differ, in order; None for a missing key."""
     old, new = dict(_flat(before)), dict(_flat(after))
     return [
         RuleChange(key, old.get(key), new.get(key))

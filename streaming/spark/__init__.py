@@ -1,1 +1,1 @@
-"""Spark: its jars, the session, the code that executors need, and the tables as SQL views."""
+"""Spark: its jars, the session, and the tables as SQL views."""

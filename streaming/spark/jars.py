@@ -1,7 +1,7 @@
 """The JVM's jars: resolved once by the Ivy inside pyspark from conf/ivy.xml, then used offline.
 
-Each jar's SHA-256 stands in conf/jars.sha256 and is compared before a process first uses its set, also where it lay in
-the cache: a class path takes every jar of its folder, so one more is refused as one that differs.
+Each jar's SHA-256 is in conf/jars.sha256 and is compared before a process first uses its set, also a cached one: a
+class path takes every jar of its folder, so an additional jar is refused like a changed one.
 """
 
 import fcntl
@@ -32,14 +32,14 @@ _SAYS_WHY = re.compile(r"UNRESOLVED|FAILED|unresolved dependency|Exception")
 
 
 class JarsError(BalancewatchError):
-    """The jars cannot be had. The message names what to change."""
+    """The jars are missing or wrong. The message names what to change."""
 
 
 def resolve_jars(name: str, root: Path) -> Path:
-    """The folder with the jars of one Ivy configuration (SETS), resolved under `root` if it is not there yet.
+    """Return the folder with the jars of one Ivy configuration (SETS), downloaded under `root` if it is missing.
 
-    The folder's name holds a hash of ivy.xml, so a changed list resolves anew and an unchanged one needs no
-    network. Raises JarsError when Ivy cannot resolve, or what is there is not what conf/jars.sha256 says.
+    The folder's name holds a hash of ivy.xml, so a changed list resolves again and an unchanged one needs no
+    network. Raises JarsError if Ivy cannot resolve, or the jars differ from conf/jars.sha256.
     """
     folder = _resolve(name, root)
     _check_once(name, folder)
@@ -78,13 +78,13 @@ def _ivy_lock() -> Iterator[None]:
 
 @functools.cache
 def _check_once(name: str, folder: Path) -> None:
-    """A tenth of a second of a core for 70 MB."""
+    """Check a set once a process: a tenth of a second of a core for 70 MB."""
     if wrong := find_wrong(name, folder):
         raise JarsError(f"{wrong}; delete {folder} to download them again")
 
 
 def find_wrong(name: str, folder: Path) -> str:
-    """How the folder's jars differ from those of conf/jars.sha256; empty when they do not."""
+    """Return how the folder's jars differ from conf/jars.sha256; empty if they do not."""
     pinned, found = _read_pins().get(name, {}), _digests(folder)
     wrong = sorted(file for file in pinned.keys() | found.keys() if pinned.get(file) != found.get(file))
     if not wrong:
@@ -104,7 +104,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _read_pins() -> dict[str, dict[str, str]]:
-    """By set and file name, the lines of `sha256sum SET/*.jar`."""
+    """Return the lines of `sha256sum SET/*.jar` by set and file name."""
     pins: dict[str, dict[str, str]] = {}
     for line in PINS.read_text().splitlines():
         digest, _, path = line.partition("  ")
@@ -114,7 +114,7 @@ def _read_pins() -> dict[str, dict[str, str]]:
 
 
 def pin(root: Path) -> None:
-    """Write conf/jars.sha256 anew, after conf/ivy.xml was changed: what Ivy resolves now is trusted."""
+    """Rewrite conf/jars.sha256 after a change of conf/ivy.xml: what Ivy resolves now is trusted."""
     digests = {name: _digests(_resolve(name, root, is_checked=False)) for name in SETS}
     lines = [f"{of_set[file]}  {name}/{file}\n" for name, of_set in digests.items() for file in sorted(of_set)]
     PINS.write_text("".join(lines))
@@ -141,7 +141,7 @@ def _run_ivy(name: str, target: Path) -> None:
 
 
 def java() -> str:
-    """The java launcher. Raises JarsError when there is none."""
+    """Return the java launcher. Raises JarsError if there is none."""
     found = shutil.which("java")
     if found is None:
         raise JarsError("no java on the PATH; install a JDK 17")
@@ -149,12 +149,12 @@ def java() -> str:
 
 
 def class_path(name: str, root: Path) -> str:
-    """`-cp` of one set."""
+    """Return the `-cp` of one set."""
     return f"{resolve_jars(name, root)}/*"
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """The jars pyspark lacks, for `spark.jars`."""
+    """Return the jars that pyspark lacks, for `spark.jars`."""
     present = {_artifact(path) for path in PYSPARK_JARS.glob("*.jar")}
     return sorted(p for p in resolve_jars("spark", root).glob("*.jar") if _artifact(p) not in present)
 

@@ -6,23 +6,34 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.logs.jvm_lines import JvmLines
-from streaming.spark.code_archive import write_archive
 from streaming.spark.jars import spark_jars
-from streaming.spark.launch import launch_jvm
 from streaming.system.private_folder import make_private
 from streaming.system.stopping import keep_from_sigterm
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
-LOG4J = Path(__file__).parents[2] / "conf" / "log4j2.properties"
+ROOT = Path(__file__).parents[2]
+"""The checkout, or the folder where the wheel was installed."""
+
+ROOMS = ("conf", "schemas", "streaming", "udfs")
+
+LEFT_OUT = ("__pycache__", "assets", "samples", "scenarios", "manual")
+"""Folders that no executor reads."""
+
+LOG4J = ROOT / "conf" / "log4j2.properties"
+
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -37,7 +48,7 @@ OPTIONS = {
     "spark.sql.adaptive.enabled": "false",
     f"{_STREAMING}.adaptive.stateless.enabled": "false",
     "spark.locality.wait": "0s",
-    # A machine that is busy starts a Python worker late: that is no failure.
+    # A busy machine starts a Python worker late, which is no failure.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -60,14 +71,14 @@ OPTIONS = {
 
 
 def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> SparkSession:
-    """A session on `spark.master` with our jars. `spark.options` win over what stands here.
+    """Return a session on `spark.master`. `spark.options` take precedence over OPTIONS.
 
-    With `jvm_log` all that the JVM and its Python workers print goes there, for as long as they live: a file for
-    people, or our own log. Raises JarsError when the jars cannot be had.
+    `jvm_log` gets all output of the JVM and its Python workers: a file for people, or this process's log. Raises
+    JarsError if the jars cannot be downloaded.
     """
     _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc gives each of the JVM's threads a heap of its own otherwise
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc otherwise gives each of the JVM's threads its own heap
     jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
@@ -90,22 +101,62 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
         launch_jvm(conf)
         spark: SparkSession = builder.getOrCreate()
     if not settings.spark.master.startswith("local"):
-        _hand_out_code(spark)
+        archive = write_archive()  # the executors fetch it from this process, as the jars
+        spark.sparkContext.addPyFile(str(archive))
+        atexit.register(shutil.rmtree, archive.parent, ignore_errors=True)
     keep_from_sigterm(spark._jvm)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, interrupt)  # SparkContext puts its own there, which would end us in mid-batch
+        signal.signal(signal.SIGINT, interrupt)  # SparkContext's own handler would end the process in mid-batch
     return spark
 
 
-def _hand_out_code(spark: SparkSession) -> None:
-    """To the executors, which fetch it from this process as they fetch the jars."""
-    archive = write_archive()
-    spark.sparkContext.addPyFile(str(archive))
-    atexit.register(shutil.rmtree, archive.parent, ignore_errors=True)
+def launch_jvm(options: Mapping[str, str]) -> None:
+    """Start Spark's JVM unless this process has one; a session that is built next runs in it.
+
+    pyspark would put each setting on the command line, readable by every user of the machine, and `spark.options` may
+    hold an object store's key. Here they are in a file for the owner only, deleted once the JVM has read it.
+    """
+    if SparkContext._gateway is not None:
+        return
+    number, name = tempfile.mkstemp(prefix="balancewatch-spark-", suffix=".properties")  # 0600
+    before = os.environ.get(_SUBMIT_ARGS)
+    try:
+        with os.fdopen(number, "w", encoding="ascii") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in options.items())
+        # The operator's own spark-defaults.conf and PYSPARK_SUBMIT_ARGS are read as before.
+        os.environ[_SUBMIT_ARGS] = f"--properties-file {name} --load-spark-defaults {before or 'pyspark-shell'}"
+        SparkContext._ensure_initialized()
+    finally:
+        if before is None:
+            os.environ.pop(_SUBMIT_ARGS, None)
+        else:
+            os.environ[_SUBMIT_ARGS] = before
+        Path(name).unlink()
+
+
+def _escaped(text: str) -> str:
+    """Return the text for java.util.Properties: special characters, blanks and non-ASCII characters as \\uXXXX."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
+
+
+def write_archive(root: Path = ROOT) -> Path:
+    """Write a zip of the rooms to a temporary folder, as `spark-submit --py-files` takes it.
+
+    Executors thus run the driver's code, whatever is installed there.
+    """
+    archive = Path(tempfile.mkdtemp(prefix="balancewatch-code-")) / "balancewatch.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for room in ROOMS:
+            for path in sorted((root / room).rglob("*")):
+                if path.is_file() and not {*LEFT_OUT} & {*path.relative_to(root).parts}:
+                    file.write(path, path.relative_to(root))
+    return archive
 
 
 def _choose_python(master: str) -> None:
-    """What starts the Python workers: on this machine ours, which is faster, unless the environment names another."""
+    """Set what starts the Python workers: on this machine WORKER_PYTHON, unless the environment names another."""
     is_near = master.startswith("local") and os.access(WORKER_PYTHON, os.X_OK)
     os.environ["SPARK_WORKER_PYTHON"] = sys.executable
     if os.environ.get("PYSPARK_PYTHON") in (None, str(WORKER_PYTHON), sys.executable):
@@ -114,7 +165,7 @@ def _choose_python(master: str) -> None:
 
 @contextlib.contextmanager
 def _output_to(place: Path | JvmLines | None) -> Iterator[None]:
-    """File descriptors 1 and 2 go there meanwhile: a child process started now keeps it."""
+    """Redirect file descriptors 1 and 2: a child process started within keeps the redirection."""
     if place is None:
         yield
         return

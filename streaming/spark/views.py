@@ -22,9 +22,9 @@ BACKTICK = "`"
 
 
 def open_session(warehouse: Location | None = None, **sections: dict[str, Any]) -> SparkSession:
-    """A session of this process with the views and functions in it. `sections` are settings, as flags give them.
+    """Return a session with the views and functions. `sections` are settings, as flags give them.
 
-    Raises SettingsError, or JarsError when the jars cannot be had.
+    Raises SettingsError, or JarsError if the jars cannot be downloaded.
     """
     if warehouse is not None:
         sections["paths"] = {**sections.get("paths", {}), "warehouse": warehouse}
@@ -35,10 +35,10 @@ def open_session(warehouse: Location | None = None, **sections: dict[str, Any]) 
 
 
 def create_views(spark: SparkSession, warehouse: Location) -> None:
-    """Make every view and function in this session, over the tables in a folder or under a URL that Spark can read.
+    """Create every view and function in this session, over the tables in a folder or under a URL that Spark can read.
 
-    A view shows what is committed when it is asked. A table that nobody has written yet is an empty view: once `run`
-    has made it, create the views again. Moments are UTC, whatever the session's time zone prints.
+    A view shows what is committed at each query. A table that does not exist yet is an empty view: create the views
+    again once `run` has created it. Moments are UTC, whatever the session's time zone prints.
     """
     for table in TABLES.values():
         _show(spark, table, table_path(warehouse, table.name))
@@ -50,13 +50,13 @@ def create_views(spark: SparkSession, warehouse: Location) -> None:
 
 
 def _show(spark: SparkSession, table: Table, path: str) -> None:
-    """All rows of a table, in the columns of this release; those that an older one did not write are null."""
+    """Create the view of a table in the columns of this release; columns missing in the table are null."""
     view = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} COMMENT '{_quoted(table.comment)}' AS"
     names = [f"`{name}`" for name in table.names]
     try:
         spark.sql(f"{view} SELECT {', '.join(names)} FROM delta.`{path}`")
         return
-    except AnalysisException:  # no table yet, or columns of its that are yet to come
+    except AnalysisException:  # no table yet, or one without the newest columns
         present = set(spark.read.format("delta").load(path).columns) if DeltaTable.isDeltaTable(spark, path) else set()
     columns = ", ".join(
         f"`{column.name}`" if column.name in present else f"CAST(NULL AS {column.type.value}) AS `{column.name}`"

@@ -17,12 +17,11 @@ import msgspec
 import pyarrow as pa
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.packer import pack
+from streaming.queries.pack import pack
 from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.state_cache import StateCache
-from streaming.queries.whole_shard import work_through
-from streaming.queries.worker_memory import without_pauses
+from streaming.queries.shard import work_through
+from streaming.queries.state import StateCache, without_pauses
+from streaming.queries.store import DictShardStore
 from tests.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from conf.settings import Settings
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.kafka_io.topics import create_topics
-from streaming.queries.source import read_messages
+from streaming.queries.balance import read_messages
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from streaming.spark.session import start_spark

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from streaming.queries.batch_limits import limit_of, note_limit
-from streaming.queries.planned import PROPERTY, publish_plan
+from streaming.queries.checkpoint import limit_of, note_limit
+from streaming.queries.running import publish_plan
+from streaming.queries.waiting import PLAN_PROPERTY
 
 PULLS = "rocketmq.pulls"
 
@@ -29,7 +30,7 @@ class Context:
     reported: list[Any]
 
     def setLocalProperty(self, name: str, text: str) -> None:  # noqa: N802  # Spark's name
-        assert name == PROPERTY
+        assert name == PLAN_PROPERTY
         self.reported = json.loads(text)
 
 

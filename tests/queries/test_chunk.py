@@ -3,16 +3,10 @@
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.chunk import (
-    Chunk,
-    Message,
-    Reject,
-    decode_chunks,
-    encode_chunks,
-    safe_time_ms,
-)
-from streaming.queries.planned import Planned, plan_of
+from streaming.queries.parcel import Chunk, Message, Reject, decode_chunks, encode_chunks
+from streaming.queries.running import plan_of
 from streaming.queries.shard import shard_of
+from streaming.queries.waiting import Planned, safe_time_ms
 from tests.engine import chunks_for
 from tests.queries.logs import log_of, renumbered
 

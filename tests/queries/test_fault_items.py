@@ -9,15 +9,12 @@ import msgspec
 import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.queries.chunk import Chunk
-from streaming.queries.combiner import Key, Pack
-from streaming.queries.complete import Complete
-from streaming.queries.fleet_turn import FleetTurn
-from streaming.queries.planned import Planned
-from streaming.queries.sends import advance_board
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.state_cache import StateCache
-from streaming.queries.whole_shard import work_through
+from streaming.queries.parcel import Chunk, Key, Pack
+from streaming.queries.sends import FleetTurn, advance_board
+from streaming.queries.shard import work_through
+from streaming.queries.state import StateCache
+from streaming.queries.store import DictShardStore
+from streaming.queries.waiting import Complete, Planned
 from streaming.replay.stream import parcels_for
 from streaming.simulator import Simulation, load_scenario
 from streaming.warehouse.rows import Rows

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS
-from streaming.queries import shard_evaluation
+from streaming.queries import tick as tick_module
 from tests.engine import Stream
 from tests.queries.drawn_log import BROKERS, DrawnLog
 from tests.queries.logs import SECOND, START
@@ -21,13 +21,13 @@ MINUTES = 10
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """Second → the looks at any group at its tick."""
-    sound, counted = shard_evaluation.tick, Counter[int]()
+    sound, counted = tick_module.tick, Counter[int]()
 
     def tick(state: Any, routes: Any, now_ms: int, *arguments: Any) -> Any:
         counted[(now_ms - START) // SECOND] += 1
         return sound(state, routes, now_ms, *arguments)
 
-    monkeypatch.setattr(shard_evaluation, "tick", tick)
+    monkeypatch.setattr(tick_module, "tick", tick)
     return counted
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, PULLS, SEND_LATENCIES
-from streaming.service.forgetting import Decision, forget_event
+from streaming.service.forget_command import Decision, forget_event
 from streaming.simulator import Simulation, load_scenario
 from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START

@@ -9,10 +9,9 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.queries import packer
-from streaming.queries.packer import pack
-from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
-from streaming.queries.shard_intake import shard_of
+from streaming.queries import pack as packer
+from streaming.queries.pack import pack
+from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel, shard_of
 from streaming.replay.stream import Enveloper
 from streaming.simulator import load_scenario, simulate
 

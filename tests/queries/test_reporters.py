@@ -1,7 +1,7 @@
 """Brokers that report each pull, until their agent is removed."""
 
-from streaming.queries.reporters import BELIEVED_MS, note_report, reporting
-from streaming.queries.shard_values import ClusterEntry
+from streaming.queries.state import ClusterEntry
+from streaming.queries.tick import BELIEVED_MS, note_report, reporting
 
 AT = 1_700_000_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.queries.rest import MARGIN_S, Rest, TickSeen
+from streaming.queries.running import MARGIN_S, Rest, TickSeen
 
 KAFKA_AHEAD_S = 1_000.0
 

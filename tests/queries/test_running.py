@@ -112,7 +112,7 @@ class Heard:
 
 def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
     """A sink that rests so long after every batch."""
-    made = Sink("name", checkpoint, writer=BATCH, on_batch=None, rest_s=seconds, hearer=heard)
+    made = Sink("name", checkpoint, writer=BATCH, on_batch=None, rest_s=seconds, rest_listener=heard)
     made._rest.after = lambda *_: seconds  # type: ignore[method-assign]  # how long is Rest's to say
     return made
 

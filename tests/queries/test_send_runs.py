@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.queries.chunk import Reject
-from streaming.queries.combiner import Combiner, Key, Pack
-from streaming.queries.event_time import not_after
-from streaming.queries.send_runs import builder_for
+from streaming.queries.events import not_after
+from streaming.queries.pack import Combiner, builder_for
+from streaming.queries.parcel import Key, Pack, Reject
 from tests.examples import examples
 from udfs.brokers.skew import WINDOW_MS
 from udfs.producers.attempts import MOMENT_MS, QUIET_MS

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.events import SEND_LATENCIES
-from streaming.queries.planned import Planned
+from streaming.queries.waiting import Planned
 from tests.queries.logs import cut_as_spark_does
 from tests.queries.test_fault_items import log_of, stream
 

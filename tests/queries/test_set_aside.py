@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
-from streaming.queries import shard, shard_evaluation
-from streaming.queries.producers_aside import advance_or_set_aside
-from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.whole_shard import work_through
+from streaming.queries import shard
+from streaming.queries import tick as tick_module
+from streaming.queries.set_aside import advance_or_set_aside
+from streaming.queries.shard import work_through
+from streaming.queries.state import ShardState
+from streaming.queries.store import DictShardStore
 from streaming.replay.stream import parcels_for
 from tests.engine import Stream, messages_of
 from tests.queries.logs import SECOND, START
@@ -38,7 +39,7 @@ def seconds_of(rows: Rows, kind: str) -> list[tuple[int, str, str | None]]:
 
 def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
     """From now on the look at such groups raises half-way, when it has changed the group already."""
-    sound = shard_evaluation.tick
+    sound = tick_module.tick
 
     def tick(state: GroupState, *arguments: Any) -> Any:
         outcome = sound(state, *arguments)
@@ -46,7 +47,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, is_bad: Fault) -> None:
             raise KeyError(f"no owner in {state.consumer_group}")
         return outcome
 
-    monkeypatch.setattr(shard_evaluation, "tick", tick)
+    monkeypatch.setattr(tick_module, "tick", tick)
 
 
 def has_nameless_member(state: GroupState) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.planned import plan_of
+from streaming.queries.running import plan_of
 from tests.engine import cut, replay
 from tests.examples import examples
 from tests.queries.logs import (

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.queries.shard_keys import shard_keys
+from streaming.queries.balance import shard_keys
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 

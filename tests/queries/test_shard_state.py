@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS
-from streaming.queries import shelf, shelved
-from streaming.queries.beats import beats_of, lay_over
-from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_store import DictShardStore, StateError, StoreError
-from streaming.queries.state_cache import StateCache
-from streaming.queries.whole_shard import work_through
+from streaming.queries import state as state_module
+from streaming.queries import store as store_module
+from streaming.queries.shard import work_through
+from streaming.queries.state import ShardState, StateCache, beats_of, lay_over
+from streaming.queries.store import DictShardStore, StateError, StoreError
 from streaming.replay.stream import parcels_for
 from tests.engine import Stream, cut, messages_of, replay
 from tests.queries.logs import log_of
@@ -72,9 +71,9 @@ def test_a_store_that_fails_costs_its_batch_another_try_and_no_row(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many trips are made in the middle of the rules' work, for nothing is kept in memory."""
-    monkeypatch.setattr(shelf, "MOST_BYTES", 0)
-    monkeypatch.setattr(shelved, "MOST_BYTES", 0)
-    monkeypatch.setattr(shelf, "BUCKET_BYTES", 300)
+    monkeypatch.setattr(store_module, "MOST_BYTES", 0)
+    monkeypatch.setattr(state_module, "MOST_BYTES", 0)
+    monkeypatch.setattr(store_module, "BUCKET_BYTES", 300)
     batches = list(cut(messages_of(groups_of_two(200, 60)), 12))
     store, expected = DictShardStore(), {}
     for batch in batches:

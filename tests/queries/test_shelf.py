@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.queries.shelf import BUCKET_BYTES, Shelf
+from streaming.queries.store import BUCKET_BYTES, Shelf
 
 
 class Trips:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.shard_state import ShardState
-from streaming.queries.shard_store import DictShardStore
-from streaming.queries.whole_shard import work_through
+from streaming.queries.shard import work_through
+from streaming.queries.state import ShardState
+from streaming.queries.store import DictShardStore
 from streaming.replay.stream import parcels_for
 from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from conf.section import SettingsError
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.queries.shard_values import ShardIndex
-from streaming.queries.state_version import NOTE, StateNote
+from streaming.queries.checkpoint import STATE_FILE, StateNote
+from streaming.queries.state import ShardIndex
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from tests.conftest import settings_for
@@ -23,7 +23,7 @@ BATCH = WrittenBatch("balance", 0, {})
 
 
 def note_of(checkpoint: Path) -> object:
-    return json.loads((checkpoint / NOTE).read_text())
+    return json.loads((checkpoint / STATE_FILE).read_text())
 
 
 def test_what_a_release_notes_after_its_first_batch_it_goes_on_from(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_a_release_notes_after_its_first_batch_it_goes_on_from(tmp_path: Pa
 def test_state_of_an_earlier_or_a_later_release_is_refused_with_what_to_do(
     held: int, release: str, tmp_path: Path
 ) -> None:
-    (tmp_path / NOTE).write_text(json.dumps({"state_version": held, "release": release}))
+    (tmp_path / STATE_FILE).write_text(json.dumps({"state_version": held, "release": release}))
     with pytest.raises(SettingsError) as said:
         StateNote("balance", tmp_path).refuse_other()
     assert f"state of version {held}, written by balancewatch {release}; " in str(said.value)
@@ -49,14 +49,14 @@ def test_state_of_an_earlier_or_a_later_release_is_refused_with_what_to_do(
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"state_version": null, "release": 1}'])
 def test_a_note_that_nobody_can_read_says_nothing(text: str, tmp_path: Path) -> None:
-    (tmp_path / NOTE).write_text(text)
+    (tmp_path / STATE_FILE).write_text(text)
     StateNote("balance", tmp_path).refuse_other()
 
 
 def test_a_disk_that_takes_nothing_costs_the_note_alone(tmp_path: Path) -> None:
-    (tmp_path / NOTE).with_suffix(".new").mkdir()
+    (tmp_path / STATE_FILE).with_suffix(".new").mkdir()
     StateNote("balance", tmp_path).on_batch(BATCH)
-    assert not (tmp_path / NOTE).exists()
+    assert not (tmp_path / STATE_FILE).exists()
 
 
 @pytest.mark.spark
@@ -69,7 +69,7 @@ def test_a_query_notes_its_version_and_another_releases_checkpoint_is_left_as_it
         service.wait(threading.Event())
     checkpoint = settings.paths.checkpoints / "balance"
     assert note_of(checkpoint) == {"state_version": READ, "release": version("balancewatch")}
-    (checkpoint / NOTE).write_text(json.dumps({"state_version": READ - 1, "release": "0.0.9"}))
+    (checkpoint / STATE_FILE).write_text(json.dumps({"state_version": READ - 1, "release": "0.0.9"}))
     before = {path: path.stat().st_mtime_ns for path in settings.paths.checkpoints.rglob("*")}
     with pytest.raises(SettingsError, match=f"version {READ - 1}, written by balancewatch 0.0.9"):
         Service(settings, available_now=True, spark=spark)

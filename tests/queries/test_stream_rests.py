@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from schemas.events import PULLS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.queries.rest import Rest
+from streaming.queries.running import Rest
 from streaming.service.last_progress import LastProgress
 from streaming.service.service import Service
 from tests.conftest import settings_for

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings, SettingsError
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.queries import balance
-from streaming.queries.tasks import frozen_tasks
-from streaming.self_monitoring.data_loss import checkpoint_of
+from streaming.queries.checkpoint import checkpoint_of, frozen_tasks
 from streaming.service.service import Service
 from tests.conftest import settings_for
 from tests.twins_log import Story, story_in

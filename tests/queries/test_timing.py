@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from schemas.decode import DECODERS
 from schemas.events import CLOCKS, PULLS, ROUTES
-from streaming.queries import shard, waiting
-from streaming.queries.planned import Planned
+from streaming.queries import events, shard, waiting
+from streaming.queries.waiting import Planned
 from tests.engine import SHARDS, Stream, chunks_for, cut, messages_of, replay
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import beat, clock, groups_of_two, pull, route
@@ -20,14 +22,14 @@ ONCE = Planned(is_cut=False, is_once=True)
 
 def log_of(from_s: int, until_s: int, *, ticks_until: int = 0) -> list[Event]:
     """A healthy group of one; ticks every 5 s, as long as there are any."""
-    events: list[Event] = []
+    log: list[Event] = []
     for second in range(from_s, until_s, 5):
         if second % 30 == 0:
-            events += [route(second), beat(second, "A", "h1:1")]
-        events += [pull(second, queue_id) for queue_id in range(8)]
+            log += [route(second), beat(second, "A", "h1:1")]
+        log += [pull(second, queue_id) for queue_id in range(8)]
         if second < ticks_until:
-            events.append(clock(second + 1))
-    return events
+            log.append(clock(second + 1))
+    return log
 
 
 def by_batches(events: list[Event], seconds: int = 5) -> dict[str, list[dict[str, Any]]]:
@@ -133,20 +135,38 @@ def test_an_agent_whose_clock_is_ahead_makes_nothing_wait(ahead_s: int) -> None:
     assert max(sizes[10:]) <= max(sizes[:10])
 
 
-def test_another_clusters_ticks_do_not_decode_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+class CountingDecoder:
+    """Decodes a topic's messages, and notes each."""
+
+    def __init__(self, topic: str, decoded: list[bytes]) -> None:
+        self._decoder, self._decoded = DECODERS[topic], decoded
+
+    def decode(self, value: bytes) -> Any:
+        self._decoded.append(value)
+        return self._decoder.decode(value)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The messages that the shard decodes."""
+    values: list[bytes] = []
+    monkeypatch.setattr(events, "DECODERS", {topic: CountingDecoder(topic, values) for topic in DECODERS})
+    return values
+
+
+def test_a_shard_decodes_each_message_once(decoded: list[bytes]) -> None:
+    log = log_of(0, 120, ticks_until=120)
+    Stream().feed(log)
+    assert sorted(decoded) == sorted(msgspec.json.encode(event) for _, event in log)
+
+
+def test_another_clusters_ticks_do_not_decode_what_waits(decoded: list[bytes]) -> None:
     stream = Stream()
     stream.feed(log_of(0, 60))
     stream.feed([(topic, {**event, "cluster": "d"}) for topic, event in log_of(60, 65, ticks_until=70)])
-    decoded: list[str] = []
-    sound = shard.events_of
-
-    def events_of(chunk: Any, *arguments: Any) -> Any:
-        decoded.extend(chunk.newest_ms)
-        return sound(chunk, *arguments)
-
-    monkeypatch.setattr(shard, "events_of", events_of)
+    decoded.clear()
     stream.feed([(topic, {**event, "cluster": "d"}) for topic, event in log_of(65, 70, ticks_until=70)])
-    assert set(decoded) == {"d"}
+    assert {msgspec.json.decode(value)["cluster"] for value in decoded} == {"d"}
 
 
 def test_a_clockless_log_reports_the_same_however_it_is_cut_among_shards() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.queries import worker_memory
-from streaming.queries.worker_memory import without_pauses
+from streaming.queries import state
+from streaming.queries.state import without_pauses
 
 
 class Knot:
@@ -33,7 +33,7 @@ def test_what_a_batch_leaves_is_out_of_the_collectors_sight_and_cycles_go_now_an
     assert gc.isenabled()
     gc.collect()
     assert knot() is not None
-    monkeypatch.setattr(worker_memory, "LOOKED_THROUGH_EVERY", 1)
+    monkeypatch.setattr(state, "COLLECT_EVERY", 1)
     with without_pauses():
         pass
     assert knot() is None

@@ -14,7 +14,7 @@ from schemas.events import CLOCKS, PULLS
 from streaming.kafka_io.consumer import Span
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.queries.checkpoint_offsets import put_back, read_position
+from streaming.queries.checkpoint import put_back, read_position
 from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_of, refuse_losses
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.conftest import settings_for

@@ -28,7 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TRACE.format(last="streaming.queries.shard_store.StateError: state version 9") + PLAN, "StateError: state"),
+        (TRACE.format(last="streaming.queries.store.StateError: state version 9") + PLAN, "StateError: state"),
         ("Python worker failed to connect back." + PLAN, "failed: Python worker failed to connect back."),
         (
             TRACE.format(

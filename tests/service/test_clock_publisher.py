@@ -12,10 +12,17 @@ from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.queries.shard_clock import CLOCK_HEARD, CLOCK_NEEDED, RUN
-from streaming.service.clock_publisher import PATIENCE_SECONDS, ClockPublisher, clock_event
-from streaming.service.clock_tail import ClockTail
-from streaming.service.collector_clocks import FORGOTTEN_MS, LIVE_MS, CollectorClocks
+from streaming.queries.events import RUN
+from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
+from streaming.service.clock_publisher import (
+    FORGOTTEN_MS,
+    LIVE_MS,
+    PATIENCE_SECONDS,
+    ClockPublisher,
+    ClockTail,
+    CollectorClocks,
+    clock_event,
+)
 from tests.conftest import settings_for
 from udfs.alerts.rulebook import CANARY_CLUSTER
 

@@ -7,8 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from conf.settings import Settings
-from streaming.service.clock_publisher import ClockPublisher
-from streaming.service.clock_tail import ClockTail
+from streaming.service.clock_publisher import ClockPublisher, ClockTail
 
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streaming.cli import app
-from streaming.service.forgetting import Decision, forget_event, read_effects
+from streaming.service.forget_command import Decision, forget_event, read_effects
 from tests.history.warehouse_stage import alert, assignment, write
 
 WHO = ["--owner", "ada", "--reason", "sold"]

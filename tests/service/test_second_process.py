@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.queries.state_version import NOTE
+from streaming.queries.checkpoint import NOTE
 
 SECONDS = 120.0
 NOBODY = "127.0.0.1:1"

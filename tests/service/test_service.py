@@ -124,7 +124,7 @@ def test_a_rest_is_no_lack_of_progress(parts: dict[str, MagicMock]) -> None:
     """Neither to the relay, which attests by a watchdog that the query works, nor to the instruments."""
     instruments = MagicMock()
     service = Service(Settings.load(), notifies=True, instruments=instruments)
-    age, hearer = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["hearer"]
+    age, hearer = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
     hearer.rests("balance", 60.0)
     assert age() == 0
     hearer.rested("balance", 3, 1.5)

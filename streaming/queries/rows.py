@@ -1,15 +1,21 @@
-"""What the rules conclude, as rows of the Delta tables (schemas/tables.py); times are epoch ms."""
+"""The results of the rules as rows of the Delta tables (schemas/tables.py); times are epoch ms."""
 
 import json
 from typing import Any
 
-from streaming.queries.chunk import Reject
+from streaming.queries.parcel import Reject
 from udfs.alerts.alert import Transition
 from udfs.groups.queue_state import OwnershipRow
 from udfs.groups.state import GroupState
 from udfs.producers.board import Flip, Health
 from udfs.rocketmq.membership import Change
 from udfs.rocketmq.model import queue_order
+
+CLOCK_NEEDED = "clock_needed"
+"""Not a Delta table: rows for `run` with the clusters that need its clock events."""
+
+CLOCK_HEARD = "clock_heard"
+"""Not a Delta table: the newest clock event of each cluster in a batch and its source, from shard 0."""
 
 Row = dict[str, Any]
 
@@ -91,7 +97,7 @@ def quarantine_row(topic: str, partition: int, reject: Reject) -> Row:
     }
 
 
-def fault_item_row(cluster: str, broker_name: str, flip: Flip) -> dict[str, Any]:
+def fault_item_row(cluster: str, broker_name: str, flip: Flip) -> Row:
     return {
         "cluster": cluster,
         "broker_name": broker_name,
@@ -105,7 +111,7 @@ def fault_item_row(cluster: str, broker_name: str, flip: Flip) -> dict[str, Any]
     }
 
 
-def health_row(cluster: str, broker_name: str, health: Health) -> dict[str, Any]:
+def health_row(cluster: str, broker_name: str, health: Health) -> Row:
     return {
         "cluster": cluster,
         "broker_name": broker_name,

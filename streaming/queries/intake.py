@@ -1,9 +1,8 @@
-"""Events of one cluster's brokers and clients, applied to what a shard knows; nothing is concluded here.
+"""Events other than clock events, applied to the state of a shard; nothing is concluded here.
 
-An event at which a rule raises is quarantined, and its group set aside (set_aside.py).
+An event at which a rule fails is quarantined, and its group set aside (set_aside.py).
 """
 
-import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,13 +10,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from schemas.events import HEARTBEATS, ROUTES
-from streaming.queries.chunk import Reject, SampledHeartbeat
-from streaming.queries.reporters import note_report
+from streaming.queries.events import PULLINGS, SAMPLED, Event
+from streaming.queries.parcel import Reject, SampledHeartbeat, shard_of
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
-from streaming.queries.shard_events import PULLINGS, VOICES, Event
-from streaming.queries.shard_rows import quarantine_row
-from streaming.queries.shard_store import RETRIED
-from streaming.queries.shard_values import GroupEntry
+from streaming.queries.state import GroupEntry
+from streaming.queries.store import RETRIED
+from streaming.queries.tick import note_report
 from streaming.queries.working_set import WorkingSet, key_of
 from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import Rulebook
@@ -29,21 +27,14 @@ from udfs.groups.state import GroupState
 from udfs.rocketmq.route import QueueData, Route
 
 SAID_AGAIN_MS = 600_000
-"""A route that is said again so soon is said regularly."""
+"""Interval up to which a repeated route counts as regularly reported."""
 
 ROUTES_MS, GONE_MS = 21_600_000, 86_400_000
-"""How often routes are looked through, and how long one must not have been said."""
-
-
-def shard_of(cluster: str, consumer_group: str, shards: int) -> int:
-    """The shard that keeps a group."""
-    if shards == 1:
-        return 0
-    return zlib.crc32(f"{cluster}|{consumer_group}".encode()) % shards
+"""How often routes are checked, and how long a deleted one has not been reported."""
 
 
 class Calm(NamedTuple):
-    """A calm group (udfs.groups.calm), as far as its entry says so still."""
+    """A calm group (udfs.groups.calm), as long as its entry says so."""
 
     entry: GroupEntry
     group: GroupState
@@ -51,7 +42,7 @@ class Calm(NamedTuple):
 
 
 class Intake:
-    """Whatever is no clock event."""
+    """Applies the events of a batch, one by one in their order."""
 
     def __init__(self, work: WorkingSet, number: int, shards: int, rules: Rulebook) -> None:
         self._work, self._number, self._shards, self._rules = work, number, shards, rules
@@ -61,14 +52,14 @@ class Intake:
         if event.topic == HEARTBEATS:
             self._observe_heartbeat(event)
             return
-        if event.topic not in (VOICES, PULLINGS, ROUTES):
+        if event.topic not in (SAMPLED, PULLINGS, ROUTES):
             self._observe_pull(event)
             return
         cluster = event.event.cluster
         writes_rows = shard_of(cluster, "", self._shards) == self._number
         with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), writes_rows=writes_rows):
-            if event.topic == VOICES:
-                self._listen(event.event)
+            if event.topic == SAMPLED:
+                self._observe_sampled(event.event)
             elif event.topic == PULLINGS and event.event.is_by_broker:
                 note_report(self._work.cluster(cluster), event.event.broker_name, event.event.event_time_ms)
             elif event.topic == PULLINGS:
@@ -76,19 +67,19 @@ class Intake:
             else:
                 self._learn_route(event.event)
 
-    def _listen(self, voice: SampledHeartbeat) -> None:
-        cluster = self._work.cluster(voice.cluster)
-        sampled_heartbeats = cluster.watch.heartbeat_sample
-        note_puller_heartbeat(cluster.watch, voice)
-        if voice.event_time_ms > cluster.watch.forgotten_ms.get(voice.broker_name, voice.event_time_ms):
-            del cluster.watch.forgotten_ms[voice.broker_name]
-        for name in voice.groups:
-            if cluster.families.note(name, voice.event_time_ms):
-                self._work.note_birth(voice.cluster, name)
-        if voice.is_leaving:
-            sampled_heartbeats.leave(voice.broker_name, voice.client_id)
+    def _observe_sampled(self, heartbeat: SampledHeartbeat) -> None:
+        cluster = self._work.cluster(heartbeat.cluster)
+        watch, broker_name = cluster.watch, heartbeat.broker_name
+        note_puller_heartbeat(watch, heartbeat)
+        if heartbeat.event_time_ms > watch.forgotten_ms.get(broker_name, heartbeat.event_time_ms):
+            del watch.forgotten_ms[broker_name]
+        for name in heartbeat.groups:
+            if cluster.families.note(name, heartbeat.event_time_ms):
+                self._work.note_birth(heartbeat.cluster, name)
+        if heartbeat.is_leaving:
+            watch.heartbeat_sample.leave(broker_name, heartbeat.client_id)
         else:
-            sampled_heartbeats.note(voice.broker_name, voice.client_id, voice.event_time_ms)
+            watch.heartbeat_sample.note(broker_name, heartbeat.client_id, heartbeat.event_time_ms)
 
     def _learn_route(self, event: Any) -> None:
         work, forgotten = self._work, self._work.cluster(event.cluster).watch.forgotten_ms
@@ -121,7 +112,7 @@ class Intake:
                     work.end(group, Reason.TOPIC_DELETED, event.event_time_ms, event.topic)
 
     def give_up_routes(self, name: str, now_ms: int) -> None:
-        """Topics deleted while nobody looked: not said for a day, though the cluster's others are."""
+        """Drop routes not reported for a day while others of the cluster are: their topics were deleted unnoticed."""
         entry = self._work.cluster(name)
         timing = entry.timing
         if now_ms < timing.routes_ms + ROUTES_MS:
@@ -132,14 +123,12 @@ class Intake:
         for route in self._work.routes_of(name):
             if route.event_time_ms < now_ms - GONE_MS:
                 no_more = {"queues": (), "brokers": (), "order_topic": None, "has_queue_mapping": None}
-                self._learn_route(
-                    SimpleNamespace(cluster=name, topic=route.topic, event_time_ms=now_ms, **no_more),
-                )
+                self._learn_route(SimpleNamespace(cluster=name, topic=route.topic, event_time_ms=now_ms, **no_more))
 
     def _observe_heartbeat(self, event: Event) -> None:
         work, heartbeat = self._work, event.event
         if heartbeat.broker_id:
-            return  # the same client once more, at a slave
+            return  # the same client again, at a slave
         consumers = {
             consumer.consumer_group: consumer
             for consumer in heartbeat.consumers
@@ -155,15 +144,13 @@ class Intake:
                         heartbeat.broker_name, heartbeat.client_addr, heartbeat.event_time_ms
                     )
                     work.put_changes(group, [change] if change else [])
-                    group.is_stale |= is_set_aside(group)  # the one at which a rule raised was never a member of it
+                    group.is_stale |= is_set_aside(group)  # the client at which the rule failed was never a member
             return
-        if (
-            heartbeat.event_time_ms + self._rules.of(heartbeat.cluster).channel_expired_ms
-            <= work.cluster(heartbeat.cluster).now_ms
-        ):
+        expired_ms = heartbeat.event_time_ms + self._rules.of(heartbeat.cluster).channel_expired_ms
+        if expired_ms <= work.cluster(heartbeat.cluster).now_ms:
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
-            calm = self._calm_one(heartbeat.cluster, name)
+            calm = self._calm_of(heartbeat.cluster, name)
             if calm is not None and self._repeats(calm, repeat_heartbeat, heartbeat, consumer):
                 continue
             with self._aside(event, name):
@@ -174,21 +161,20 @@ class Intake:
     def _observe_pull(self, event: Event) -> None:
         work, pull = self._work, event.event
         if not work.has_queue(pull.cluster, pull.topic, pull.broker_name, pull.queue_id):
-            reject = Reject(*event.message, ["unknown_queue: queue_id"])
-            work.put("quarantine", [quarantine_row(event.topic, event.partition, reject)])
+            work.quarantine(event.topic, event.partition, Reject(*event.message, ["unknown_queue: queue_id"]))
             return
-        calm = self._calm_one(pull.cluster, pull.consumer_group)
+        calm = self._calm_of(pull.cluster, pull.consumer_group)
         if calm is not None and self._repeats(calm, repeat_pull, pull, calm.rules):
             return
         with self._aside(event, pull.consumer_group):
             work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
 
     def look_up_anew(self) -> None:
-        """Groups are looked at, or gone: which are calm is to be asked again."""
+        """Forget which groups are calm: groups are evaluated, or gone."""
         self._calm.clear()
 
-    def _calm_one(self, cluster: str, name: str) -> Calm | None:
-        """The group, while it is calm."""
+    def _calm_of(self, cluster: str, name: str) -> Calm | None:
+        """Return the group while it is calm."""
         known = self._calm.get((cluster, name))
         if known is None:
             group = self._work.calm_group(cluster, name)
@@ -199,12 +185,12 @@ class Intake:
         return known if known.entry.is_calm else None
 
     def _repeats(self, calm: Calm, repeat: Callable[..., bool], *reported: Any) -> bool:
-        """Whether the event only repeats what is known. What raises here is told in full."""
+        """Whether the event is only a repetition, whose times are then moved."""
         try:
             is_repeated = repeat(calm.group, *reported)
         except RETRIED:
             raise
-        except Exception:  # the same raises again, and is set aside
+        except Exception:  # the same error is raised again, and set aside
             return False
         if is_repeated:
             self._work.move(calm.group.cluster, calm.group.consumer_group)

@@ -1,42 +1,35 @@
-"""What ends by a person's decision: a group that was deleted, and whatever `balancewatch forget` names.
+"""Clusters, brokers, groups and collectors that end by a person's decision (`balancewatch forget`) or after a day.
 
-What was open of it ends for that reason, each of its queues and members gets its last row, and nothing of it is kept.
-Should it give data again, it begins anew.
+Their open incidents are resolved for that reason, each queue and member gets its last row, and nothing of them is kept.
+New data starts them afresh.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from schemas.events import CLOCKS
-from streaming.queries.chunk import Chunk
-from streaming.queries.shard_clock import RUN
-from streaming.queries.shard_events import Event
-from streaming.queries.shard_values import ShardIndex
+from streaming.queries.events import FORGET, RUN, Event
+from streaming.queries.parcel import Chunk
+from streaming.queries.state import ShardIndex
 from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
 from udfs.brokers.cluster import CLUSTER_NO_DATA
+from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import LEFT, Change
-
-FORGET = "forget"
-"""The source of clock events that move no time, and tell what a person decided is gone."""
-
-CLUSTER, BROKER, GROUP, COLLECTOR = "cluster", "broker", "group", "collector"
-"""What a clock event's `forgotten` may name."""
 
 FORGET_CLUSTER_MS = 86_400_000
 
 
 class ForgottenClusters:
-    """Which clusters a person decided are gone, in one batch of one shard.
+    """The clusters that a person decided to forget, in one batch of one shard.
 
-    What Kafka had before the decision is of no cluster any more. What comes after it brings the cluster back, but for
-    a clock event that no broker stands behind: one of `run`'s own, or a round that none answered.
+    Events that Kafka had before the decision count for nothing. Later events bring the cluster back, except clock
+    events without a broker's answer: those of `run`, and a round that no broker answered.
     """
 
     def __init__(self, shard_index: ShardIndex, chunks: Iterable[Chunk]) -> None:
-        """As of when the batch's arrivals are noted."""
+        """Start from the shard index after the batch's arrivals are noted."""
         self._at_ms = shard_index.forgotten_ms
         self._silent = shard_index.forgotten_ms.keys() - shard_index.clusters.keys()
         self._arrived_ms: dict[str, int] = {}
@@ -50,11 +43,11 @@ class ForgottenClusters:
             self._silent.add(cluster)
 
     def is_silent(self, cluster: str) -> bool:
-        """Whether nothing but clock events has come of it since it was forgotten."""
+        """Whether nothing but clock events has come since the cluster was forgotten."""
         return cluster in self._silent
 
     def has(self, event: Event) -> bool:
-        """Whether the event is of a cluster that is gone, and does not bring it back."""
+        """Whether the event is of a forgotten cluster and does not bring it back."""
         if not self._at_ms:
             return False
         cluster = event.event.cluster
@@ -65,25 +58,11 @@ class ForgottenClusters:
         return event.event.source == RUN or not event.event.brokers_answered
 
 
-def words_of(decision: Any) -> str:
-    """Who decided it, and why."""
-    return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
-
-
-def end_group(work: WorkingSet, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
-    """`words` are those of who decided it; they are reported with what ends."""
-    group = work.change(cluster, name, now_ms)
-    work.put_changes(group, [Change(broker, one, LEFT, now_ms) for broker, one in group.membership.members()])
-    work.end(group, reason, now_ms, words=words)
-    work.drop_group(cluster, name)
-    work.dirty.get(cluster, set()).discard(name)
-
-
 def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
-    """The whole cluster. `writes_rows`: this shard writes what all of them conclude of it."""
+    """Forget the cluster with all its groups. `writes_rows`: this shard writes the cluster's rows."""
     entry = work.cluster(cluster)
     for name in sorted(entry.groups.keys() | work.dirty.get(cluster, set())):
-        end_group(work, cluster, name, Reason.FORGOTTEN, now_ms, words)
+        work.end_group(cluster, name, Reason.FORGOTTEN, now_ms, words)
     if writes_rows:
         incidents = (incident for _, incident in sorted(entry.watch.incidents.items()))
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
@@ -96,7 +75,7 @@ def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, w
 
 
 def give_up_clusters(work: WorkingSet) -> None:
-    """Drop those that nobody has heard of for a day, by Kafka's time, and of which nothing is open."""
+    """Drop clusters without data for a day, by Kafka's time, and without open incidents."""
     for name, entry in sorted(work.shard_index.clusters.items()):
         arrived_ms = entry.timing.arrived_ms
         if not arrived_ms or work.shard_index.swept_ms - arrived_ms <= FORGET_CLUSTER_MS or entry.watch.incidents:
@@ -104,20 +83,20 @@ def give_up_clusters(work: WorkingSet) -> None:
         if not any(work.group(name, group, entry.now_ms).incidents for group in entry.groups):
             now_ms = max(entry.now_ms, entry.timing.newest_ms) + 1
             for group in sorted(entry.groups):
-                end_group(work, name, group, Reason.GIVEN_UP, now_ms)
+                work.end_group(name, group, Reason.GIVEN_UP, now_ms)
             forget_cluster(work, name, "", now_ms, writes_rows=False)
 
 
 def forget_broker(
     work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, writes_rows: bool
 ) -> None:
-    """A broker, until it gives data again: its members have left, its queues are in no route."""
+    """Forget a broker until it gives data again: its members leave, and its queues are in no route."""
     entry = work.cluster(cluster)
     incidents = entry.watch.forget_broker(broker_name, now_ms)
     if writes_rows:
         work.put_alerts(_ended(incident, words, now_ms) for incident in incidents)
-    for of_broker in (entry.data_since_ms, entry.pulled_ms, entry.newest_pulled_ms):
-        of_broker.pop(broker_name, None)
+    for by_broker in (entry.data_since_ms, entry.pulled_ms, entry.newest_pulled_ms):
+        by_broker.pop(broker_name, None)
     for route in work.routes_of(cluster):
         if broker_name in route.broker_names():
             queues = tuple(data for data in route.queues if data.broker_name != broker_name)
@@ -127,16 +106,22 @@ def forget_broker(
         members = list(group.membership.views.get(broker_name, {}).values())
         work.put_changes(group, [Change(broker_name, member, LEFT, now_ms) for member in members])
         group.membership.views.pop(broker_name, None)
-        about = [key for key, one in sorted(group.incidents.items()) if brokers_of(one) == {broker_name}]
+        about = [key for key, incident in sorted(group.incidents.items()) if brokers_of(incident) == {broker_name}]
         work.put_alerts(_ended(group.incidents.pop(key), words, now_ms) for key in about)
-        is_concerned = work.concerns(group, broker_name)
+        is_concerned = _has_queue_at(group, broker_name)
         group.is_stale |= is_concerned
         if is_concerned or members:
             work.touch(cluster, name, now_ms)
 
 
+def _has_queue_at(group: GroupState, broker_name: str) -> bool:
+    """Whether any of the group's queues is, or was, at the broker."""
+    prefix = f"{broker_name}:"
+    return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
+
+
 def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
-    """Forget a collector until its next round: nothing misses what it alone read, and its open incident ends."""
+    """Forget a collector until its next round: its groups are not missed, and its open incident is resolved."""
     watch = work.cluster(cluster).watch
     watch.rounds.sources.pop(name, None)
     incident = watch.incidents.pop(f"{CLUSTER_NO_DATA} {name}", None)

@@ -1,0 +1,246 @@
+"""A query's checkpoint: how far it has read, its number of tasks, the limits of its batches, its state version.
+
+Spark's own files are text, one JSON object a source from the third line on (Spark's OffsetSeqLog, version 1):
+`offsets/N` is what batch N reads up to, written before it runs; `commits/N` says that it is done; `sources/0/0` holds
+where the first batch began. `limits.json` and `balancewatch.json` beside them are written here.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from conf.section import SettingsError
+from conf.settings import Settings
+from streaming.queries.state import ShardIndex
+from streaming.queries.written_batch import WrittenBatch
+
+Offsets = dict[tuple[str, int], int]
+"""(topic, partition) to the next offset to be read."""
+
+HEADER_LINES = 2
+
+log = structlog.get_logger()
+
+
+def checkpoint_of(name: str, settings: Settings) -> Path:
+    """Return the folder of the query's checkpoint."""
+    return (settings.paths.checkpoints.expanduser() / name).resolve()
+
+
+@dataclass(frozen=True)
+class Position:
+    """`wanted` is where the next batch begins to read, `planned` where the newest batch ends.
+
+    `batch_id` is the newest batch begun; if it is committed, `planned` equals `wanted`. `checkpoint_id` is the query's
+    id.
+    """
+
+    checkpoint_id: str
+    batch_id: int
+    is_committed: bool
+    wanted: Offsets
+    planned: Offsets
+
+
+def read_position(checkpoint: Path) -> Position | None:
+    """Return None for a checkpoint without a batch. Raises OSError or ValueError for an unreadable one."""
+    batch_ids = _batch_ids(checkpoint)
+    if not batch_ids:
+        return None
+    newest = batch_ids[-1]
+    planned = _offsets_in((checkpoint / "offsets" / str(newest)).read_bytes(), HEADER_LINES)
+    is_committed = (checkpoint / "commits" / str(newest)).is_file()
+    wanted = planned if is_committed else _before(checkpoint, newest)
+    metadata: dict[str, Any] = json.loads((checkpoint / "metadata").read_text())
+    return Position(metadata["id"], newest, is_committed, wanted, planned)
+
+
+def read_beginning(checkpoint: Path) -> Offsets:
+    """Return where the first batch began. Raises OSError or ValueError for an unreadable checkpoint."""
+    return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)
+
+
+def read_batch(checkpoint: Path, batch_id: int) -> dict[tuple[str, int], int]:
+    """Return the planned number of offsets of each partition, some of which may hold no message.
+
+    Raises OSError or ValueError for an unreadable checkpoint.
+    """
+    until = _offsets_in((checkpoint / "offsets" / str(batch_id)).read_bytes(), HEADER_LINES)
+    since = _before(checkpoint, batch_id)
+    return {place: offset - since.get(place, 0) for place, offset in until.items()}
+
+
+def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> None:
+    """Let the next batch read these partitions from the given offsets; the others stay as they are.
+
+    For recreated partitions: Spark would continue at their end, and skip their messages. Only while the query is not
+    running.
+    """
+    for batch_id in _batch_ids(checkpoint)[-2:]:
+        path = checkpoint / "offsets" / str(batch_id)
+        lines = path.read_text().split("\n")
+        for number in range(HEADER_LINES, len(lines)):
+            lines[number] = _line_with(lines[number], beginnings)
+        # Its checksum goes first: Hadoop reads a file without one, and refuses one that differs.
+        path.with_name(f".{batch_id}.crc").unlink(missing_ok=True)
+        _write_safely(path, "\n".join(lines))
+
+
+def _batch_ids(checkpoint: Path) -> list[int]:
+    folder = checkpoint / "offsets"
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def _before(checkpoint: Path, batch_id: int) -> Offsets:
+    """Return where batch `batch_id` begins."""
+    path = checkpoint / "offsets" / str(batch_id - 1)
+    return _offsets_in(path.read_bytes(), HEADER_LINES) if path.is_file() else read_beginning(checkpoint)
+
+
+def _offsets_in(text: bytes, header_lines: int) -> Offsets:
+    found: Offsets = {}
+    for line in text.decode().split("\n")[header_lines:]:
+        if line.startswith("{"):
+            for topic, partitions in json.loads(line).items():
+                found |= {(topic, int(partition)): offset for partition, offset in partitions.items()}
+    return found
+
+
+def _line_with(line: str, beginnings: Mapping[tuple[str, int], int]) -> str:
+    if not line.startswith("{"):
+        return line
+    topics: dict[str, dict[str, int]] = json.loads(line)
+    for (topic, partition), offset in beginnings.items():
+        if str(partition) in topics.get(topic, {}):
+            topics[topic][str(partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def _write_safely(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+# How many tasks a batch is: one on one machine, as many as a cluster has cores. A checkpoint keeps its number.
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+PAUSE_SECONDS, COME_SECONDS = 3.0, 60.0
+"""Longest time between the starts of two executors of a cluster, and the longest wait for all of them."""
+
+
+def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
+    """Return the number of state partitions and shards, and set it in Spark; a checkpoint's own comes first."""
+    is_near = settings.spark.master.startswith("local[")
+    tasks = frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else _cores_of(spark))
+    spark.conf.set(PARTITIONS, str(tasks))
+    return tasks
+
+
+def _cores_of(spark: SparkSession) -> int:
+    """Return the cores of all executors that have started when no other has for PAUSE_SECONDS."""
+    spark.range(1).count()  # waits for the first
+    cores, deadline = 0, time.monotonic() + COME_SECONDS
+    while cores < (now := spark.sparkContext.defaultParallelism) and time.monotonic() < deadline:
+        cores = now
+        time.sleep(PAUSE_SECONDS)
+    return max(cores, 1)
+
+
+def frozen_tasks(checkpoint: Path) -> int | None:
+    """Return the checkpoint's number of tasks; None without a batch, or if Spark will report what is wrong with it."""
+    try:
+        newest = _batch_ids(checkpoint)[-1]
+        header = (checkpoint / "offsets" / str(newest)).read_bytes().split(b"\n")[1]
+        return int(json.loads(header)["conf"][PARTITIONS])
+    except (OSError, LookupError, ValueError, TypeError):
+        return None
+
+
+def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
+    """Raise SettingsError if the checkpoint was created with another number of tasks than is set."""
+    asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
+    if asked and frozen and asked != frozen:
+        raise SettingsError(
+            f"queries.tasks = {asked}: the checkpoint {checkpoint} was created with {frozen}, which cannot change; "
+            f"set 0 or {frozen}, or rewind (checkpoints/README.md)"
+        )
+
+
+# Under which maxOffsetsPerTrigger each batch was planned. A killed batch runs again with the offsets that were planned
+# for it, whatever the limit is by then: whether it was cut depends on the limit of that time.
+
+LIMITS_FILE = "limits.json"
+
+Limits = Sequence[tuple[int, int]]
+"""(first batch, limit), in the order of the batches; 0 is no limit."""
+
+
+def note_limit(checkpoint: Path, limit: int) -> Limits:
+    """Note, before the query starts, the limit of all batches planned from now on.
+
+    Raises OSError or ValueError for a checkpoint that cannot be read or written.
+    """
+    position = read_position(checkpoint)
+    path = checkpoint / LIMITS_FILE
+    known = [(int(first), int(of)) for first, of in json.loads(path.read_text())] if path.is_file() else []
+    following = 0 if position is None else position.batch_id + 1
+    kept = [entry for entry in known if entry[0] < following]
+    limits = kept if kept and kept[-1][1] == limit else [*kept, (following, limit)]
+    if limits != known:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        _write_safely(path, json.dumps(limits))
+    return limits
+
+
+def limit_of(limits: Limits, batch_id: int) -> int | None:
+    """Return the limit that the batch was planned under; None if it was not noted."""
+    return next((limit for first, limit in reversed(limits) if first <= batch_id), None)
+
+
+STATE_FILE = "balancewatch.json"
+
+
+class StateNote:
+    """The state version of a checkpoint, beside it: another version is refused before anything starts.
+
+    A BatchListener: it is saved after the first batch. The first batch itself checks the state that it reads
+    (StateError).
+    """
+
+    def __init__(self, query: str, checkpoint: Path) -> None:
+        self._query, self._file = query, checkpoint / STATE_FILE
+        self._is_noted = False
+
+    def refuse_other(self) -> None:
+        """Raise SettingsError if this release cannot read the state."""
+        try:
+            words = json.loads(self._file.read_text())
+            held, release = int(words["state_version"]), str(words["release"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if held != ShardIndex().version:
+            raise SettingsError(
+                f"the checkpoint {self._file.parent} has state of version {held}, written by balancewatch {release}; "
+                f"this release, {version('balancewatch')}, reads version {ShardIndex().version}. Nothing was changed: "
+                "reinstall that release, or rewind (checkpoints/README.md)"
+            )
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        if self._is_noted or batch.query != self._query or not self._file.parent.is_dir():
+            return
+        words = {"state_version": ShardIndex().version, "release": version("balancewatch")}
+        try:
+            _write_safely(self._file, json.dumps(words))
+        except OSError as error:  # the next batch tries again
+            log.warning("state version not saved, retrying", checkpoint=str(self._file.parent), reason=error.strerror)
+        else:
+            self._is_noted = True

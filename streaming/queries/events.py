@@ -1,0 +1,219 @@
+"""A shard's messages as events in the order of time, and back into chunks as they came.
+
+An event's time is by Kafka's clock: never later than its arrival, and moved forward if its source's clock is behind.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from operator import itemgetter
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from schemas.decode import DECODERS
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.queries.parcel import Chunk, Message, Pulling, SampledHeartbeat
+from streaming.queries.state import ShardIndex
+from udfs.brokers import skew
+from udfs.brokers.log_order import pick_behind
+from udfs.brokers.skew import WINDOW_MS
+
+RUN = "run"
+"""The source of the clock events that `balancewatch run` itself sends."""
+
+FORGET = "forget"
+"""The source of clock events that carry a person's decision to forget and do not advance time."""
+
+CLUSTER, BROKER, GROUP, COLLECTOR = "cluster", "broker", "group", "collector"
+"""Kinds in a clock event's `forgotten`."""
+
+SLACK_MS = 10_000
+"""An event time at most this far ahead of Kafka's is kept: no two clocks agree to the millisecond."""
+
+_SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS}
+
+
+def words_of(decision: Any) -> str:
+    """Return who decided to forget, and why."""
+    return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
+
+
+def source_of(topic: str, event: Any) -> tuple[str, str] | None:
+    """Return (source, machine) of the event's clock; None if its time only orders the events of its topic."""
+    if topic == CLOCKS:
+        return (skew.CLOCK, event.collector or event.source) if event.source != FORGET else None
+    return (_SOURCES[topic], event.broker_name) if topic in _SOURCES else None
+
+
+def not_after(time_ms: int, ingest_time_ms: int) -> int:
+    """Return the time, or its arrival in Kafka if it is ahead of that."""
+    return ingest_time_ms if time_ms > ingest_time_ms + SLACK_MS else time_ms
+
+
+def at_most(event: Any, ingest_time_ms: int) -> Any:
+    """Return the event, no later than its arrival in Kafka."""
+    return _at(event, ingest_time_ms) if event.event_time_ms > ingest_time_ms + SLACK_MS else event
+
+
+def _at(event: Any, time_ms: int) -> Any:
+    return msgspec.structs.replace(event, event_time_ms=time_ms)
+
+
+SAMPLED = "sampled_heartbeats"
+"""Not a Kafka topic: events of parcel.SampledHeartbeat."""
+
+PULLINGS = "pullings"
+"""Not a Kafka topic: events of parcel.Pulling."""
+
+_RANK = {ROUTES: 0, SAMPLED: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
+
+
+class Event(NamedTuple):
+    """`raw` is the event as it came, `event` has the time by which it counts."""
+
+    time_ms: int
+    rank: int
+    partition: int
+    offset: int
+    topic: str
+    raw: Message | SampledHeartbeat | Pulling
+    event: Any
+
+    @property
+    def ingest_time_ms(self) -> int:
+        """Kafka's time of the message; of a sampled event, which has none, its own time."""
+        return self.raw.ingest_time_ms if isinstance(self.raw, Message) else self.time_ms
+
+    @property
+    def message(self) -> Message:
+        """Return Kafka's message; empty for a sampled event, which is part of a message counted elsewhere."""
+        return self.raw if isinstance(self.raw, Message) else Message(0, self.time_ms, b"")
+
+
+IN_ORDER = itemgetter(0, 1, 2, 3, 4)
+"""By time; at the same time routes come first and the clock event last."""
+
+
+class EventTimes:
+    """The event times of one batch of one shard. A message is decoded once, clock events before all others."""
+
+    def __init__(self, shard_index: ShardIndex) -> None:
+        self._index = shard_index
+        self._clocks: dict[int, list[Any]] = {}
+        self._rounds: list[tuple[int, Any]] = []
+        self._intervals: dict[str, int] | None = None
+        self._shifts: dict[tuple[str, str, str], int] = {}
+        self._behind: dict[str, int] = {}
+
+    def learn(self, chunks: list[Chunk], is_silent: Callable[[str], bool]) -> None:
+        """Take in the lags of the chunks before their events are counted, except of silent forgotten clusters."""
+        decode = DECODERS[CLOCKS].decode
+        ticks: dict[str, int] = {}
+        for chunk in chunks:
+            if chunk.topic == CLOCKS:
+                clocks = self._clocks[id(chunk)] = [decode(message.value) for message in chunk.messages]
+                self._rounds += [
+                    (not_after(clock.event_time_ms, message.ingest_time_ms), clock)
+                    for message, clock in zip(chunk.messages, clocks, strict=True)
+                ]
+                for cluster, time_ms in chunk.newest_ms.items():
+                    ticks[cluster] = max(time_ms, ticks.get(cluster, 0))
+        windows = {name: at_ms // WINDOW_MS for name, at_ms in self._index.forgotten_ms.items()}
+        lags = [
+            lag
+            for chunk in chunks
+            for lag in chunk.lags
+            if lag.window > windows.get(lag.cluster, 0) and not is_silent(lag.cluster)
+        ]
+        for lag in lags:
+            self._index.cluster(lag.cluster).watch.skew.note(lag)
+        behind = pick_behind((each for chunk in chunks for each in chunk.behind), ticks)
+        missed: dict[str, set[str]] = {}
+        for _, clock in self._rounds:
+            missed.setdefault(clock.cluster, set()).update(set(clock.brokers_asked) - set(clock.brokers_answered))
+        for cluster in {lag.cluster for lag in lags}:
+            watch = self._index.cluster(cluster).watch
+            watch.skew.settle()
+            watch.skew.ordered = behind.get(cluster, {})
+            watch.skew.missed = sorted(watch.missed.missed.keys() | missed.get(cluster, set()))
+
+    def events_of(self, chunk: Chunk) -> Iterator[Event]:
+        """Yield the chunk's sampled events and its messages at their times."""
+        for name, of_source, sampled in (
+            (SAMPLED, skew.HEARTBEATS, chunk.sampled_heartbeats),
+            (PULLINGS, skew.PULLS, chunk.pullings),
+        ):
+            for raw in sampled:
+                time_ms = raw.event_time_ms + self._shift_ms(raw.cluster, of_source, raw.broker_name)
+                if raw.ingest_time_ms:
+                    time_ms = not_after(time_ms, raw.ingest_time_ms - self._behind_ms(raw.cluster))
+                yield Event(time_ms, _RANK[name], chunk.partition, 0, name, raw, raw._replace(event_time_ms=time_ms))
+        topic, partition, rank = chunk.topic, chunk.partition, _RANK[chunk.topic]
+        decode, clocks = DECODERS[topic].decode, self._clocks.get(id(chunk))
+        for number, message in enumerate(chunk.messages):
+            event = decode(message.value) if clocks is None else clocks[number]
+            source = source_of(topic, event)
+            shift_ms = self._shift_ms(event.cluster, *source) if source else 0
+            if topic == PULLS and event.client_id:
+                of_client_ms = self._shift_ms(event.cluster, skew.OF_CLIENT, event.client_id)
+                if of_client_ms or shift_ms:
+                    shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
+            time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - self._behind_ms(event.cluster))
+            if time_ms != event.event_time_ms:
+                event = _at(event, time_ms)
+            yield Event(time_ms, rank, partition, message.offset, topic, message, event)
+
+    def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
+        """Return by how much the source's times are moved forward (udfs.brokers.skew)."""
+        key = cluster, source, machine
+        known = self._shifts.get(key)
+        if known is None:
+            entry = self._index.clusters.get(cluster)
+            known = 0
+            if entry is not None:
+                interval_ms = entry.watch.interval_ms or self._interval_ms(cluster)
+                known = entry.watch.skew.shift_ms(source, machine, interval_ms)
+            self._shifts[key] = known
+        return known
+
+    def _behind_ms(self, cluster: str) -> int:
+        """Return how far the cluster's time runs behind Kafka's."""
+        known = self._behind.get(cluster)
+        if known is None:
+            entry = self._index.clusters.get(cluster)
+            known = self._behind[cluster] = entry.watch.skew.behind_ms() if entry is not None else 0
+        return known
+
+    def _interval_ms(self, cluster: str) -> int:
+        """Return the reported or seen interval of the batch's rounds: in a first batch it is no skew."""
+        if self._intervals is None:
+            reported: dict[str, int] = {}
+            rounds: dict[str, set[int]] = {}
+            for time_ms, clock in self._rounds:
+                reported[clock.cluster] = max(reported.get(clock.cluster, 0), clock.interval_ms or 0)
+                rounds.setdefault(clock.cluster, set()).add(time_ms)
+            self._intervals = {}
+            for name, times in rounds.items():
+                gaps = [after - before for before, after in pairwise(sorted(times))]
+                self._intervals[name] = max(reported[name], round(median(gaps or [0])))
+        return self._intervals.get(cluster, 0)
+
+
+def chunks_of(events: Iterable[Event]) -> list[Chunk]:
+    """Return the events as they came, one chunk for each Kafka partition and cluster."""
+    chunks: dict[tuple[str, int, str], Chunk] = {}
+    for event in events:
+        topic = {SAMPLED: HEARTBEATS, PULLINGS: PULLS}.get(event.topic, event.topic)
+        cluster = event.event.cluster
+        chunk = chunks.get((topic, event.partition, cluster))
+        if chunk is None:
+            chunk = chunks[topic, event.partition, cluster] = Chunk(topic, event.partition, 0, 0, {cluster: 0}, [], [])
+        chunk.newest_ms[cluster] = max(chunk.newest_ms[cluster], event.time_ms)
+        if isinstance(event.raw, SampledHeartbeat):
+            chunk.sampled_heartbeats.append(event.raw)
+        elif isinstance(event.raw, Pulling):
+            chunk.pullings.append(event.raw)
+        else:
+            chunk.messages.append(event.raw)
+    return list(chunks.values())
