@@ -14,11 +14,11 @@ from streaming.check.check import Subject, World, check
 from streaming.check.check_command import FormatName, RulesFile, check_format
 from streaming.check.check_printing import print_answer, print_json
 from streaming.check.origins import Origins
-from streaming.oncall.delivery_log import OperatorInput
-from streaming.oncall.log_receiver import LogReceiver
-from streaming.oncall.mute import make_mutes
-from streaming.oncall.wiring import make_routes, names_of
 from streaming.queries.rulebook import rulebook
+from streaming.relay.receivers import make_routes, names_of
+from streaming.relay.receivers.log import LogReceiver
+from streaming.relay.silences import make_mutes
+from streaming.relay.tables import OperatorInput
 from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load

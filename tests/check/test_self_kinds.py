@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.oncall import relay_alerts
-from streaming.oncall.delivery_log import OperatorInput
 from streaming.quality import quality_alert
+from streaming.relay import relay_alerts
+from streaming.relay.tables import OperatorInput
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.warehouse.writer import DeltalakeWriter, append_rows

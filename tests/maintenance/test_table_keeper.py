@@ -15,7 +15,7 @@ from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, file_sizes
 from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, due_tier
-from streaming.oncall.alert_feed import NewRows
+from streaming.relay.tables import NewRows
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, read, row_of

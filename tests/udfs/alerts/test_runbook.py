@@ -8,8 +8,8 @@ import pytest
 
 from conf.settings import Settings
 from streaming.collector.rocketmq_jvm import RocketMQJvm
-from streaming.oncall import relay_alerts
 from streaming.quality import quality_alert
+from streaming.relay import relay_alerts
 from streaming.self_monitoring import data_loss
 from tests.offenders import assert_none
 from udfs.alerts.kinds import KIND_FACTS
