@@ -381,7 +381,7 @@ class Outbox:
         return Send(self.name, tuple(replace(notice, is_first=False) for notice in notices)) if notices else None
 
     def _leases(self) -> list[_Queue]:
-        """Return the queues to renew: of one alert only the newest incident, which a leased receiver cannot tell apart.
+        """Return the queues to renew: of one alert only the newest incident: its labels are the same.
 
         The list is kept until a queue changes.
         """

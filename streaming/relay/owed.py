@@ -362,7 +362,7 @@ class Owed:
                 self._withhold(incident, notice, "LIMITED", self._limit_reason, now)
 
     def _is_explained(self, incident: Incident, receivers: Mapping[str, str], cause_id: str, now: Now) -> bool:
-        """Return whether the cause stands for an effect that would go to these receivers.
+        """Return whether the cause represents an effect that would go to these receivers.
 
         Not if no route selects the cause, or only the log has it and not the effect. A cause that is not read yet is
         believed; one that has not fired is believed for CAUSE_WAIT_MS, or until it ends.

@@ -29,7 +29,7 @@ from streaming.relay.receivers import make_routes
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.silences import Mute
-from streaming.relay.tables import TABLE_ERRORS, AlertLogError, AlertRows, History
+from streaming.relay.tables import TABLE_ERRORS, AlertLogError, AlertRows, DeliveryLog, OperatorInput
 from streaming.text.times import wall_ms
 from streaming.warehouse.warehouse_error import TableAccessError
 from udfs.alerts.routing import pick_watchdog_receivers
@@ -42,7 +42,7 @@ DRAIN_SECONDS = 10.0
 """How long a relay that stops waits for the calls in flight."""
 
 WRITE_SECONDS = 2.0
-"""How long notifications wait for the log; a slower write goes on beside them."""
+"""How long notifications wait for the log; a slower write continues beside them."""
 
 OWED_MS = 1_000
 """Between two counts of pending notifications."""
@@ -89,25 +89,8 @@ class NullListener:
     def restarted(self) -> None: ...
 
 
-class RelayTables(Protocol):
-    """The alerts and their deliveries."""
-
-    def read_history(self, receivers: Collection[str], renewed_since_ms: int, now_ms: int) -> History: ...
-    def append(self, records: Sequence[Record]) -> None: ...
-    def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None: ...
-
-
-class OperatorTables(Protocol):
-    """Silences and acknowledgements; None if nothing has changed since the last call."""
-
-    def read_silences(self) -> list[Silence] | None: ...
-    def read_acknowledgements(self) -> list[Acknowledgement] | None: ...
-
-
-class Submit(Protocol):
-    """Runs a table access, at once or in another thread."""
-
-    def __call__(self, act: Callable[[], Any], /) -> Future[Any]: ...
+Submit = Callable[[Callable[[], Any]], "Future[Any]"]
+"""Runs a table access, at once or in another thread."""
 
 
 def run_now(act: Callable[[], Any]) -> Future[Any]:
@@ -177,6 +160,9 @@ class Access:
             result = error
         except TABLE_ERRORS as error:
             result = error
+        except Exception:
+            self._future = None
+            raise
         self._future = None
         if isinstance(result, Exception):
             if not self._failures:
@@ -198,8 +184,8 @@ class RelayLoop:
     def __init__(
         self,
         owed: Owed,
-        tables: RelayTables,
-        operator_input: OperatorTables,
+        tables: DeliveryLog,
+        operator_input: OperatorInput,
         call: Callable[[Send], None],
         listener: RelayListener,
         now: Now,
@@ -287,8 +273,9 @@ class RelayLoop:
 
     def _read_input(self) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
         read = self._operator_input
-        acknowledgements = self._guard(ACKNOWLEDGEMENTS.name, read.read_acknowledgements, None)
-        return self._guard(SILENCES.name, read.read_silences, []), acknowledgements
+        no_silences: list[Silence] = []
+        silences = self._guard(SILENCES.name, read.read_silences, no_silences)
+        return silences, self._guard(ACKNOWLEDGEMENTS.name, read.read_acknowledgements, None)
 
     def _guard(self, table: str, read: Callable[[], Result | None], if_damaged: Result | None) -> Result | None:
         """Return the result; `if_damaged` of a damaged table; None, which changes nothing, of one that is away."""
@@ -347,8 +334,8 @@ class Relay:
     def __init__(
         self,
         settings: OnCall,
-        delivery_log: RelayTables,
-        operator_input: OperatorTables,
+        delivery_log: DeliveryLog,
+        operator_input: OperatorInput,
         receivers: Mapping[str, Receiver],
         *,
         make_rows: Callable[[int], AlertRows] | None = None,

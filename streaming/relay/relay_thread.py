@@ -65,6 +65,7 @@ class RelayThread:
         self._is_stale = threading.Event()
         self._is_up = threading.Event()
         self._relay: Relay | None = None
+        self._loaded_at, self._resumes_at, self._pause_seconds = time.monotonic(), 0.0, 1.0
         self._thread = threading.Thread(target=self._supervise, name="relay", daemon=True)
 
     def start(self) -> None:
@@ -114,49 +115,59 @@ class RelayThread:
             relay.look_up()
 
     def _supervise(self) -> None:
-        pause, began, resumes_at = 1.0, time.monotonic(), 0.0
         while not self._stop.is_set():
+            if (self._relay is None or self._is_stale.is_set()) and time.monotonic() >= self._resumes_at:
+                try:
+                    self._resume()
+                except Exception as error:
+                    self._pause(error)
             relay = self._relay
+            if relay is None:
+                self._stop.wait(IDLE_SECONDS)
+                continue
             try:
-                if (relay is None or self._is_stale.is_set()) and time.monotonic() >= resumes_at:
-                    relay = self._resume(relay)
-                    began = time.monotonic()
-                if relay is None:
-                    self._stop.wait(IDLE_SECONDS)
-                    continue
                 relay.step()
             except Exception as error:
-                if relay is not None and relay is self._relay and not self._is_stale.is_set():
-                    self._relay = None
-                    relay.close()
-                pause = 1.0 if time.monotonic() - began >= HEALTHY_SECONDS else pause
-                resumes_at = time.monotonic() + pause
-                log.error("relay restarted", error=str(error)[:500], retry_in=pause)
-                self._listener.restarted()
-                pause = min(PAUSE_MOST_SECONDS, 2 * pause)
+                self._relay = None
+                self._pause(error)
+                self._close(relay)
         relay, self._relay = self._relay, None
         if relay is not None:
-            try:
-                relay.finish(DRAIN_SECONDS)
-            finally:
-                relay.close()
+            relay.finish(DRAIN_SECONDS)
+            self._close(relay)
 
-    def _resume(self, before: Relay | None) -> Relay:
-        """Return a relay that has loaded the tables, in place of the one before, which stays if that fails."""
+    def _resume(self) -> None:
+        """Load the tables into a new relay. If that fails the relay before continues from its memory."""
+        before = self._relay
         if before is not None:
             before.quiesce()
         self._is_stale.clear()
         try:
-            relay = self._make()
+            self._relay = self._make()  # from here on batches go to it; it first reads what was committed before
         except Exception:
-            if before is not None:
-                self._is_stale.set()
+            self._is_stale.set()
             raise
-        self._relay = relay  # from here on batches go to it; it first reads what was committed before
+        self._loaded_at = time.monotonic()
         if before is not None:
-            before.close()
+            self._close(before)
         self._is_up.set()
-        return relay
+
+    def _pause(self, error: Exception) -> None:
+        if time.monotonic() - self._loaded_at >= HEALTHY_SECONDS:
+            self._pause_seconds = 1.0
+        self._resumes_at = time.monotonic() + self._pause_seconds
+        event = "relay restarted" if self._relay is None else "relay continues from memory, tables not loaded"
+        log.error(event, error=str(error)[:500], retry_in=self._pause_seconds)
+        self._pause_seconds = min(PAUSE_MOST_SECONDS, 2 * self._pause_seconds)
+        if self._relay is None:
+            self._listener.restarted()
+
+    @staticmethod
+    def _close(relay: Relay) -> None:
+        try:
+            relay.close()
+        except Exception as error:
+            log.error("relay not closed", error=str(error)[:500])
 
     def _make(self) -> Relay:
         settings = self._settings

@@ -1,4 +1,4 @@
-"""Notices for the tests: `notice()` is a queue that starves, told for the first time; arguments replace its parts."""
+"""Notices for the tests: `notice()` is a starving queue, notified for the first time; arguments replace its parts."""
 
 from typing import Any
 

@@ -64,7 +64,7 @@ def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
 
 @dataclass
 class Scripted:
-    """A receiver that answers as told, after `latency_ms`. `calls` are all it got, with the time and the answer."""
+    """A receiver with scripted answers after `latency_ms`. `calls` are all calls with time and answer."""
 
     traits: Traits = field(default_factory=Traits)
     behaviour: Behaviour = lambda _send, _now: DELIVERED
@@ -171,7 +171,7 @@ class Stage:
 
     @property
     def now(self) -> Now:
-        """`now_ms` goes on; the wall clock of the relay's machine may be set by so many ms."""
+        """`now_ms` is monotonic; the wall clock of the relay's machine is set off by `set_by_ms`."""
         return Now(self.now_ms + self.set_by_ms, self.now_ms)
 
     def write(self, *rows: Row) -> None:
@@ -263,7 +263,7 @@ class Stage:
 
 
 def expected_of(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """What must be told of each incident when nothing is silenced or held back: the keys, in order, from the rows."""
+    """Return the keys to notify of each incident, in order, if nothing is silenced or withheld."""
     notified: dict[str, list[str]] = {}
     newest: dict[str, tuple[Any, ...]] = {}
     for row in rows:

@@ -100,7 +100,7 @@ def test_a_batch_that_is_the_next_version_is_taken_without_a_look_at_the_table(
 
 
 def test_what_is_handed_over_is_to_the_letter_what_the_table_has(settings: Settings, write: Write) -> None:
-    """A time beyond all times too: a notice by another time would be another notice, and told again."""
+    """Out-of-range times too: a notice with another time would have another key and be notified twice."""
     handed, read = Seen(), Seen()
     batch = write(firing("a"), alert_row("b", "FIRING", 10**17), alert_row("c", "FIRING", -5, queues=["x:0", "x:1"]))
     handed(take(AlertRows(settings.paths.warehouse, 0), batch))
@@ -120,7 +120,7 @@ def test_what_another_has_written_in_between_is_read_and_everything_once(setting
 
 
 def test_a_batch_that_runs_again_hands_over_what_the_table_has_of_it(settings: Settings, write: Write) -> None:
-    """Under other rules it may have other rows, which the table skips: those are nobody's."""
+    """Under other rules it may have other rows, which the table skips."""
     seen = Seen()
     new = AlertRows(settings.paths.warehouse, 0)
     write(firing("a"), batch_id=50)

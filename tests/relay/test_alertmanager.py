@@ -1,4 +1,4 @@
-"""What Alertmanager is told, and what its answers to a batch mean."""
+"""Alertmanager: the request, and the meaning of its answers to a batch."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -194,7 +194,7 @@ def test_a_batch_of_which_nothing_is_taken_is_refused() -> None:
 
 
 def test_a_fault_while_looking_for_the_refused_ones_leaves_the_rest_for_later() -> None:
-    """What was found refused is said, and all others are told again: that changes nothing for those it has."""
+    """Rejected alerts are reported and all others sent again, which changes nothing for known ones."""
     notified = notices(3)
     notified[0] = replace(notified[0], labels={"bad-name": "x"})
     with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:

@@ -48,7 +48,7 @@ def _end_all(replica: Replica) -> bool:
 
 
 def receiver(replica: Replica, lease_seconds: float = LEASE_SECONDS) -> closing[Alertmanager]:
-    """A sender of ours to `replica`, for a with."""
+    """Yield a receiver for `replica`."""
     return closing(Alertmanager("am", replica.url, lease_seconds=lease_seconds))
 
 
@@ -57,7 +57,7 @@ def now_ms() -> int:
 
 
 def notified(received: list[Received], incident_id: str) -> list[str]:
-    """The states of an incident that the webhook was told, in order, repetitions once."""
+    """Return the states of an incident that the webhook received, in order, without repetitions."""
     states = [
         alert["status"]
         for one in received
@@ -135,7 +135,7 @@ def test_a_changed_severity_leaves_one_alert(replica: Replica) -> None:
 
 
 def test_an_incident_that_comes_back_is_a_new_alert(replica: Replica, webhook: FakeServer) -> None:
-    """The same labels, so the same fingerprint there, but told again: the end of the first is no end of the second."""
+    """The labels, and so the fingerprint, are equal: the end of the first incident does not end the second."""
     first_ms, second_ms = now_ms() - 30_000, now_ms() - 5_000
     first, second = notice(109, started_at_ms=first_ms), notice(109, started_at_ms=second_ms)
     with receiver(replica) as sender:
@@ -159,7 +159,7 @@ def test_names_in_any_script_and_odd_characters_are_taken(replica: Replica) -> N
 
 
 def test_two_replicas_each_have_it() -> None:
-    """Replicas gossip about notifications, not about alerts: each must be told, of the end too."""
+    """Replicas gossip about notifications, not about alerts: each needs every alert and its end."""
     firing = notice(111, started_at_ms=now_ms() - 30_000)
     with ExitStack() as stack:
         ours = stack.enter_context(FakeServer())

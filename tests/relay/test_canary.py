@@ -1,4 +1,4 @@
-"""The canary: it sings through the real rules, nobody but its own receiver hears it, and its silence is an alert."""
+"""The canary passes the real rules, reaches only its internal receiver, and its absence is an alert."""
 
 import json
 import time

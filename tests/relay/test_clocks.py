@@ -65,7 +65,7 @@ def test_a_receiver_that_comes_back_is_notified_as_soon_as_ever(answer: object, 
 
 
 @each_step
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["goes on", "starts again"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["continues", "starts again"])
 def test_leases_are_renewed_each_minute(step_ms: int, is_restarted: bool) -> None:
     leased = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": leased})

@@ -1,4 +1,4 @@
-"""Random incidents, answers and crashes: nobody misses anything, nothing comes out of order, nothing needless twice."""
+"""Random incidents, answers and crashes: no notification is lost, out of order, or needlessly repeated."""
 
 import random
 from collections import Counter
@@ -147,7 +147,7 @@ def test_one_receivers_trouble_delays_no_other(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_nothing_is_notified_that_is_silenced_muted_explained_or_over_the_limit(seed: int) -> None:
-    """Whatever the receivers answer and whenever the relay dies; what was notified once is told to its end."""
+    """For any answers and crashes; a notified incident is also resolved at its receivers."""
     rng = random.Random(seed)
     limit = rng.randint(1, 4)
     receivers = {"a": moody(rng), "b": Scripted()}

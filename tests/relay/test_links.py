@@ -110,11 +110,11 @@ def test_every_vendor_is_given_the_runbook_of_the_kind_wherever_it_is(
     vendor_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The board's own address, that which people have for it, or pages of their own."""
-    told = [
+    urls = [
         runbooks(vendor_type, sent(vendor_type, monkeypatch, **oncall))
         for oncall in ({}, {"board_url": BOARD}, {"board_url": BOARD, "runbook_base_url": "https://wiki/{kind}.html"})
     ]
-    assert told == [
+    assert urls == [
         {f"http://127.0.0.1:8050{RUNBOOK}"},
         {f"{BOARD}{RUNBOOK}"},
         {f"https://wiki/{NOTICE.kind}.html#{NOTICE.cause}"},
@@ -142,7 +142,7 @@ def test_where_nobody_says_where_the_board_is_its_own_address_is_told() -> None:
 
     assert root(port=9000) == "http://127.0.0.1:9000/runbooks"
     assert root(host="::1") == "http://[::1]:8050/runbooks"
-    assert root(host="0.0.0.0", port=0) == "http://127.0.0.1:8050/runbooks"  # noqa: S104  # nobody binds to it
+    assert root(host="0.0.0.0", port=0) == "http://127.0.0.1:8050/runbooks"  # noqa: S104  # no socket is bound
 
 
 @pytest.mark.parametrize("url", ["wiki.example.org", "https://w/?x=1", "https://u:p@w", "http://w/a b"])

@@ -1,4 +1,4 @@
-"""What is told and what is not: the life of an alert, silences, the limit, and who is asked, in virtual time."""
+"""Which alerts are notified: states, silences, the limit and routes, in virtual time."""
 
 import pytest
 

@@ -274,7 +274,7 @@ def incident(number: int, state: str, at_ms: int) -> Row:
     return alert_row("m", state, at_ms, incident_id=f"m-{number}", started_at=START_MS + number)
 
 
-def heard(receiver: Scripted) -> list[tuple[str, str]]:
+def accepted(receiver: Scripted) -> list[tuple[str, str]]:
     """(incident, status) of all that it took, renewals too, without repetitions in a row."""
     notified = [
         (one.incident_id, one.status) for _, send, answer in receiver.calls for one in send.notices if answer.code
@@ -295,7 +295,7 @@ def test_an_end_is_not_notified_again_once_the_alert_fires_anew() -> None:
     stage.crash()
     stage.restart()
     stage.run(1_200)
-    assert heard(manager) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+    assert accepted(manager) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
     assert stage.now_ms - manager.calls[-1][0] <= 61_000
 
 
@@ -313,7 +313,7 @@ def test_the_end_of_the_old_incident_goes_before_the_beginning_of_the_new(is_lea
     stage.crash()
     stage.restart()
     stage.run(600)
-    assert heard(receiver) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+    assert accepted(receiver) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
 
 
 def test_an_end_that_comes_after_the_new_beginning_is_given_up_where_it_would_end_that() -> None:
@@ -328,8 +328,8 @@ def test_an_end_that_comes_after_the_new_beginning_is_given_up_where_it_would_en
     stage.crash()
     stage.restart()
     stage.run(3_000)
-    assert heard(manager) == [("m-1", "firing"), ("m-2", "firing")]
-    assert heard(pager)[-1] == ("m-1", "resolved")
+    assert accepted(manager) == [("m-1", "firing"), ("m-2", "firing")]
+    assert accepted(pager)[-1] == ("m-1", "resolved")
     assert [(row["receiver"], row["incident_id"]) for row in stage.outcomes("REFUSED")] == [("am[0]", "m-1")]
 
 
@@ -362,7 +362,7 @@ def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incide
 
 
 def test_renewals_outlast_slow_answers_and_a_flood_of_news() -> None:
-    """A thousand open alerts, answers of 15 s, news all the time: each is told again within the lease it was given."""
+    """A thousand open alerts, answers after 15 s, constant news: each is renewed within its lease."""
     slow = Scripted(Traits(at_most=100, is_leased=True), latency_ms=15_000)
     stage = Stage({"am[0]": slow}, limit=10_000)
     stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(1_000)))

@@ -1,4 +1,4 @@
-"""PagerDuty gets one event a notice, within its limits, and its answers are told apart."""
+"""PagerDuty gets one event per notice, within its limits; its answers are classified."""
 
 import json
 from contextlib import closing
@@ -14,7 +14,7 @@ from tests.relay.vendors import ROUTING_KEY, FakePagerDuty
 
 
 def test_an_incident_opens_once_is_acknowledged_and_closes() -> None:
-    """A trigger that is repeated, or tells what changed, pages nobody again."""
+    """A repeated or changed trigger does not page again."""
     notified = notice()
     with FakePagerDuty() as vendor, closing(PagerDuty("pager", ROUTING_KEY, url=vendor.url)) as pager:
         answers = [pager.send([notified], NOW_MS), pager.send([notice(queues=("broker-b:1",))], NOW_MS)]

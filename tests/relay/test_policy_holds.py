@@ -1,4 +1,4 @@
-"""Why something is not told, and when it is after all: no route, quiet causes, silences that end, receivers that go."""
+"""Reasons that withhold a notification, and their end: no route, causes that only the log has, silences, receivers."""
 
 import pytest
 

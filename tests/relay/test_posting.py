@@ -1,4 +1,4 @@
-"""One POST: what each kind of answer means, and that no secret is told."""
+"""One POST: the meaning of each kind of answer, without secrets."""
 
 import json
 import logging
@@ -95,7 +95,7 @@ def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behav
 def test_once_the_head_is_there_the_status_is_the_answer(
     vendor: FakeServer, behaviour: Behaviour, verdict: str, code: int, needs_body: bool
 ) -> None:
-    """The body may drip for ever, or break off: what was taken would be told again and again."""
+    """The body may drip or break off: an accepted notice must not be sent again."""
     vendor.script(behaviour)
     began = time.monotonic()
     with closing(Poster(vendor.url, time_outs=TimeOuts(read=1.0, total=30.0))) as poster:

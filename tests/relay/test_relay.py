@@ -292,7 +292,7 @@ def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: Fak
 def test_the_watchdog_comes_while_the_queries_make_progress(
     tmp_path: Path, hook: FakeServer, age: float | None, comes: bool
 ) -> None:
-    """Without queries to look at it comes too, and says that it attests the relay alone."""
+    """Without queries it is sent too, and says that it covers only the relay."""
     route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
     progress_age = None if age is None else lambda: age

@@ -70,7 +70,13 @@ def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
         relay.observe([read_transition(row) for row in rows])
 
     stop = threading.Event()
-    thread = threading.Thread(target=relay.run, args=(stop,))
+
+    def work() -> None:
+        while not stop.is_set():
+            relay.step()
+        relay.close()
+
+    thread = threading.Thread(target=work)
     thread.start()
     try:
         write(row("m", "FIRING", START_MS), row("n", "FIRING", START_MS))

@@ -1,4 +1,4 @@
-"""One row that cannot be read, in each table that the relay reads: it is left out and said, and people are told."""
+"""One unreadable row in each table that the relay reads: it is skipped and logged, and receivers are notified."""
 
 import json
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def blank(warehouse: Path, table: Table, row: dict[str, Any], *columns: str) -> 
 
 
 def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
-    """What fires is told, what was said is taken, and the row is named once."""
+    """Alerts are notified, silences and acknowledgements are used, and the row is logged once."""
     OperatorInput(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )

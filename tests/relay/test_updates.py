@@ -1,4 +1,4 @@
-"""What is not told at each tick, and what is not kept from people for the sake of a page that never comes."""
+"""Changes of queues are notified only once they settle; an effect does not wait for ever for its cause."""
 
 import pytest
 

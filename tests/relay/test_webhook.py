@@ -22,7 +22,7 @@ def test_each_notice_is_a_request_with_its_key() -> None:
 
 
 def test_a_repetition_carries_the_same_key() -> None:
-    """There was no answer, so it is told again; whoever keeps the keys drops it."""
+    """Without an answer it is sent again; the receiver drops it by its key."""
     with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
         vendor.script(Reset())
         verdicts = [hook.send([notice()], NOW_MS).verdict for _ in range(3)]

@@ -1,6 +1,7 @@
 """Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -256,9 +257,10 @@ def test_a_query_that_fails_again_and_again_is_restarted_with_backoff_and_the_re
     monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
     failed = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
     works = MagicMock()
-    stop, results = threading.Event(), iter([failed, failed, AwayError("no Kafka"), works])
+    stop = threading.Event()
+    results: Iterator[Any] = iter([failed, failed, AwayError("no Kafka"), works])
 
-    def start(*_: object, **__: object) -> MagicMock:
+    def start(*_: object, **__: object) -> Any:
         result = next(results)
         if result is works:
             stop.set()
