@@ -45,7 +45,7 @@ EXEMPTION = re.compile(
 
 STREAMING = (
     "text", "system", "logs", "warehouse", "store", "terminal", "spark", "kafka_io", "collector", "simulator",
-    "queries", "self_monitoring", "oncall", "metrics", "history", "replay", "whatif", "check", "quality",
+    "queries", "self_monitoring", "relay", "metrics", "history", "replay", "whatif", "check", "quality",
     "maintenance", "board", "service", "cli", "manual",
 )  # fmt: skip
 """The rooms of streaming/: a module imports of those before its own, and of its own."""

@@ -7,7 +7,7 @@ from typing import Any
 from conf.settings import Settings
 from streaming.check.origins import Origins
 from streaming.check.sentences import fill_in, setting
-from streaming.oncall.mute import Mute
+from streaming.relay.silences import Mute
 from streaming.text.times import span_text, time_text
 from udfs.alerts.firing_limit import ALERTS_LIMITED
 from udfs.alerts.kinds import KIND_FACTS, KindFacts

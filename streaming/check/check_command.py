@@ -11,9 +11,9 @@ from streaming.check.check import describe_mute
 from streaming.check.check_printing import print_json, print_settings
 from streaming.check.origins import Origins
 from streaming.check.protocol_floors import floor_warnings
-from streaming.oncall.mute import make_mutes
-from streaming.oncall.wiring import make_receivers
 from streaming.queries.rulebook import rulebook
+from streaming.relay.receivers import make_receivers
+from streaming.relay.silences import make_mutes
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.times import wall_ms

@@ -5,27 +5,24 @@ from dataclasses import replace
 from typing import Annotated, Any, NoReturn
 
 import typer
-from deltalake import DeltaTable
 
-from conf.location import Location
 from conf.settings import Settings
-from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
+from schemas.tables import ALERTS
 from streaming.check.check import Subject, World, check
 from streaming.check.check_command import FormatName, RulesFile, check_format
 from streaming.check.check_printing import print_answer, print_json
 from streaming.check.origins import Origins
-from streaming.oncall.delivery_log import OperatorInput
-from streaming.oncall.log_receiver import LogReceiver
-from streaming.oncall.mute import make_mutes
-from streaming.oncall.wiring import make_routes, names_of
 from streaming.queries.rulebook import rulebook
+from streaming.relay.receivers import make_routes, names_of
+from streaming.relay.receivers.log import LogReceiver
+from streaming.relay.silences import make_mutes
+from streaming.relay.tables import OperatorInput
 from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.suggestions import closest
 from streaming.text.times import wall_ms
-from streaming.warehouse.tables import table_path
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import OWN_CLUSTER, SELF_FACTS
@@ -140,15 +137,9 @@ def _world(settings: Settings) -> tuple[World, list[dict[str, Any]]]:
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names only: no secrets
         receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
-        silences=_silences(settings.paths.warehouse),
+        silences=OperatorInput(settings.paths.warehouse, may_write=False).read_silences() or [],
         mutes=make_mutes(settings.mutes),
         incidents=rows,
         now_ms=wall_ms(),
     )
     return world, rows
-
-
-def _silences(warehouse: Location) -> list[Any]:
-    if not all(DeltaTable.is_deltatable(table_path(warehouse, one.name)) for one in (SILENCES, ACKNOWLEDGEMENTS)):
-        return []  # OperatorInput would create the tables
-    return OperatorInput(warehouse).read_silences() or []

@@ -19,9 +19,9 @@ from streaming.metrics.verdict_names import (
     RELAY_RESTARTS,
 )
 from streaming.metrics.verdicts import Verdicts
-from streaming.oncall.canary_log import read_canaries
-from streaming.oncall.record import EVERYBODY, Record
-from streaming.oncall.worker import Reply
+from streaming.relay.canary import read_canaries
+from streaming.relay.outbox import EVERYBODY, Record
+from streaming.relay.relay import Reply
 from streaming.warehouse.warehouse_error import WarehouseError
 
 

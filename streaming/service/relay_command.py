@@ -10,12 +10,11 @@ from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import FOLLOWER, relay_instruments
-from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
-from streaming.oncall.mute import make_mutes
-from streaming.oncall.plan import plan_rows
-from streaming.oncall.relay import Relay
-from streaming.oncall.relay_thread import RelayThread
-from streaming.oncall.wiring import make_receivers
+from streaming.relay.receivers import make_receivers
+from streaming.relay.relay import Relay
+from streaming.relay.relay_thread import RelayThread, plan_rows
+from streaming.relay.silences import make_mutes
+from streaming.relay.tables import DeliveryLog, OperatorInput
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, run_or_exit
@@ -114,14 +113,14 @@ def _deliver(settings: Settings, stop: threading.Event) -> None:
     receivers = make_receivers(settings.oncall, settings.runbooks_url)
     warehouse = settings.paths.warehouse
     mutes = make_mutes(settings.mutes)
-    one = Relay(settings.oncall, DeliveryLog(warehouse), OperatorInput(warehouse), receivers, mutes=mutes)
+    relay = Relay(settings.oncall, DeliveryLog(warehouse), OperatorInput(warehouse), receivers, mutes=mutes)
     try:
-        one.finish(ONCE_SECONDS, stop)
+        relay.finish(ONCE_SECONDS, stop)
     finally:
-        one.close()
-    late = sorted({name for name, box in one.policy.outboxes.items() if any(box.owed())})
+        relay.close()
+    counts = {name: box.count() for name, box in relay.owed.outboxes.items()}
+    late, due = sorted(name for name, count in counts.items() if count), sum(counts.values())
     if late and not stop.is_set():
-        due = sum(1 for _ in one.owed())
         fail(
             f"{due} {'notification is' if due == 1 else 'notifications are'} still pending for {', '.join(late)}; the "
             "table alert_deliveries has the reason; `relay` retries them"

@@ -71,6 +71,7 @@ def run(
                 with_canary=True,
                 instruments=instruments,
                 stop=stop,
+                retries=settings.oncall.enabled and not available_now,
             ) as service,
         ):
             service.wait(stop, seconds)

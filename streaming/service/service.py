@@ -3,27 +3,27 @@
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from conf.settings import Settings
+from conf.settings import Settings, SettingsError
 from streaming.kafka_io.topics import create_topics
 from streaming.logs.jvm_lines import JvmLines
 from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
-from streaming.oncall.canary import CanaryThread
-from streaming.oncall.relay_thread import RelayThread
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.checkpoint import StateNote, checkpoint_of, refuse_other_tasks, tasks_of
 from streaming.queries.running import RunningQuery, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
+from streaming.relay.canary import CanaryThread
+from streaming.relay.relay_thread import RelayThread
 from streaming.self_monitoring.data_loss import DataLoss, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.service.clock_publisher import ClockPublisher
@@ -39,6 +39,11 @@ QUERIES = (balance,)
 
 BUSY_STARTS = 5
 """How often a query is started again, without a batch in between, on a machine too busy for its Python workers."""
+
+RETRY_LEAST_SECONDS, RETRY_MOST_SECONDS = 1.0, 60.0
+"""Pauses before Kafka, Spark or a failed query are tried again, doubled with each failure."""
+
+Result = TypeVar("Result")
 
 log = structlog.get_logger()
 
@@ -63,8 +68,13 @@ class Service:
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         past_ms: int = 0,
+        retries: bool = False,
     ) -> None:
         """Start all parts; with `notifies` also the relay, with `with_canary` also the canary.
+
+        The relay starts first, before Kafka is asked: it renews leases whatever happens to the query. With `retries`
+        a failure to reach Kafka, to start Spark or to open the tables, and a failed query, are retried with backoff
+        until `stop` is set; settings that are refused are not.
 
         `listeners` receive each batch after all parts of the service. The caller closes `instruments` and a given
         `spark` session. `past_ms` is the length of a simulated past that the caller plays, which makes its events late.
@@ -78,6 +88,9 @@ class Service:
         liveness = None if instruments is None else instruments.liveness
         self._progress = LastProgress([query.NAME for query in QUERIES], liveness)
         self._busy_starts: dict[str, int] = {query.NAME: 0 for query in QUERIES}
+        self._available_now = available_now
+        self._retries, self._stop = retries, stop or threading.Event()
+        self._failures: dict[str, tuple[int, float]] = {}
         has_canary = with_canary and not available_now
         self._relay = (
             RelayThread(
@@ -89,31 +102,46 @@ class Service:
             if notifies
             else None
         )
-        stop = stop or threading.Event()
+        if self._relay is not None:
+            self._relay.start()
+        try:
+            self._start_parts(jvm_log, spark, listeners, past_ms, has_canary=has_canary)
+        except BaseException:
+            if self._relay is not None:
+                self._relay.stop()
+            raise
+
+    def _start_parts(
+        self,
+        jvm_log: Path | JvmLines | None,
+        spark: SparkSession | None,
+        listeners: Sequence[BatchListener],
+        past_ms: int,
+        *,
+        has_canary: bool,
+    ) -> None:
+        """Start all parts but the relay."""
+        settings, instruments, available_now = self._settings, self._instruments, self._available_now
         notes = [StateNote(query.NAME, checkpoint_of(query.NAME, settings)) for query in QUERIES]
         for query, note in zip(QUERIES, notes, strict=True):
             refuse_other_tasks(settings, checkpoint_of(query.NAME, settings))
             note.refuse_other()
-        run_unless_stopped(lambda: _look_at_kafka(settings), stop)
-        if stop.is_set():  # a JVM that is started now would not hear of it
+        self._persist(lambda: run_unless_stopped(lambda: _look_at_kafka(settings), self._stop))
+        if self._stop.is_set():  # a JVM that is started now would not be stopped
             raise StoppedError("stopped before Spark was started")
         self._is_guest = spark is not None
-        self.spark: SparkSession = spark if spark is not None else start_spark(settings, jvm_log)
+        self.spark: SparkSession = spark if spark is not None else self._persist(lambda: start_spark(settings, jvm_log))
         self._keeper = None if available_now else ClockPublisher(settings)
-        try:
-            self._writer = DeltalakeWriter(settings.paths.warehouse)
-        except Exception as error:
-            if is_full_disk(error):
-                raise ServiceError(f"the tables cannot be opened: {full_disk(settings)}") from None
-            raise
+        if self._relay is not None:
+            self._relay.wait_until_up()  # it has created its tables, and takes the first batch
+        self._writer = self._persist(lambda: _open_tables(settings))
         self._losses = DataLoss(settings, self._writer, self._on_alerts)
         for query in QUERIES:
             for loss in self._losses.look(query.NAME, wall_ms()):
                 log.warning("messages lost", query=query.NAME, lost=str(loss))
-        self._available_now = available_now
         self._watch = None if available_now else SettingsReload(settings)
         if instruments is not None:
-            instruments.begin(self.spark, runs_queries=True, notifies=notifies)
+            instruments.begin(self.spark, runs_queries=True, notifies=self._relay is not None)
         validates = settings.quality.every_batches > 0
         self._inspector = Inspector(settings, self._writer, self._on_alerts, past_ms) if validates else None
         if self._inspector is None:
@@ -127,8 +155,7 @@ class Service:
             *notes,
             *listeners,
         )
-        self._start_relay()
-        self._running = self._start_queries(settings)
+        self._running = self._persist(lambda: self._start_queries(settings))
         if self._keeper is not None:
             self._keeper.start()
         self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
@@ -139,12 +166,24 @@ class Service:
         if instruments is not None:
             self._show_parts(instruments)
 
-    def _start_relay(self) -> None:
-        """What a log that is read at once says is over before a relay hears it that is only starting."""
-        if self._relay is not None:
-            self._relay.start()
-            if self._available_now:
-                self._relay.wait_until_up()
+    def _persist(self, act: Callable[[], Result]) -> Result:
+        """Return the result of `act`; with `retries` repeat it after a failure, until the service is stopped.
+
+        Raises StoppedError.
+        """
+        pause = RETRY_LEAST_SECONDS
+        while True:
+            try:
+                return act()
+            except (SettingsError, StoppedError):
+                raise
+            except Exception as error:
+                if not self._retries:
+                    raise
+                log.error("query not started, retrying", reason=str(error)[:500], retry_in=pause)
+            if self._stop.wait(pause):
+                raise StoppedError("stopped before the query was started")
+            pause = min(RETRY_MOST_SECONDS, 2 * pause)
 
     def _show_parts(self, instruments: Instruments) -> None:
         parts = {
@@ -185,12 +224,34 @@ class Service:
             if failed.isActive or (error := failed.exception()) is None:
                 continue
             if not is_busy_machine(error) or self._busy_starts[query.NAME] == BUSY_STARTS:
-                raise ServiceError(reason(query.NAME, error, self._settings))
+                if not self._retries:
+                    raise ServiceError(reason(query.NAME, error, self._settings))
+                self._retry(place, query, error)
+                continue
             self._busy_starts[query.NAME] += 1
             log.warning(
                 "query restarted", query=query.NAME, reason="the machine is overloaded: Python workers timed out"
             )
             self._running[place] = self._start(query, self._settings)
+
+    def _retry(self, place: int, query: ModuleType, error: Exception) -> None:
+        """Start a failed query again once its pause is over; the relay continues meanwhile."""
+        failures, resumes_at = self._failures.get(query.NAME, (0, 0.0))
+        if resumes_at == 0.0:
+            pause = min(RETRY_MOST_SECONDS, RETRY_LEAST_SECONDS * 2 ** min(failures, 10))
+            self._failures[query.NAME] = failures + 1, time.monotonic() + pause
+            log.error(
+                "query failed, retrying",
+                query=query.NAME,
+                reason=reason(query.NAME, error, self._settings),
+                retry_in=pause,
+            )
+        elif time.monotonic() >= resumes_at:
+            self._failures[query.NAME] = failures, 0.0
+            try:
+                self._running[place] = self._start(query, self._settings)
+            except Exception as again:  # such as Kafka, or the checkpoints' folder
+                log.error("query not started, retrying", query=query.NAME, reason=str(again)[:500])
 
     def _take_changed_rules(self) -> None:
         """Restart the queries between two batches if the rules changed; their state is kept.
@@ -217,6 +278,7 @@ class Service:
 
     def _on_batch(self, batch: WrittenBatch) -> None:
         self._busy_starts[batch.query] = 0
+        self._failures.pop(batch.query, None)
         for listener in self._listeners:
             listener.on_batch(batch)
 
@@ -235,7 +297,7 @@ class Service:
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2):
             self._look_at_failures()
-            if not any(query.isActive or query.exception() for query in self.queries):
+            if not self._failures and not any(query.isActive or query.exception() for query in self.queries):
                 return
             if deadline is not None and time.monotonic() > deadline:
                 return
@@ -273,6 +335,15 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open_tables(settings: Settings) -> DeltalakeWriter:
+    try:
+        return DeltalakeWriter(settings.paths.warehouse)
+    except Exception as error:
+        if is_full_disk(error):
+            raise ServiceError(f"the tables cannot be opened: {full_disk(settings)}") from None
+        raise
 
 
 def _look_at_kafka(settings: Settings) -> None:

@@ -8,11 +8,18 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError
+
 from conf.location import Location
 from streaming.text.times import to_ms
-from streaming.warehouse.table_store import read_file
+from streaming.warehouse.table_store import list_folder, read_file
+from streaming.warehouse.warehouse_error import TableAccessError
 
 LOG = "_delta_log"
+
+DAMAGE_SEARCHED = 200
+"""Newest commits of a log that are searched for a damaged one."""
 
 
 @dataclass(frozen=True)
@@ -62,3 +69,28 @@ def read_commit(table: Location, version: int) -> Commit | None:
         elif "commitInfo" in action:
             at_ms = action["commitInfo"].get("timestamp", at_ms)
     return Commit(version, at_ms, tuple(new_files), removes_rows)
+
+
+def access_error(table: str, error: Exception) -> TableAccessError:
+    """Return an error that names the table at this path, and the damaged commit of its log, if there is one."""
+    if isinstance(error, TableAccessError):
+        return error
+    file = None
+    try:
+        commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")]
+        for commit in commits[-DAMAGE_SEARCHED:]:
+            if not _is_commit(read_file(table, commit)[0]):
+                file = f"{table}/{commit}"
+                break
+    except (DeltaError, BaseError, OSError):
+        file = None
+    return TableAccessError(table.rstrip("/").rpartition("/")[2], file, in_one_line(error))
+
+
+def _is_commit(content: bytes) -> bool:
+    """Return whether a file of a log has actions, all readable."""
+    try:
+        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    except ValueError:
+        return False
+    return bool(actions)

@@ -19,3 +19,11 @@ class NotWrittenError(WarehouseError):
 
 class FilesGoneError(WarehouseError):
     """Compaction and vacuum took away files that the log named a moment ago: ask again."""
+
+
+class TableAccessError(WarehouseError):
+    """A table cannot be read. The message names the table and, if its log is damaged, the file."""
+
+    def __init__(self, table: str, file: str | None, reason: str) -> None:
+        self.table, self.file = table, file
+        super().__init__(f"table {table} cannot be read: {f'{file} is damaged' if file else reason}")

@@ -8,13 +8,21 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
+import structlog
 from deltalake import Transaction
+from deltalake.exceptions import DeltaError
 
 from conf.location import Location
-from schemas.tables import TABLES, Table
+from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, SILENCES, TABLES, Table
 from streaming.warehouse.appender import Appender
+from streaming.warehouse.delta_log import access_error
 from streaming.warehouse.rows import Rows, arrow_table
 from streaming.warehouse.tables import open_table, table_path
+
+OF_OTHERS = (ALERT_DELIVERIES, SILENCES, ACKNOWLEDGEMENTS)
+"""Tables that only the relay and the commands write."""
+
+log = structlog.get_logger()
 
 
 class Writer(Protocol):
@@ -28,10 +36,20 @@ class DeltalakeWriter:
     """Appends from the driver without the JVM: one file, one commit, about a millisecond, however old the table is."""
 
     def __init__(self, warehouse: Location) -> None:
-        """Makes the tables that are missing. Raises AppendRefusedError for one that an append would break."""
-        self._appenders = {
-            name: Appender(table_path(warehouse, name), open_table(warehouse, table)) for name, table in TABLES.items()
-        }
+        """Create missing tables. Raises TableAccessError, or AppendRefusedError if an append would break a table.
+
+        A damaged table that the query does not write is logged and skipped.
+        """
+        self._appenders: dict[str, Appender] = {}
+        for name, table in TABLES.items():
+            path = table_path(warehouse, name)
+            try:
+                self._appenders[name] = Appender(path, open_table(warehouse, table))
+            except DeltaError as error:
+                refused = access_error(path, error)
+                if table not in OF_OTHERS:
+                    raise refused from error
+                log.error("table not opened", table=name, file=refused.file, error=str(refused))
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
         return self._appenders[table.name].append(rows, Transaction(app_id, batch_id))

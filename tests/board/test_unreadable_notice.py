@@ -17,7 +17,7 @@ from tests.board.modelled import NOW_MS as MODELLED_MS
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS, alert, assignment, write
 from tests.board.test_app import text_of
-from tests.oncall.test_unreadable_rows import blank
+from tests.relay.test_unreadable_rows import blank
 
 ROWS = r"[0-9,]+ rows? of [a-z_]+"
 SENTENCE = re.compile(rf"({ROWS}(?: and {ROWS})* cannot be read and (?:is|are) left out)\.")

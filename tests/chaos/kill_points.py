@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
-from streaming.oncall.webhook import Webhook
 from streaming.queries import running
+from streaming.relay.receivers.webhook import Webhook
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.writer import DeltalakeWriter
 

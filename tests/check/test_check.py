@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.check import check_command, rules_command
-from streaming.oncall.delivery_log import OperatorInput
+from streaming.relay.tables import OperatorInput
 from streaming.text.times import to_ms
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.check.checking import answer, call, check, judge, move_to_site

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.oncall import relay_alerts
-from streaming.oncall.delivery_log import OperatorInput
 from streaming.quality import quality_alert
+from streaming.relay import own_alerts
+from streaming.relay.tables import OperatorInput
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -76,9 +76,9 @@ ALERTS = (
         data_loss.Position("id", 0, True, {}, {}),
         [data_loss.Loss("rocketmq.pulls", 0, 5, data_loss.Span(7, 9))],
     ),
-    relay_alerts.delivery_failed("am[0]", "unreachable", 3),
-    relay_alerts.alerts_limited(relay_alerts.Limited("prod", "starved_queue", 4, 100, "warning")),
-    relay_alerts.canary_lost(),
+    own_alerts.delivery_failed("am[0]", "unreachable", 3),
+    own_alerts.alerts_limited(own_alerts.Limited("prod", "starved_queue", 4, 100, "warning")),
+    own_alerts.canary_lost(),
 )
 ROWS = {alert.kind: SelfAlerts().open(alert, NOW_MS) for alert in ALERTS}
 

@@ -15,8 +15,8 @@ from streaming.metrics.groups import VERDICTS
 from streaming.metrics.metric import Histogram
 from streaming.metrics.names import METRICS
 from streaming.metrics.progress import PHASES
-from streaming.oncall.receiver import Verdict
-from streaming.oncall.record import Outcome
+from streaming.relay.outbox import Outcome
+from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
 from tests.offenders import assert_none
 from udfs.alerts.firing_limit import SEVERITIES

@@ -9,14 +9,14 @@ from deltalake import DeltaTable
 
 from conf.settings import Settings
 from streaming.maintenance.upkeep import Plan, Report, maintain
-from streaming.oncall.relay_thread import RelayThread
 from streaming.queries.written_batch import WrittenBatch
+from streaming.relay.relay_thread import RelayThread
 from streaming.text.times import wall_ms
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS
-from tests.oncall.fakes import FakeServer
-from tests.oncall.stage import START_MS, Row, alert_row
+from tests.relay.fakes import FakeServer
+from tests.relay.stage import START_MS, Row, alert_row
 
 LONG_AGO_MS = NOW_MS - 1_000 * DAY_MS
 

@@ -15,7 +15,7 @@ from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, file_sizes
 from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, due_tier
-from streaming.oncall.alert_feed import NewRows
+from streaming.relay.tables import AlertRows
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, read, row_of
@@ -76,14 +76,14 @@ def checkpointed(path: Path) -> int:
 
 def test_who_follows_the_log_gets_each_row_once(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    follower, seen = NewRows(tmp_path, 0), []
+    follower, seen = AlertRows(tmp_path, 0), []
     for batch_id in range(150):
         append(writer, batch_id)
         if batch_id % 7 == 0:
             kept.keep()
         if batch_id % 11 == 0:
-            follower.read_to(lambda rows: seen.extend(row.incident_id for row in rows))
-    follower.read_to(lambda rows: seen.extend(row.incident_id for row in rows))
+            seen.extend(row.incident_id for row in follower.read())
+    seen.extend(row.incident_id for row in follower.read())
     assert seen == [f"{batch_id:05}" for batch_id in range(150)]
     assert len(file_sizes(DeltaTable(table_path(tmp_path, "alerts")))) < 100
 

@@ -7,16 +7,15 @@ import pytest
 from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.verdicts import Verdicts
-from streaming.oncall.delivery_log import DeliveryLog, OperatorInput
-from streaming.oncall.receiver import Answer
-from streaming.oncall.record import Record
-from streaming.oncall.relay import Relay
-from streaming.oncall.transition import read_transition
-from streaming.oncall.wiring import make_receivers
-from streaming.oncall.worker import Reply
+from streaming.relay.notice import read_transition
+from streaming.relay.outbox import Record
+from streaming.relay.receivers import make_receivers
+from streaming.relay.receivers.posting import Answer
+from streaming.relay.relay import Relay, Reply
+from streaming.relay.tables import DeliveryLog, OperatorInput
 from tests.metrics.samples import samples, value
-from tests.oncall.stage import START_MS, alert_row
-from tests.oncall.test_relay import SECONDS, settings_of
+from tests.relay.stage import START_MS, alert_row
+from tests.relay.test_relay import SECONDS, settings_of
 
 
 def deliveries() -> tuple[Exporter, Deliveries]:
@@ -37,7 +36,7 @@ def test_a_relay_at_work_reports_its_calls_its_decisions_and_what_is_due(tmp_pat
     try:
         relay.observe([read_transition(alert_row("i", "FIRING", START_MS + 1))])
         relay.finish(SECONDS)
-        relay._loop._notified_owed_ms = 0
+        relay._loop._counted_at_ms = 0
         relay.step(0)
     finally:
         relay.close()

@@ -11,7 +11,7 @@ from streaming.metrics.verdicts import Verdicts
 from streaming.replay.stream import Rows
 from streaming.warehouse.writer import append_rows
 from tests.metrics.samples import alert, assignment, closed, membership, samples, value
-from tests.oncall.stage import START_MS, alert_row
+from tests.relay.stage import START_MS, alert_row
 from tests.row_writer import RowWriter
 
 TIMES = {"since": START_MS, "changed_at": START_MS, "last_heartbeat": START_MS}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from schemas.tables import ALERTS
-from streaming.oncall.transition import read_transition
 from streaming.queries.rows import Row
+from streaming.relay.notice import read_transition
 from streaming.self_monitoring.self_alerts import SelfAlert, SelfAlerts, read_open
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from udfs.alerts.alert import alert_id
@@ -93,4 +93,4 @@ def test_rows_of_alerts_are_built_in_one_place(column: str) -> None:
         str(path.relative_to(ROOMS)) for path in ROOMS.rglob("*.py") if f'"{column}": incident' in path.read_text()
     }
     assert builders == {"queries/rows.py"}
-    assert not [path for path in (ROOMS / "oncall").glob("*.py") if f'"{column}":' in path.read_text()]
+    assert not [path for path in (ROOMS / "relay").glob("*.py") if f'"{column}":' in path.read_text()]

@@ -1,15 +1,19 @@
 """Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from structlog.testing import capture_logs
 
-from conf.settings import Settings
+from conf.settings import Settings, SettingsError
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service import service as module
 from streaming.service.service import BUSY_STARTS, Service, ServiceError
+from streaming.system.known_error import BalancewatchError
+from streaming.system.stopping import StoppedError
 
 PARTS = (
     "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector RelayThread SettingsReload create_topics end_open "
@@ -184,3 +188,94 @@ def test_another_failure_ends_the_service_at_once(parts: dict[str, MagicMock]) -
     with Service(Settings.load()) as service, pytest.raises(ServiceError, match="the cause"):
         service.wait(threading.Event(), 30)
     assert parts["start_query"].call_count == 1
+
+
+class AwayError(BalancewatchError):
+    """Kafka, or another part, is away."""
+
+
+def test_the_relay_renews_while_kafka_is_away_and_the_query_starts_once_it_is_back(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
+    relay, asked = parts["RelayThread"].return_value, []
+
+    def ask(*_: object) -> None:
+        asked.append((relay.start.called, relay.stop.called))
+        if len(asked) < 4:
+            raise AwayError("Kafka does not answer at kafka-1:9092")
+
+    parts["create_topics"].side_effect = ask
+    with capture_logs() as logs, Service(Settings.load(), notifies=True, retries=True):
+        assert asked == [(True, False)] * 4
+        assert parts["start_query"].call_count == 1
+    assert relay.stop.call_count == 1
+    said = [(one["reason"], one["retry_in"]) for one in logs if one["event"] == "query not started, retrying"]
+    assert said == [("Kafka does not answer at kafka-1:9092", pause) for pause in (0.01, 0.02, 0.04)]
+
+
+@pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query"])
+def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_goes_on(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
+    works = parts[part].return_value
+    parts[part].side_effect = [AwayError("no"), OSError(28, "No space left on device"), works]
+    with Service(Settings.load(), notifies=True, retries=True):
+        assert parts[part].call_count == 3
+        assert not parts["RelayThread"].return_value.stop.called
+
+
+def test_a_stop_ends_the_retries_and_the_relay(parts: dict[str, MagicMock]) -> None:
+    stop = threading.Event()
+
+    def ask(*_: object) -> None:
+        stop.set()
+        raise AwayError("no")
+
+    parts["create_topics"].side_effect = ask
+    with pytest.raises(StoppedError):
+        Service(Settings.load(), notifies=True, retries=True, stop=stop)
+    assert parts["RelayThread"].return_value.stop.called
+    assert not parts["start_spark"].called
+
+
+@pytest.mark.parametrize(("retries", "error"), [(False, AwayError("no")), (True, SettingsError("kafka.x = 1: no"))])
+def test_without_retries_or_for_refused_settings_a_failure_ends_the_start_and_the_relay(
+    parts: dict[str, MagicMock], retries: bool, error: Exception
+) -> None:
+    parts["create_topics"].side_effect = error
+    with pytest.raises(type(error)):
+        Service(Settings.load(), notifies=True, retries=retries)
+    assert parts["RelayThread"].return_value.stop.called
+
+
+def test_a_query_that_fails_again_and_again_is_restarted_with_backoff_and_the_relay_goes_on(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch in between ends the backoff; a start that fails counts as a failure."""
+    monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
+    failed = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
+    works = MagicMock()
+    stop = threading.Event()
+    results: Iterator[Any] = iter([failed, failed, AwayError("no Kafka"), works])
+
+    def start(*_: object, **__: object) -> Any:
+        result = next(results)
+        if result is works:
+            stop.set()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    parts["start_query"].side_effect = start
+    with capture_logs() as logs, Service(Settings.load(), notifies=True, retries=True) as service:
+        service.wait(stop, 60)
+        assert parts["start_query"].call_count == 4
+        assert service.queries == [works.query]
+        assert not parts["RelayThread"].return_value.stop.called
+        service._on_batch(WrittenBatch("balance", 1, {}))
+        assert service._failures == {}
+    pauses = [one["retry_in"] for one in logs if one["event"] == "query failed, retrying"]
+    assert pauses == [0.01, 0.02, 0.04]
+    assert "the cause" in next(one["reason"] for one in logs if one["event"] == "query failed, retrying")

@@ -26,8 +26,8 @@ from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.history.warehouse_stage import assignment, member
-from tests.oncall.stage import START_MS, alert_row
-from tests.oncall.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, PENDING, SILENCE, add, blank
+from tests.relay.stage import START_MS, alert_row
+from tests.relay.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, PENDING, SILENCE, add, blank
 from udfs.alerts.self_kinds import DATA_LOSS
 
 ALERT: dict[str, Any] = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.oncall.relay_thread import RelayThread
+from streaming.relay.relay_thread import RelayThread
 from streaming.service.service import Service
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
-from tests.oncall.fakes import FakeServer
-from tests.oncall.stage import START_MS, alert_row
+from tests.relay.fakes import FakeServer
+from tests.relay.stage import START_MS, alert_row
 from tests.service.test_run_process import environment_for
 from tests.twins_log import Story, story_in
 

@@ -8,8 +8,8 @@ import pytest
 
 from conf.settings import Settings
 from streaming.collector.rocketmq_jvm import RocketMQJvm
-from streaming.oncall import relay_alerts
 from streaming.quality import quality_alert
+from streaming.relay import own_alerts
 from streaming.self_monitoring import data_loss
 from tests.offenders import assert_none
 from udfs.alerts.kinds import KIND_FACTS
@@ -87,7 +87,7 @@ def test_the_causes_are_those_that_the_rules_give() -> None:
     }
     assert CAUSES["cluster_name_conflict"] == (name_server_findings.TWO_CLUSTERS,)
     assert set(CAUSES["clock_skew"]) == {skew_findings.CLOCK_AHEAD, skew_findings.CLOCK_OUT_OF_STEP}
-    assert set(CAUSES["delivery_failed"]) == relay_alerts._TROUBLES.keys()
+    assert set(CAUSES["delivery_failed"]) == own_alerts._TROUBLES.keys()
     assert {data_loss.DATA_LOSS, quality_alert.DATA_QUALITY} <= CAUSES.keys()
 
 

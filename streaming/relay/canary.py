@@ -1,0 +1,178 @@
+"""The canary: a simulated twin that `run` injects every few minutes, in a cluster of its own.
+
+It takes the path of a real page: Kafka, the query, Delta, the relay. Its latency measures the service; its absence is
+the alert `canary_lost`. Only an internal receiver gets it.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+import structlog
+from kafka.errors import KafkaError
+
+from conf.location import Location
+from conf.oncall import CANARY
+from conf.settings import Settings
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES
+from schemas.tables import ALERT_DELIVERIES
+from streaming.kafka_io.publisher import Publisher, PublishError
+from streaming.relay.notice import Notice
+from streaming.relay.receivers.posting import Answer
+from streaming.text.times import iso, to_ms, wall_ms
+from streaming.warehouse.readable_rows import read_table
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.self_kinds import LIMITS
+
+END_SECONDS = 30.0
+"""Time from the injection to the deletion of the twin's group, which resolves its alert."""
+
+KIND = "duplicate_client_id"
+"""The alert's kind."""
+
+Event = tuple[str, dict[str, Any]]
+
+log = structlog.get_logger()
+
+
+def twin_events(now_ms: int) -> Iterator[Event]:
+    """Yield two clients with one ClientId, each alive after the other appeared, and the clock event that shows it."""
+    yield end_event(now_ms - 10_000)
+    queue = {"broker_name": CANARY, "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}
+    broker = {"broker_name": CANARY, "broker_ids": [0]}
+    common = {"cluster": CANARY_CLUSTER}
+    yield ROUTES, common | {"topic": CANARY, "queues": [queue], "brokers": [broker], "event_time_ms": now_ms - 5_000}
+    for number in range(4):
+        yield HEARTBEATS, common | _heartbeat(f"{CANARY}-{number % 2}:1", now_ms, now_ms - 4_000 + 1_000 * number)
+    yield CLOCKS, _clock(now_ms)
+
+
+def end_event(now_ms: int) -> Event:
+    """Return the deletion of the group, which resolves its alert and drops its state."""
+    return CLOCKS, _clock(now_ms) | {"deleted_groups": [CANARY]}
+
+
+def _heartbeat(client_addr: str, injected_ms: int, event_time_ms: int) -> dict[str, Any]:
+    subscription = {"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+    consumer = {
+        "consumer_group": CANARY,
+        "consume_type": "CONSUME_PASSIVELY",
+        "message_model": "CLUSTERING",
+        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptions": [subscription],
+    }
+    return {
+        "broker_name": CANARY,
+        "client_id": f"{CANARY}@{injected_ms}",
+        "client_addr": client_addr,
+        "language": "JAVA",
+        "client_version": "4.8.0",
+        "producer_groups": [],
+        "consumers": [consumer],
+        "event_time_ms": event_time_ms,
+    }
+
+
+def _clock(event_time_ms: int) -> dict[str, Any]:
+    return {
+        "cluster": CANARY_CLUSTER,
+        "source": CANARY,
+        "brokers_asked": [CANARY],
+        "brokers_answered": [CANARY],
+        "event_time_ms": event_time_ms,
+    }
+
+
+class CanaryThread:
+    """Injects canaries. `start` and `stop` it; without Kafka it skips injections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._inject, name=CANARY, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _inject(self) -> None:
+        interval = self._settings.canary.interval_seconds
+        while not self._stop.is_set():
+            self._publish(twin_events)
+            if not self._stop.wait(min(END_SECONDS, interval / 2)):
+                self._publish(lambda now_ms: iter([end_event(now_ms)]))
+                self._stop.wait(max(0.0, interval - min(END_SECONDS, interval / 2)))
+
+    def _publish(self, events: Callable[[int], Iterator[Event]]) -> None:
+        try:
+            with Publisher(self._settings.kafka) as publisher:
+                for topic, event in events(wall_ms()):
+                    publisher.publish(topic, event)
+                publisher.flush()
+        except (PublishError, KafkaError) as error:
+            log.warning("canary not injected", reason=str(error))
+
+
+class CanaryReceiver:
+    """The receiver of the canary's alert. `delivered_at_ms` is the time of the newest."""
+
+    name = CANARY
+    at_most = 100
+    min_interval_seconds = 0.0
+    is_leased = False
+
+    def __init__(self) -> None:
+        self.delivered_at_ms: int | None = None
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Log the latency from Kafka to here."""
+        for notice in notices:
+            if notice.status == "firing":
+                self.delivered_at_ms = now_ms
+                log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
+        return Answer("DELIVERED", None, "here")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def lost_after_ms(settings: Settings) -> int:
+    """Return the time without a canary after which it is lost: some intervals and the longest way, ms."""
+    return round(LIMITS.canary_intervals * settings.canary.interval_seconds * 1000) + LIMITS.canary_way_ms
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One delivered canary. The alert's event time is that of its injection."""
+
+    incident_id: str
+    injected_at_ms: int
+    delivered_at_ms: int
+
+    @property
+    def seconds(self) -> float:
+        return round(max(0, self.delivered_at_ms - self.injected_at_ms) / 1000, 3)
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "injected_at": iso(self.injected_at_ms),
+            "delivered_at": iso(self.delivered_at_ms),
+            "seconds": self.seconds,
+            "incident_id": self.incident_id,
+        }
+
+
+def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
+    """Return the `last` delivered canaries, oldest first. Raises NotWrittenError without a delivery log."""
+    is_canary = (pc.field("route") == CANARY) | (pc.field("kind") == KIND)
+    is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
+    rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("receiver") == CANARY) & is_canary & is_arrival)
+    return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]

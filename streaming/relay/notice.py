@@ -1,0 +1,208 @@
+"""A row of the alerts table as the relay reads it, and the notice that a receiver gets of it."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+from streaming.text.json_text import parse_object
+from streaming.text.times import to_ms
+from streaming.text.visible_text import visible_name
+from udfs.alerts.pattern import LABELS
+from udfs.alerts.routing import WATCHDOG
+from udfs.alerts.runbook import runbook_url
+from udfs.alerts.self_kinds import RELAY_KINDS
+
+RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
+"""The order of states within one millisecond."""
+
+REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
+IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
+
+CUT = "…"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One transition of one incident, as it is delivered. Times are epoch ms of event time.
+
+    `labels` identify the alert, without its kind. `is_first`: the receiver has no earlier notice of the incident.
+    """
+
+    alert_id: str
+    incident_id: str
+    kind: str
+    severity: str
+    status: Literal["firing", "resolved"]
+    cause: str | None
+    reason: str | None
+    labels: dict[str, str]
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    client_id: str | None
+    queues: tuple[str, ...]
+    summary: str
+    advice: str
+    started_at_ms: int
+    changed_at_ms: int
+    evidence: dict[str, Any] = field(default_factory=dict)
+    is_first: bool = True
+
+    @property
+    def key(self) -> str:
+        """The deduplication key: the same for the same transition, however often it is sent."""
+        return f"{self.incident_id}:{self.status}:{self.changed_at_ms}"
+
+    def content(self, *, with_queues: bool = True) -> tuple[str | None, ...]:
+        """What must differ for another notification: cause, severity, queues; of the relay's own alerts the summary."""
+        own = self.summary if self.kind in RELAY_KINDS else None
+        return (self.cause, self.severity, own, *(self.queues if with_queues else ()))
+
+    def match_labels(self) -> dict[str, str | None]:
+        """Return the labels that routes and silences match."""
+        return {name: getattr(self, name) for name in LABELS}
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row of the alerts table. `inhibited_by` is the incident that explains this one."""
+
+    state: str
+    inhibited_by: str | None
+    notice: Notice
+
+    @property
+    def incident_id(self) -> str:
+        return self.notice.incident_id
+
+    @property
+    def at_ms(self) -> int:
+        return self.notice.changed_at_ms
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The order of an incident's rows; a row that is not after the newest one is a repetition."""
+        return self.at_ms, RANKS.get(self.state, 0)
+
+    @property
+    def chronology(self) -> tuple[int, int, tuple[int, int], str]:
+        """The order of rows of many incidents: an alert's older incident ends before the newer one begins."""
+        return self.at_ms, self.notice.started_at_ms, self.position, self.incident_id
+
+
+def read_transition(row: Mapping[str, Any]) -> Transition:
+    """Read a row of the alerts table; times are epoch ms or datetimes, absent columns are null.
+
+    Raises ValueError and others for an unreadable row (streaming.warehouse.readable_rows).
+    """
+    need(row, REQUIRED)
+    queues = row.get("queues")
+    labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
+    notice = Notice(
+        alert_id=row["alert_id"],
+        incident_id=row["incident_id"],
+        kind=row["kind"],
+        severity=row["severity"],
+        status="resolved" if row["state"] == "RESOLVED" else "firing",
+        cause=row.get("cause"),
+        reason=row.get("reason"),
+        labels={str(name): str(value) for name, value in labels.items()},
+        cluster=row["cluster"],
+        consumer_group=row.get("consumer_group"),
+        topic=row.get("topic"),
+        broker_name=row.get("broker_name"),
+        client_id=row.get("client_id"),
+        queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
+        summary=row["summary"],
+        advice=row["advice"],
+        started_at_ms=to_ms(row["started_at"]),
+        changed_at_ms=to_ms(row["changed_at"]),
+        evidence=parse_object(row.get("evidence")),
+    )
+    return Transition(row["state"], row.get("inhibited_by"), notice)
+
+
+def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise ValueError for the first of these columns that is null."""
+    for name in names:
+        if row[name] is None:
+            raise ValueError(f"{name} is null")
+
+
+@dataclass(frozen=True)
+class Now:
+    """The present in epoch ms of the wall clock, and in ms of a monotonic clock (pace) that waits are counted by.
+
+    A wall clock can be set back; waits and leases must not depend on it.
+    """
+
+    wall_ms: int
+    pace_ms: int
+
+    def pace_of(self, wall_ms: int) -> int:
+        """Convert a stored time; a time in the future becomes now."""
+        return self.pace_ms - max(0, self.wall_ms - wall_ms)
+
+
+class Clock:
+    """Read both clocks. The pace starts at the wall clock's time."""
+
+    def __init__(self, wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._wall_ms, self._pace_ns = wall_ms, pace_ns
+        self._zero_ms = wall_ms() - pace_ns() // 1_000_000
+
+    def now(self) -> Now:
+        return Now(self._wall_ms(), self._zero_ms + self._pace_ns() // 1_000_000)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Public URLs of the board and of the runbooks; empty ones give no links."""
+
+    board_url: str = ""
+    runbooks_url: str = ""
+
+    def incident(self, notice: Notice) -> str | None:
+        """Return the page of the incident; the watchdog, which is in no table, links to the first page."""
+        if not self.board_url:
+            return None
+        root = self.board_url.rstrip("/")
+        return f"{root}/" if notice.kind == WATCHDOG else f"{root}/incident?id={quote(notice.incident_id, safe='')}"
+
+    def runbook(self, notice: Notice) -> str | None:
+        """Return the page of its kind, at its cause."""
+        return runbook_url(self.runbooks_url, notice.kind, notice.cause) if self.runbooks_url else None
+
+
+NO_LINKS = Links()
+
+
+def clean(text: str) -> str:
+    r"""Return `text` as valid UTF-8 with invisible characters written out, such as `\x0a` and `\u202e`."""
+    return visible_name(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def one_line(text: str, characters: int) -> str:
+    """Return `text` in one line of at most `characters`, with an ellipsis where it is cut."""
+    printable = (one if one.isprintable() else " " for one in _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
+    line = visible_name(" ".join("".join(printable).split()))  # Python calls some characters without width printable
+    return line if len(line) <= characters else line[: characters - 1] + CUT
+
+
+def cut_list(items: tuple[str, ...], at_most: int) -> str:
+    """Return the first `at_most` items, and how many more there are."""
+    more = len(items) - at_most
+    return ", ".join(items[:at_most]) + (f" and {more} more" if more > 0 else "")
+
+
+def lasted(ms: int) -> str:
+    """Return a duration in seconds, minutes or hours."""
+    seconds = max(0, ms) // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7_200 else f"{seconds // 3_600} h"

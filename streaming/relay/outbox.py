@@ -1,0 +1,488 @@
+"""One receiver's pending notices: what to send next, when, and what its answer means.
+
+Each incident has its own queue, strictly in order. One call is in flight at a time. Nothing pending is dropped, except
+what the receiver refused, and at a leased receiver an end that would resolve a newer incident of the same alert.
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from streaming.relay.notice import Notice, Now
+from streaming.relay.receivers.posting import Answer, Receiver
+from udfs.alerts.firing_limit import rank_of
+from udfs.alerts.self_kinds import LIMITS
+
+Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE"]
+"""PENDING: due from now on. RETRYING: an attempt failed. REFUSED: given up. The others: not notified, and why."""
+
+EVERYBODY = "*"
+"""The receiver of a row that says why no receiver is notified."""
+
+STATES = {"firing": "FIRING", "resolved": "RESOLVED", "acknowledged": "ACKNOWLEDGED"}
+
+MOST_REJECTED_ATTEMPTS = 4
+"""Failed attempts of an end after which the alert's next incident no longer waits for it."""
+
+RETRY_AFTER_MOST_MS = 3_600_000
+"""A longer Retry-After is a mistake: a page cannot wait for it."""
+
+_WRONG_ADDRESS = frozenset({404, 405, 410})
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of alert_deliveries. Renewals leave none."""
+
+    incident_id: str
+    delivery_key: str
+    kind: str
+    status: str
+    outcome: Outcome
+    changed_at_ms: int
+    at_ms: int
+    receiver: str = EVERYBODY
+    route: str | None = None
+    reason: str | None = None
+    attempt: int = 0
+    code: int | None = None
+    latency_ms: int = 0
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the table, times in epoch ms."""
+        fields = dict(self.__dict__)
+        fields["changed_at"], fields["delivered_at"] = fields.pop("changed_at_ms"), fields.pop("at_ms")
+        return fields | {"state": STATES[self.status]}
+
+
+def record_of(notice: Notice, outcome: Outcome, now_ms: int, **fields: Any) -> Record:
+    """Return a row about one transition."""
+    facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
+    return Record(*facts, **fields)
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """A person handles the incident. `at_ms` is the time of the acknowledgement."""
+
+    incident_id: str
+    acknowledged_by: str
+    note: str
+    at_ms: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.incident_id}:acknowledged:{self.at_ms}"
+
+
+@dataclass
+class Delivery:
+    """A notice to deliver, or with `acknowledgement` the acknowledgement of its incident.
+
+    `due_at_ms` is by the pace. `rejected_attempts` failed because of the content, not for lack of an answer.
+    """
+
+    notice: Notice
+    route: str
+    due_at_ms: int
+    attempts: int = 0
+    rejected_attempts: int = 0
+    acknowledgement: Acknowledgement | None = None
+
+    @property
+    def key(self) -> str:
+        return self.notice.key if self.acknowledgement is None else self.acknowledgement.key
+
+    @property
+    def status(self) -> str:
+        return self.notice.status if self.acknowledgement is None else "acknowledged"
+
+
+@dataclass(frozen=True)
+class Send:
+    """One call of a receiver. Without deliveries it is a renewal: it repeats what the receiver has."""
+
+    receiver: str
+    notices: tuple[Notice, ...]
+    deliveries: tuple[Delivery, ...] = ()
+
+    @property
+    def is_renewal(self) -> bool:
+        return not self.deliveries
+
+    @property
+    def acknowledgement(self) -> Acknowledgement | None:
+        """Set if the call is `acknowledge` in place of `send`."""
+        return self.deliveries[0].acknowledgement if self.deliveries else None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The times of `[oncall]`, ms."""
+
+    resend_ms: int = 60_000
+    resolved_resend_ms: int = 900_000
+    backoff_min_ms: int = 1_000
+    backoff_max_ms: int = 60_000
+    auth_retry_ms: int = 300_000
+    unreachable_ms: int = 600_000
+    digest_ms: int = 5_000
+
+
+class Backoff:
+    """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it."""
+
+    def __init__(self, pace: Pace, rng: random.Random) -> None:
+        self._pace, self._rng = pace, rng
+        self._failures = 0
+        self._failing_since_ms: int | None = None
+        self._is_key_bad = False
+        self._refusals = 0
+        self.resumes_at_ms = 0
+
+    def answered(self, answer: Answer, now_ms: int, min_interval_ms: int) -> None:
+        """Note an answer. REFUSED is about the content, unless the code is about the address."""
+        if answer.verdict == "DELIVERED":
+            self._refusals = 0
+        elif answer.verdict == "REFUSED" and (300 <= (answer.code or 0) < 400 or answer.code in _WRONG_ADDRESS):
+            self._refusals = LIMITS.most_refusals
+        if answer.verdict in ("DELIVERED", "REFUSED"):
+            self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
+            self.resumes_at_ms = now_ms + min_interval_ms
+            return
+        self._failures += 1
+        self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
+        self._is_key_bad = answer.verdict == "BAD_KEY"
+        if self._is_key_bad:
+            pause_ms = self._pace.auth_retry_ms
+        elif answer.retry_after_seconds is not None:
+            pause_ms = min(round(answer.retry_after_seconds * 1000), RETRY_AFTER_MOST_MS)
+        else:
+            pause_ms = self.backoff_ms(1 if is_about_content(answer) else self._failures)
+        self.resumes_at_ms = now_ms + max(min_interval_ms, pause_ms)
+
+    def refused(self, notices: int) -> None:
+        """Count notices that the newest answer refused for good."""
+        self._refusals += notices
+
+    def backoff_ms(self, failures: int) -> int:
+        """Double with each failure up to the most; half of it is random, so that receivers spread."""
+        longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
+        return round(longest * self._rng.uniform(0.5, 1.0))
+
+    def trouble(self, now_ms: int) -> str | None:
+        """Return `bad_key`, `refuses`, or `unreachable` after a long failure; the other receivers get an alert."""
+        if self._is_key_bad:
+            return "bad_key"
+        if self._refusals >= LIMITS.most_refusals:
+            return "refuses"
+        since_ms = self._failing_since_ms
+        return "unreachable" if since_ms is not None and now_ms - since_ms >= self._pace.unreachable_ms else None
+
+
+def is_about_content(answer: Answer) -> bool:
+    """Return whether the notice may be the cause: after a 5xx the others continue, and that one waits."""
+    return answer.verdict == "RETRY" and answer.retry_after_seconds is None and (answer.code or 0) >= 500
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Properties of a receiver that decide when and how it is called."""
+
+    at_most: int = 1
+    min_interval_ms: int = 0
+    is_leased: bool = False
+    can_acknowledge: bool = False
+
+    @property
+    def is_digest(self) -> bool:
+        """A chat takes many notices in one message, and few messages a minute."""
+        return self.at_most > 1 and self.min_interval_ms > 0
+
+
+def traits_of(receiver: Receiver) -> Traits:
+    interval_ms = round(receiver.min_interval_seconds * 1000)
+    return Traits(receiver.at_most, interval_ms, receiver.is_leased, hasattr(receiver, "acknowledge"))
+
+
+@dataclass
+class _Queue:
+    """One incident at one receiver: what is pending, in order, and the newest notice it has. Times are by the pace."""
+
+    alert_id: str
+    began: tuple[int, str]
+    owed: deque[Delivery] = field(default_factory=deque)
+    delivered: Notice | None = None
+    delivered_at_ms: int = 0
+    renewed_at_ms: int = 0
+    not_before_ms: int = 0
+    is_alone: bool = False
+
+    def is_open_there(self) -> bool:
+        return self.delivered is not None and self.delivered.status == "firing"
+
+    def goes_alone(self) -> bool:
+        return self.is_alone or self.owed[0].acknowledgement is not None
+
+    def urgency(self) -> tuple[int, int, int, int]:
+        """Fewest rejections first, then the worst, then the oldest."""
+        first = self.owed[0]
+        rank = rank_of(first.notice.severity)
+        return first.rejected_attempts, rank, first.due_at_ms, first.notice.changed_at_ms
+
+
+class Outbox:
+    """One receiver's. `owe` adds, `pick` returns what to send now, `settle` takes the answer."""
+
+    def __init__(self, name: str, traits: Traits, pace: Pace, rng: random.Random) -> None:
+        self.name, self.traits = name, traits
+        self._pace = pace
+        self._backoff = Backoff(pace, rng)
+        self._queues: dict[str, _Queue] = {}
+        self._owing: dict[str, _Queue] = {}
+        self._of_alert: dict[str, dict[str, _Queue]] = {}
+        self._renewals: list[_Queue] | None = None
+        self._flying: Send | None = None
+        self.watchdog: Notice | None = None
+        self._watched_at_ms = 0
+        self._has_renewed = False
+        self.has_delivered = False
+
+    def owe(self, delivery: Delivery) -> None:
+        """Add a delivery behind those that the incident's queue has."""
+        queue = self._queue(delivery.notice)
+        queue.owed.append(delivery)
+        self._owing[delivery.notice.incident_id] = queue
+
+    def remember(self, notice: Notice, delivered_at_ms: int) -> None:
+        """Note that the receiver has this notice, from before a restart; the time is by the pace."""
+        queue = self._queue(notice)
+        queue.delivered, queue.delivered_at_ms = notice, delivered_at_ms
+        if not self.traits.is_leased and notice.status == "resolved":
+            self._forget_if_done(notice, queue, delivered_at_ms)
+
+    def forget(self, notice: Notice) -> None:
+        """Send nothing more of this incident."""
+        self._owing.pop(notice.incident_id, None)
+        queue = self._queues.pop(notice.incident_id, None)
+        if queue is not None:
+            incidents = self._of_alert[queue.alert_id]
+            del incidents[notice.incident_id]
+            if not incidents:
+                del self._of_alert[queue.alert_id]
+        self._renewals = None
+
+    def give_up(self, now: Now) -> list[Record]:
+        """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
+        if not self.traits.is_leased or self._flying is not None:
+            return []
+        records = []
+        for queue in [queue for queue in self._owing.values() if self._is_superseded(queue)]:
+            delivery = queue.owed[0]
+            self._take_out(queue, delivery, now.pace_ms, is_last=True)
+            answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
+            records.append(self._record(delivery, "REFUSED", answer, now.wall_ms, 0))
+        return records
+
+    def owed(self) -> Iterator[Delivery]:
+        """Yield all pending deliveries, in flight or not, those of an incident in order."""
+        for queue in self._owing.values():
+            yield from queue.owed
+
+    def count(self) -> int:
+        """Return the number of pending deliveries."""
+        return sum(len(queue.owed) for queue in self._owing.values())
+
+    def renewed(self) -> Iterator[Notice]:
+        """Yield the notices that are repeated because they hold a lease."""
+        return (queue.delivered for queue in self._leases() if queue.delivered is not None)
+
+    def is_flying(self) -> bool:
+        return self._flying is not None
+
+    def trouble(self, pace_ms: int) -> str | None:
+        """Return why the other receivers get an alert about this one: `bad_key`, `refuses` or `unreachable`."""
+        return self._backoff.trouble(pace_ms)
+
+    def pick(self, now: Now) -> Send | None:
+        """Return the next call, if one is due: pending notices, then the watchdog, then renewals.
+
+        Renewals that are a whole interval late take every second call.
+        """
+        now_ms = now.pace_ms
+        if self._flying is not None or now_ms < self._backoff.resumes_at_ms:
+            return None
+        first, then = self._pick_owed, self._pick_renewals
+        late_ms = now_ms - self._pace.resend_ms
+        if not self._has_renewed and any(
+            queue.renewed_at_ms and self._ready_at_ms(queue) <= late_ms for queue in self._leases()
+        ):
+            first, then = then, first
+        self._flying = first(now_ms) or self._pick_watchdog(now) or then(now_ms)
+        return self._flying
+
+    def wake_at_ms(self) -> int | None:
+        """Return when by the pace `pick` may have a call; None if only an answer or a new delivery can change that."""
+        if self._flying is not None:
+            return None
+        times = [self._ready_at_ms(queue) for queue in self._owing.values() if not self._is_held(queue)]
+        times += [self._ready_at_ms(queue) for queue in self._leases()]
+        if self.watchdog is not None:
+            times.append(self._watched_at_ms + self._pace.resend_ms)
+        return max(self._backoff.resumes_at_ms, min(times)) if times else None
+
+    def settle(self, answer: Answer, now: Now, latency_ms: int) -> list[Record]:
+        """Take the answer of the call in flight; return the rows for the log."""
+        send, self._flying = self._flying, None
+        now_ms = now.pace_ms
+        assert send is not None, "settle follows pick"  # noqa: S101  # a mistake of the caller, not of the receiver
+        self._backoff.answered(answer, now_ms, self.traits.min_interval_ms)
+        if answer.verdict == "DELIVERED":
+            self.has_delivered = True
+            for queue in self._owing.values():
+                queue.not_before_ms = 0
+        self._has_renewed = send.is_renewal
+        if send.is_renewal:
+            if answer.verdict in ("DELIVERED", "REFUSED"):
+                self._note_renewed(send, now_ms)
+            return []
+        settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
+        records = [record for record in settled if record is not None]
+        if answer.verdict == "REFUSED":
+            self._backoff.refused(sum(record.outcome == "REFUSED" for record in records))
+        return records
+
+    def _pick_owed(self, now_ms: int) -> Send | None:
+        ready = [q for q in self._owing.values() if q.not_before_ms <= now_ms and not self._is_held(q)]
+        if not ready or min(map(self._ready_at_ms, ready)) > now_ms:
+            return None
+        ready.sort(key=_Queue.urgency)
+        together = [queue for queue in ready if not queue.goes_alone()]
+        queues = ready[:1] if ready[0].goes_alone() else together[: self.traits.at_most]
+        notices = tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
+        return Send(self.name, notices, tuple(queue.owed[0] for queue in queues))
+
+    def _pick_watchdog(self, now: Now) -> Send | None:
+        if self.watchdog is None or now.pace_ms < self._watched_at_ms + self._pace.resend_ms:
+            return None
+        return Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
+
+    def _pick_renewals(self, now_ms: int) -> Send | None:
+        if not self.traits.is_leased:
+            return None
+        for queue in [queue for queue in self._queues.values() if queue.delivered and not queue.is_open_there()]:
+            if queue.delivered is not None:
+                self._forget_if_done(queue.delivered, queue, now_ms)
+        queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
+        queues.sort(key=self._ready_at_ms)
+        notices = [queue.delivered for queue in queues[: self.traits.at_most] if queue.delivered is not None]
+        return Send(self.name, tuple(replace(notice, is_first=False) for notice in notices)) if notices else None
+
+    def _leases(self) -> list[_Queue]:
+        """Return the queues to renew: of one alert only the newest incident: its labels are the same.
+
+        The list is kept until a queue changes.
+        """
+        if not self.traits.is_leased:
+            return []
+        if self._renewals is None:
+            self._renewals = [
+                queue
+                for queue in self._queues.values()
+                if queue.delivered is not None
+                and not queue.owed
+                and not any(one.owed or one.delivered for one in self._siblings(queue) if one.began > queue.began)
+            ]
+        return self._renewals
+
+    def _is_held(self, queue: _Queue) -> bool:
+        """Return whether it waits for the end of the alert's previous incident."""
+        return any(
+            one.owed[0].rejected_attempts < MOST_REJECTED_ATTEMPTS
+            and any(delivery.status == "resolved" for delivery in one.owed)
+            for one in self._siblings(queue)
+            if one.owed and one.began < queue.began
+        )
+
+    def _is_superseded(self, queue: _Queue) -> bool:
+        if queue.owed[0].status != "resolved":
+            return False
+        is_rejected = queue.owed[0].rejected_attempts >= MOST_REJECTED_ATTEMPTS
+        newer = [one for one in self._siblings(queue) if one.began > queue.began]
+        return any(one.is_open_there() or (is_rejected and one.owed) for one in newer)
+
+    def _siblings(self, queue: _Queue) -> list[_Queue]:
+        """Return the queues of all incidents of its alert, if there are several."""
+        incidents = self._of_alert[queue.alert_id]
+        return list(incidents.values()) if len(incidents) > 1 else []
+
+    def _queue(self, notice: Notice) -> _Queue:
+        self._renewals = None
+        queue = self._queues.get(notice.incident_id)
+        if queue is None:
+            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
+            self._queues[notice.incident_id] = queue
+            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
+        return queue
+
+    def _ready_at_ms(self, queue: _Queue) -> int:
+        if not queue.owed:
+            return max(queue.delivered_at_ms, queue.renewed_at_ms) + self._pace.resend_ms if queue.renewed_at_ms else 0
+        first = queue.owed[0]
+        is_gathered = self.traits.is_digest and not first.attempts
+        return max(queue.not_before_ms, first.due_at_ms + self._pace.digest_ms * is_gathered)
+
+    def _note_renewed(self, send: Send, now_ms: int) -> None:
+        for notice in send.notices:
+            if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
+                self._watched_at_ms = now_ms
+            elif (queue := self._queues.get(notice.incident_id)) is not None:
+                queue.renewed_at_ms = now_ms
+
+    def _settle(self, delivery: Delivery, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+        queue, now_ms = self._queues[delivery.notice.incident_id], now.pace_ms
+        is_refused = delivery.key in answer.refused or (
+            answer.verdict == "REFUSED" and (bool(answer.refused) or len(send.deliveries) == 1)
+        )
+        if answer.verdict == "REFUSED" and not is_refused:
+            queue.is_alone = True
+            return None
+        delivery.attempts += 1
+        outcome: Outcome = "REFUSED" if is_refused else "DELIVERED" if answer.verdict == "DELIVERED" else "RETRYING"
+        if outcome == "RETRYING":
+            if is_about_content(answer):
+                delivery.rejected_attempts += 1
+                queue.not_before_ms = now_ms + self._backoff.backoff_ms(delivery.rejected_attempts)
+            if delivery.attempts & (delivery.attempts - 1):
+                return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
+        else:
+            queue.is_alone = False
+            if outcome == "DELIVERED" and delivery.acknowledgement is None:
+                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = delivery.notice, now_ms, now_ms
+            self._take_out(queue, delivery, now_ms, is_last=delivery.status == "resolved")
+        return self._record(delivery, outcome, answer, now.wall_ms, latency_ms)
+
+    def _take_out(self, queue: _Queue, delivery: Delivery, now_ms: int, *, is_last: bool) -> None:
+        queue.owed.popleft()
+        self._renewals = None
+        if not queue.owed:
+            self._owing.pop(delivery.notice.incident_id, None)
+        self._forget_if_done(delivery.notice, queue, now_ms, is_last=is_last)
+
+    def _record(self, delivery: Delivery, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
+        fields = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}
+        fields |= {"attempt": delivery.attempts, "latency_ms": latency_ms}
+        record = record_of(delivery.notice, outcome, at_ms, **fields)
+        return replace(record, delivery_key=delivery.key, status=delivery.status)
+
+    def _forget_if_done(self, notice: Notice, queue: _Queue, now_ms: int, *, is_last: bool = False) -> None:
+        """Drop a queue whose end is delivered; at a leased receiver once the end need not be repeated."""
+        if queue.owed or (queue.is_open_there() and not is_last):
+            return
+        is_over = queue.delivered is not None and queue.delivered.status == "resolved"
+        if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._pace.resolved_resend_ms:
+            return
+        if is_last or is_over:
+            self.forget(notice)

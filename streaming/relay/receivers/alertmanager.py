@@ -1,0 +1,217 @@
+"""Alertmanager's API v2: one receiver per replica, because replicas share silences and notification logs, not alerts.
+
+A firing alert is a lease: Alertmanager resolves it `lease_seconds` after its last repetition (Prometheus: 4 times the
+resend delay), by Alertmanager's own clock. With many open alerts leases are longer: each batch may wait for its answer.
+
+`severity` is a label, because routing trees match on it, and labels identify an alert there. An incident whose severity
+changes is therefore a new alert, and the same request resolves the old one; after a restart its lease expires.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from streaming.relay.notice import NO_LINKS, Links, Notice, clean, cut_list, one_line
+from streaming.relay.receivers.posting import TIME_OUTS, Answer, Poster, TimeOuts, Verdict, bearer, json_bytes
+from streaming.text.times import iso, to_ms
+
+ALERTS_PATH = "/api/v2/alerts"
+QUEUES_SHOWN = 20
+ANNOTATION_CHARACTERS = 4_000
+
+REFUSES_A_BATCH = {400, 413, 422}
+"""413: a proxy may refuse a hundred alerts as too large, but not one."""
+
+SEARCH_SECONDS = 30.0
+"""Time to identify the rejected alerts of a batch; the next call continues."""
+
+REMEMBERED = 100_000
+"""Incidents whose severity is kept; the oldest, whose lease has expired, goes first."""
+
+SAME_CLOCK_MS = 5_000
+"""A Date is cut to seconds and takes time to arrive: a smaller difference is none."""
+
+
+class TheirClock:
+    """Alertmanager's clock by the Date headers of its answers; this machine's until the first, or if they agree.
+
+    If this machine's clock were an hour behind, each alert would be over for Alertmanager before it arrives.
+    """
+
+    def __init__(self, pace_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._pace_ns = pace_ns
+        self._zero_ms: int | None = None
+
+    def note(self, date: str | None) -> None:
+        """Note the Date header of an answer."""
+        try:
+            date_ms = to_ms(parsedate_to_datetime(date)) if date else None
+        except (ValueError, TypeError, OverflowError):
+            return
+        if date_ms is not None:
+            self._zero_ms = date_ms - self._pace_ns() // 1_000_000
+
+    def now_ms(self, ours_ms: int) -> int:
+        """Return the time there, given the time here."""
+        if self._zero_ms is None:
+            return ours_ms
+        theirs_ms = self._zero_ms + self._pace_ns() // 1_000_000
+        return ours_ms if is_same(ours_ms, theirs_ms) else theirs_ms
+
+
+def is_same(one_ms: int, other_ms: int) -> bool:
+    return abs(one_ms - other_ms) <= SAME_CLOCK_MS
+
+
+class Alertmanager:
+    """One replica. `url` is its root, without /api/v2."""
+
+    at_most = 100
+    min_interval_seconds = 0.0
+    is_leased = True
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        lease_seconds: float,
+        token: str | None = None,
+        links: Links = NO_LINKS,
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
+        """`lease_seconds` is at least four times the interval of repetitions, or one late renewal ends an alert.
+
+        `token` is sent as a bearer; `url` may contain a user and password. Raises AddressError.
+        """
+        self.name = name
+        self._lease_ms = round(lease_seconds * 1000)
+        self._answer_ms = round(time_outs.total * 1000)
+        self._clock = TheirClock()
+        self._links = links
+        self._poster = Poster(url.rstrip("/") + ALERTS_PATH, headers=bearer(token), time_outs=time_outs)
+        self._severities: dict[str, str] = {}
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Send all at once. A rejected batch is halved until the rejected alerts are identified."""
+        first = self._post(notices, now_ms)
+        if first.code not in REFUSES_A_BATCH or len(notices) == 1:
+            return first
+        refused: list[str] = []
+        reason, until = first.reason, time.monotonic() + SEARCH_SECONDS
+        left = _halves(notices)
+        while left:
+            if time.monotonic() > until:
+                return Answer(
+                    "RETRY", first.code, f"{reason}; the rejected alerts are not identified yet", 0.0, tuple(refused)
+                )
+            some = left.pop()
+            answer = self._post(some, now_ms)
+            if answer.verdict in {"RETRY", "BAD_KEY"}:
+                return dataclasses.replace(answer, refused=tuple(refused))
+            if answer.code in REFUSES_A_BATCH and len(some) > 1:
+                left += _halves(some)
+            elif answer.verdict == "REFUSED":
+                refused += [notice.key for notice in some]
+                reason = answer.reason
+        verdict: Verdict = "REFUSED" if len(refused) == len(notices) else "DELIVERED"
+        return Answer(verdict, first.code, reason, refused=tuple(refused))
+
+    def _post(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        """Post once; twice if the answer shows that the receiver's clock differs."""
+        for _ in range(2):
+            notified_ms = self._clock.now_ms(now_ms)
+            payload = alerts(notices, notified_ms, self._lease(notices), self._severities, self._links)
+            reply = self._poster.post(json_bytes(payload), now_ms)
+            self._clock.note(reply.date)
+            if reply.answer.verdict != "DELIVERED" or is_same(notified_ms, self._clock.now_ms(now_ms)):
+                break
+        if reply.answer.verdict == "DELIVERED":
+            self._remember(notices)
+        return reply.answer
+
+    def _lease(self, notices: Sequence[Notice]) -> int:
+        """Return ms. Each further batch of open alerts adds twice the longest wait for an answer."""
+        open_ = self._severities.keys() | {notice.incident_id for notice in notices}
+        return self._lease_ms + 2 * self._answer_ms * ((len(open_) - 1) // self.at_most)
+
+    def _remember(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            self._severities.pop(notice.incident_id, None)
+            if notice.status == "firing":
+                self._severities[notice.incident_id] = notice.severity
+        while len(self._severities) > REMEMBERED:
+            del self._severities[next(iter(self._severities))]
+
+    def close(self) -> None:
+        self._poster.close()
+
+
+def _halves(notices: Sequence[Notice]) -> list[Sequence[Notice]]:
+    """Return the halves, the first one last, where `pop` takes it."""
+    middle = len(notices) // 2
+    return [notices[middle:], notices[:middle]]
+
+
+def alerts(
+    notices: Sequence[Notice],
+    now_ms: int,
+    lease_ms: int,
+    severities: Mapping[str, str] | None = None,
+    links: Links = NO_LINKS,
+) -> list[dict[str, Any]]:
+    """Return the request's body. `severities` are the notified ones: an alert with another severity is resolved."""
+    notified: list[dict[str, Any]] = []
+    for notice in notices:
+        before = (severities or {}).get(notice.incident_id, notice.severity)
+        if before != notice.severity:
+            ended = dataclasses.replace(notice, severity=before, status="resolved", changed_at_ms=now_ms)
+            notified.append(_alert(ended, now_ms, lease_ms, links))
+        notified.append(_alert(notice, now_ms, lease_ms, links))
+    return notified
+
+
+def _alert(notice: Notice, now_ms: int, lease_ms: int, links: Links) -> dict[str, Any]:
+    # Event time may be ahead of this clock; Alertmanager refuses or ignores an end before the start or in the future.
+    starts_ms = min(notice.started_at_ms, now_ms)
+    is_firing = notice.status == "firing"
+    ends_ms = now_ms + lease_ms if is_firing else max(starts_ms, min(notice.changed_at_ms, now_ms))
+    alert = {
+        "labels": labels(notice),
+        "annotations": annotations(notice, links),
+        "startsAt": iso(starts_ms),
+        "endsAt": iso(ends_ms),
+    }
+    link = links.incident(notice)
+    return alert | ({"generatorURL": link} if link else {})
+
+
+def labels(notice: Notice) -> dict[str, str]:
+    """Return kind, severity and the identity labels, or the columns if a row has none; without empty ones."""
+    columns = {
+        "cluster": notice.cluster,
+        "consumer_group": notice.consumer_group,
+        "topic": notice.topic,
+        "broker_name": notice.broker_name,
+        "client_id": notice.client_id,
+    }
+    identity = notice.labels or columns
+    named = {**identity, "alertname": notice.kind, "severity": notice.severity}
+    return {name: clean(value) for name, value in named.items() if value}
+
+
+def annotations(notice: Notice, links: Links = NO_LINKS) -> dict[str, str]:
+    """Return what may change during an incident, and so must not identify it."""
+    notified = {
+        "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),
+        "advice": one_line(notice.advice, ANNOTATION_CHARACTERS),
+        "cause": clean(notice.cause or ""),
+        "reason": clean(notice.reason or ""),
+        "queues": clean(cut_list(notice.queues, QUEUES_SHOWN)),
+        "incident_id": notice.incident_id,
+        "started": iso(notice.started_at_ms),
+        "runbook_url": links.runbook(notice) or "",
+    }
+    return {name: value for name, value in notified.items() if value}

@@ -1,0 +1,293 @@
+"""A receiver's protocol, and one HTTP POST with the meaning of its answer: delivered, retry, refused, or a bad key.
+
+The HTTP status decides as soon as the headers arrive, however slow the body. Redirects are not followed: they would
+carry an alert, and perhaps a key, to an address that is not configured. `Answer.reason` contains no secret: an address
+is named by its host, and secrets that an answer echoes are masked.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, Protocol
+from urllib.parse import unquote
+
+import httpx
+
+from streaming.relay.notice import Notice, one_line
+from streaming.text.visible_text import shown_json
+
+READ_BYTES = 16_384
+"""Bytes of an answer that are read at most."""
+
+BODY_SECONDS = 1.0
+"""Time for a body that only explains; a body read to its end leaves a reusable connection."""
+
+REASON_CHARACTERS = 300
+MASK = "***"
+SECRET_CHARACTERS = 4
+"""Shorter values are not masked, or every `1` of a `?v=1` would be."""
+
+TOKEN_CHARACTERS = 16
+"""A part of a URL's path of this length may be a token, as Feishu's is."""
+
+Verdict = Literal["DELIVERED", "RETRY", "REFUSED", "BAD_KEY"]
+"""RETRY: temporary (429, 5xx, no answer). REFUSED: this content never (other 4xx).
+BAD_KEY: nothing until the key is corrected (401, 403, an unknown routing key)."""
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each URL with its query at INFO
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of one attempt. `code` is the HTTP status, None without an answer.
+
+    `refused` are the keys of the batch's notices that the receiver never takes, whatever the verdict on the others;
+    empty if the verdict holds for all.
+    """
+
+    verdict: Verdict
+    code: int | None
+    reason: str
+    retry_after_seconds: float | None = None
+    refused: tuple[str, ...] = ()
+
+
+class Receiver(Protocol):
+    """One address. `send` blocks until the answer or the timeout; it never raises and never retries.
+
+    `at_most` is the number of notices that one call takes, `min_interval_seconds` the receiver's own limit between two
+    calls. `is_leased`: open incidents must be repeated, or they end there.
+    """
+
+    name: str
+    at_most: int
+    min_interval_seconds: float
+    is_leased: bool
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer: ...
+    def close(self) -> None: ...
+
+
+class AddressError(ValueError):
+    """A receiver's address or key cannot be used. The message names it and the reason, without secrets."""
+
+
+@dataclass(frozen=True)
+class TimeOuts:
+    """Seconds. `total` bounds the time to the answer's headers, `read` each part of it; DNS counts as connecting."""
+
+    connect: float = 5.0
+    read: float = 10.0
+    total: float = 20.0
+
+
+TIME_OUTS = TimeOuts()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The classified answer, up to READ_BYTES of its body, and its Date."""
+
+    answer: Answer
+    body: bytes = b""
+    date: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the body as a JSON object; empty if it is none."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+class Poster:
+    """Post JSON to one address, one request at a time. Connections are kept until `close`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[str] = (),
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
+        """`secrets` never appear in a reason, nor do the secret parts of `url` and `headers`.
+
+        Raises AddressError when `url` is not an http or https address with a host.
+        """
+        self._url = _parse(url)
+        self.host = self._url.netloc.decode("ascii")
+        self._headers = {"User-Agent": "balancewatch", "Accept-Encoding": "identity", **(headers or {})}
+        tokens = {value.split()[-1] for value in (headers or {}).values() if value.strip()}
+        self._secrets = _secrets_of(self._url, {*secrets, *tokens})
+        self._time_outs = time_outs
+        self._lock = threading.Lock()
+        self._runner: asyncio.Runner | None = None
+        self._client: httpx.AsyncClient | None = None
+
+    def post(
+        self,
+        body: bytes,
+        now_ms: int,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        needs_body: bool = False,
+    ) -> Reply:
+        """POST `body` as JSON, with `params` added to the URL's own. Never raises, never retries.
+
+        With `needs_body` the timeout of the body is that of the headers. `now_ms` is the wall clock, for Retry-After.
+        """
+        url = self._url.copy_merge_params(dict(params)) if params else self._url
+        own = {"Content-Type": "application/json", **(headers or {})}
+        try:
+            with self._lock:
+                self._runner = self._runner or asyncio.Runner()
+                response, text = self._runner.run(self._exchange(url, body, own, needs_body))
+        except Exception as error:  # the notice may not have arrived: retry
+            return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._describe(error)}"))
+        verdict, reason = _classify(response.status_code)
+        said = self.quote(text.decode("utf-8", "replace"))
+        if said and verdict != "DELIVERED":
+            reason = f"{reason}: {said}"
+        later = retry_after_seconds(response.headers.get("Retry-After"), now_ms) if verdict == "RETRY" else None
+        answer = Answer(verdict, response.status_code, f"{self.host} {reason}", later)
+        return Reply(answer, text, response.headers.get("Date"))
+
+    async def _exchange(
+        self, url: httpx.URL, body: bytes, headers: dict[str, str], needs_body: bool
+    ) -> tuple[httpx.Response, bytes]:
+        if self._client is None:
+            timeout = httpx.Timeout(self._time_outs.read, connect=self._time_outs.connect)
+            self._client = httpx.AsyncClient(timeout=timeout, headers=self._headers, follow_redirects=False)
+        async with asyncio.timeout(self._time_outs.total):
+            request = self._client.build_request("POST", url, content=body, headers=headers)
+            response = await self._client.send(request, stream=True)
+        try:
+            text = await _read_some(response, self._time_outs.read if needs_body else BODY_SECONDS)
+        finally:
+            with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
+                async with asyncio.timeout(BODY_SECONDS):
+                    await response.aclose()
+        return response, text
+
+    def _describe(self, error: Exception) -> str:
+        match error:
+            case httpx.ConnectTimeout():
+                return f"not connected within {self._time_outs.connect:g} s"
+            case httpx.TimeoutException():
+                return f"no data for {self._time_outs.read:g} s"
+            case TimeoutError():
+                return f"not finished within {self._time_outs.total:g} s"
+            case httpx.ConnectError():
+                return f"connection failed: {self.quote(str(error))}"
+            case httpx.RemoteProtocolError() | httpx.ReadError() | httpx.WriteError():
+                return "connection closed before the answer"
+        return type(error).__name__
+
+    def quote(self, text: str) -> str:
+        """Return foreign text as one short line without the secrets of this address."""
+        for secret in self._secrets:  # before the cut, which could leave a part of one
+            text = text.replace(secret, MASK)
+        return one_line(text, REASON_CHARACTERS)
+
+    def close(self) -> None:
+        """End the connections. Safe to call twice; a later `post` opens new ones."""
+        with self._lock:
+            if self._runner is not None:
+                if self._client is not None:
+                    self._runner.run(self._client.aclose())
+                self._runner.close()
+            self._client = self._runner = None
+
+
+async def _read_some(response: httpx.Response, seconds: float) -> bytes:
+    """Return what arrives of the body within the time, at most READ_BYTES."""
+    text = b""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.StreamError):
+        async with asyncio.timeout(seconds):
+            async for chunk in response.aiter_raw():
+                text += chunk
+                if len(text) >= READ_BYTES:
+                    break
+    return text[:READ_BYTES]
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """Return the header of a bearer token, none without one. Raises AddressError for characters no header can hold."""
+    if token is None or not token.strip():
+        return {}
+    if not (token.strip().isascii() and token.strip().isprintable()):
+        raise AddressError("the token has a character that is not allowed in an HTTP header; use printable ASCII")
+    return {"Authorization": f"Bearer {token.strip()}"}
+
+
+def json_bytes(payload: Any) -> bytes:
+    r"""Return compact UTF-8 JSON. NaN becomes null, half a surrogate pair "?"; invisible characters are written out.
+
+    All receivers encode with this.
+    """
+    try:
+        text = _dumps(payload)
+    except (ValueError, TypeError):
+        loose = json.dumps(payload, default=str, skipkeys=True)
+        text = _dumps(json.loads(loose, parse_constant=lambda _: None))
+    return shown_json(text.encode("utf-8", "replace").decode()).encode()
+
+
+def _dumps(payload: Any) -> str:
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def retry_after_seconds(value: str | None, now_ms: int) -> float | None:
+    """Return Retry-After, seconds or an HTTP date (RFC 9110), in seconds from now, 0 to a day; None if unreadable."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        seconds = float(value.strip()[:9])
+    else:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now_ms / 1000
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(seconds, 0.0), 86_400.0)
+
+
+def _classify(code: int) -> tuple[Verdict, str]:
+    """Classify as Alertmanager's Retrier does, and a wrong key apart. 408 is a proxy's timeout."""
+    if 200 <= code < 300:
+        return "DELIVERED", f"answered {code}"
+    if code in {401, 403}:
+        return "BAD_KEY", f"answered {code}: the key is invalid"
+    if code in {408, 429} or code >= 500:
+        return "RETRY", f"answered {code}"
+    if 300 <= code < 400:
+        return "REFUSED", f"answered {code}, a redirect, which is not followed; configure its target address"
+    return "REFUSED", f"answered {code}"
+
+
+def _parse(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, UnicodeError):
+        raise AddressError("the address is not a URL; use one like https://host/path") from None
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        parts = f"{parsed.scheme or 'no scheme'}, host {parsed.host or 'missing'}"
+        raise AddressError(f"the address must be http:// or https:// with a host; it has {parts}")
+    return parsed
+
+
+def _secrets_of(url: httpx.URL, given: set[str]) -> list[str]:
+    """Return the secrets as written and decoded, longest first."""
+    query = url.query.decode("ascii")
+    path = [part for part in url.raw_path.decode("ascii").partition("?")[0].split("/") if len(part) >= TOKEN_CHARACTERS]
+    user = [url.username, url.password, url.userinfo.decode("ascii")]
+    parts = {*given, query, *(pair.partition("=")[2] for pair in query.split("&")), *path, *user}
+    parts |= {unquote(part) for part in parts}
+    return sorted((part for part in parts if len(part) >= SECRET_CHARACTERS), key=len, reverse=True)

@@ -1,0 +1,220 @@
+"""`balancewatch silence`: add, list and end silences."""
+
+import secrets
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from conf.location import Location
+from streaming.relay.silences import UnreadableSilence, make_mutes
+from streaming.relay.tables import OperatorInput
+from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.terminal.choices import choose
+from streaming.terminal.command import fail, load
+from streaming.terminal.printing import print_rows
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
+from streaming.text.time_text import parse_moment, parse_span
+from streaming.text.times import iso, wall_ms
+from udfs.alerts.firing_limit import SEVERITIES
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.pattern import LABELS, Matchers, describe_matchers, is_match
+from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
+from udfs.alerts.self_kinds import SELF_FACTS
+from udfs.alerts.silence import Silence
+
+MOST_MS = 366 * 86_400_000
+MOST_CHARACTERS = 1_000
+
+silence = typer.Typer(
+    help="Add, list and end silences. An alert that still fires when its silence ends is notified then.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Format = Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")]
+
+CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
+"""Labels whose values are known."""
+
+
+@silence.command()
+def add(
+    owner: Annotated[str, typer.Option(help="Person responsible.", metavar="NAME")],
+    reason: Annotated[str, typer.Option(help="Reason.", metavar="TEXT")],
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Repeat for more; all must match. Labels: {', '.join(LABELS)}.", metavar="LABEL=GLOB[,GLOB]"
+        ),
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="Duration: 90s, 45m, 2h, 1d.", metavar="SPAN")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="End: 03:12 or ISO 8601; local time unless it names a zone.", metavar="TIME")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the firing incidents that it would cover; add nothing.")
+    ] = False,
+    format_: Format = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Add a silence; print it and how many firing incidents it covers.
+
+    Example: balancewatch silence add --match consumer_group=billing --for 2h --owner ada --reason "release 4.2"
+
+    Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
+    --owner ada --reason "load test" --dry-run
+    """
+
+    _check_format(format_)
+    for flag, text in (("--owner", owner), ("--reason", reason)):
+        if not text.strip() or len(text) > MOST_CHARACTERS:
+            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    matchers = _matchers(match or [])
+    now_ms = wall_ms()
+    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, _end_ms(for_, until, now_ms))
+    settings = load(paths={"warehouse": warehouse})
+    covered = _covered(settings.paths.warehouse, made)
+    if dry_run:
+        print_rows(covered, format_, "The silence would cover no firing incident.")  # type: ignore[arg-type]  # checked
+        return
+    OperatorInput(settings.paths.warehouse).add_silence(made, now_ms)
+    print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")  # type: ignore[arg-type]  # checked
+    if format_ == "table":
+        say(f"End it with `balancewatch silence end {made.silence_id}`.")
+
+
+@silence.command("list")
+def list_(
+    all_: Annotated[bool, typer.Option("--all", help="Include ended silences.")] = False,
+    format_: Format = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """List active silences and mutes, and unreadable rows, which silence nothing.
+
+    Mutes come from the settings: `balancewatch check` prints all of them, and `silence end` cannot end one.
+
+    Example: balancewatch silence list --format json
+    """
+
+    _check_format(format_)
+    settings = load(paths={"warehouse": warehouse})
+    now_ms = wall_ms()
+    operator_input = OperatorInput(settings.paths.warehouse, may_write=False)
+    found = sorted(operator_input.read_silences() or [], key=lambda silence: silence.ends_at_ms)
+    found += [window for mute in make_mutes(settings.mutes) if (window := mute.at(now_ms)) is not None]
+    rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
+    rows += [_unreadable_row(one) for one in operator_input.unreadable]
+    print_rows(rows, format_, "No silence is active.")  # type: ignore[arg-type]  # checked above
+
+
+@silence.command()
+def end(
+    silence_id: Annotated[str, typer.Argument(help="Id from `silence list`.", metavar="SILENCE_ID")],
+    warehouse: Warehouse = None,
+) -> None:
+    """End a silence now; alerts that still fire are notified within seconds.
+
+    Example: balancewatch silence end 3f9a01bc
+    """
+
+    settings = load(paths={"warehouse": warehouse})
+    now_ms = wall_ms()
+    found = next((one for one in _silences(settings.paths.warehouse) if one.silence_id == silence_id), None)
+    if found is None:
+        fail(f"SILENCE_ID {silence_id!r} does not exist; `balancewatch silence list` lists the ids")
+    if found.ends_at_ms <= now_ms:
+        fail(f"silence {silence_id} ended at {iso(found.ends_at_ms, 'seconds')}")
+    OperatorInput(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    say(f"silence {silence_id} by {found.created_by} ended")
+
+
+def _silences(warehouse: Location) -> list[Silence]:
+
+    return OperatorInput(warehouse, may_write=False).read_silences() or []
+
+
+def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
+    """Return the firing incidents that the silence covers; none without an alerts table."""
+
+    try:
+        rows = read_alerts(warehouse, Filter(state="FIRING"), current=True)
+    except WarehouseError:
+        return []
+    columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
+    return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
+
+
+def _matchers(texts: list[str]) -> Matchers:
+
+    if not texts:
+        fail("give at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
+    matchers: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        label, _, globs = text.partition("=")
+        if label not in LABELS:
+            fail(f"--match {text!r}: {label!r} is not a label; choose {', '.join(LABELS)}", code=2)
+        patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
+        if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
+            fail(
+                f"--match {text[:50]!r}: give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}=",
+                code=2,
+            )
+        for pattern in patterns if label in CLOSED else ():
+            choose(f"--match {label}=", pattern, CLOSED[label])
+        if label in matchers:
+            fail(f"--match {text!r}: {label} is given twice; write {label}=GLOB,GLOB", code=2)
+        matchers[label] = patterns
+    return matchers
+
+
+def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
+
+    if (for_ is None) == (until is None):
+        fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
+    if for_ is not None:
+        span_ms = parse_span(for_)
+        if not span_ms:
+            fail(f"--for {for_!r} is not a duration such as 90s, 45m, 2h or 1d", code=2)
+        end_ms = now_ms + span_ms
+    else:
+        try:
+            end_ms = parse_moment(str(until), now_ms, is_ahead=True)
+        except ValueError as error:
+            fail(f"--until {error}", code=2)
+    if not now_ms < end_ms <= now_ms + MOST_MS:
+        given = f"--for {for_}" if for_ is not None else f"--until {until}"
+        fail(f"{given}: must end within the next 366 days", code=2)
+    return end_ms
+
+
+def _row(one: Silence, now_ms: int) -> dict[str, Any]:
+
+    return {
+        "silence_id": one.silence_id,
+        "state": "active" if one.is_active(now_ms) else "ended" if one.ends_at_ms <= now_ms else "scheduled",
+        "match": describe_matchers(one.matchers),
+        "created_by": one.created_by,
+        "comment": one.comment,
+        "starts_at": iso(one.starts_at_ms, "seconds"),
+        "ends_at": iso(one.ends_at_ms, "seconds"),
+    }
+
+
+def _unreadable_row(one: UnreadableSilence) -> dict[str, Any]:
+    return {
+        "silence_id": one.silence_id,
+        "state": "unreadable",
+        "match": f"nothing: {one.why}; matchers: {one.matchers[:MOST_CHARACTERS]}",
+        "created_by": one.created_by,
+        "comment": one.comment,
+        "starts_at": None,
+        "ends_at": None,
+    }
+
+
+def _check_format(format_: str) -> None:
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)

@@ -1,0 +1,176 @@
+"""Silences and mutes, and whether one covers an alert. The canary is never silenced: its absence pages.
+
+A mute is a silence that recurs; its times are those of a wall clock in its zone. In the two nights in which that clock
+changes, a time may be missing or occur twice: the window then begins at the earlier and ends at the later instant.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from conf.mutes import DAYS
+from conf.mutes import Mute as MuteSettings
+from schemas.tables import SILENCES
+from streaming.relay.notice import Notice, need
+from streaming.text.times import to_ms
+from streaming.warehouse.readable_rows import UNREADABLE, Row, say_left_out, why
+from udfs.alerts.pattern import Matchers, describe_matchers, read_matchers
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.silence import Quiet, Silence, next_change_ms, pick_silence, pick_silence_throughout
+
+OWNER = "[[mutes]]"
+"""The author of a mute: the settings."""
+
+_LAST_MS = 253_000_000_000_000
+"""In the year 9987: the days around it are dates, too."""
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Mute:
+    """Windows from `from_time` until just before `to_time`, which begin on `weekdays`, as `date.weekday()` counts."""
+
+    name: str
+    matchers: Matchers
+    weekdays: frozenset[int]
+    from_time: time
+    to_time: time
+    zone: ZoneInfo
+
+    def at(self, now_ms: int) -> Silence | None:
+        """Return the window that is open now."""
+        window = self.next_window(now_ms)
+        return window if window.is_active(now_ms) else None
+
+    def next_change_ms(self, now_ms: int) -> int | None:
+        return self.next_window(now_ms).next_change_ms(now_ms)
+
+    def next_window(self, now_ms: int) -> Silence:
+        """Return the window that is open now, or the next one."""
+        now_ms = min(max(now_ms, 0), _LAST_MS)
+        starts_at_ms, ends_at_ms = next(span for span in self._spans(now_ms) if span[1] > now_ms)
+        end = datetime.fromtimestamp(ends_at_ms / 1000, self.zone)
+        silence_id = f"mute {self.name!r} until {end.isoformat(timespec='minutes')}"
+        return Silence(silence_id, self.matchers, OWNER, self.describe(), starts_at_ms, ends_at_ms)
+
+    def describe(self) -> str:
+        """22:00 to 06:00 Asia/Shanghai, mon, tue"""
+        days = "every day" if len(self.weekdays) == len(DAYS) else ", ".join(DAYS[day] for day in sorted(self.weekdays))
+        return f"{self.from_time:%H:%M} to {self.to_time:%H:%M} {self.zone.key}, {days}"
+
+    def _spans(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield start and end of the windows that begin from two days before until eight days after, in order."""
+        today = datetime.fromtimestamp(now_ms / 1000, self.zone).date()
+        for day in (today + number * _DAY for number in range(-2, 9)):
+            if day.weekday() in self.weekdays:
+                yield _span(day, self.from_time, self.to_time, self.zone)
+
+
+@lru_cache(1_000)
+def _span(day: date, from_time: time, to_time: time, zone: ZoneInfo) -> tuple[int, int]:
+    """Return start and end of the window that begins on a day."""
+    end_day = day + _DAY if to_time < from_time else day
+    return min(_instants(day, from_time, zone)), max(_instants(end_day, to_time, zone))
+
+
+def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
+    """Return the two instants, in ms, that a time means which does not exist or exists twice; else one, twice."""
+    local = datetime.combine(day, clock, zone)
+    return to_ms(local), to_ms(local.replace(fold=1))
+
+
+def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
+    return [_make(mute) for mute in settings]
+
+
+def _make(settings: MuteSettings) -> Mute:
+    matchers: Matchers = {
+        label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in settings.match.items()
+    }
+    return Mute(
+        settings.name or describe_matchers(matchers),
+        matchers,
+        frozenset(map(DAYS.index, settings.days)),
+        settings.from_,
+        settings.to,
+        ZoneInfo(settings.time_zone),
+    )
+
+
+class Silences:
+    """All silences, active or not, and the mutes of the settings."""
+
+    def __init__(self, mutes: Iterable[Quiet] = ()) -> None:
+        self._mutes: tuple[Quiet, ...] = tuple(mutes)
+        self._all = self._mutes
+        self._is_new = True
+        self._asked_at_ms = 0
+        self._change_at_ms: int | None = None
+
+    def replace(self, silences: Iterable[Silence]) -> None:
+        self._all, self._is_new = (*self._mutes, *silences), True
+
+    def has_changed(self, now_ms: int) -> bool:
+        """Return whether, since the last call, a silence began or ended, or was replaced, or the clock was set back."""
+        is_later = self._change_at_ms is not None and now_ms >= self._change_at_ms
+        has_changed = self._is_new or is_later or now_ms < self._asked_at_ms
+        self._asked_at_ms, self._is_new = now_ms, False
+        if has_changed:
+            self._change_at_ms = next_change_ms(self._all, now_ms)
+        return has_changed
+
+    def pick(self, notice: Notice, now_ms: int) -> Silence | None:
+        """Return the silence that covers the notice now."""
+        if notice.cluster == CANARY_CLUSTER:
+            return None
+        return pick_silence(self._all, notice.match_labels(), now_ms)
+
+    def pick_throughout(self, notice: Notice, from_ms: int, until_ms: int) -> Silence | None:
+        """Return one of the silences that together cover [from, until)."""
+        if notice.cluster == CANARY_CLUSTER:
+            return None
+        return pick_silence_throughout(self._all, notice.match_labels(), from_ms, until_ms)
+
+
+SILENCE_TEXTS = ("silence_id", "matchers", "created_by", "comment")
+
+
+@dataclass(frozen=True)
+class UnreadableSilence:
+    """An unreadable row of the silences table, and why it is unreadable."""
+
+    silence_id: str
+    matchers: str
+    created_by: str
+    comment: str
+    why: str
+
+
+def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableSilence, ...]]:
+    """Return the newest row of each silence_id; `rows` are oldest first."""
+    silences: list[Silence] = []
+    unreadable: list[UnreadableSilence] = []
+    for row in {row["silence_id"]: row for row in rows}.values():
+        try:
+            silences.append(_silence(row))
+        except UNREADABLE as error:
+            say_left_out(SILENCES.name, row, error)
+            silence_id, matchers, created_by, comment = (str(row[name]) for name in SILENCE_TEXTS)
+            unreadable.append(UnreadableSilence(silence_id, matchers, created_by, comment, why(error)))
+    return silences, tuple(unreadable)
+
+
+def _silence(row: Row) -> Silence:
+    need(row, ("silence_id", "created_by", "comment", "matchers"))
+    matchers = read_matchers(row["matchers"])
+    return Silence(
+        row["silence_id"],
+        matchers,
+        row["created_by"],
+        row["comment"],
+        to_ms(row["starts_at"]),
+        to_ms(row["ends_at"]),
+    )

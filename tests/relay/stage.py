@@ -1,0 +1,278 @@
+"""The relay's engine in virtual time: two tables in memory, scripted receivers, crashes at any point.
+
+The relay's own loop (streaming/relay/relay.py), without threads, HTTP or Delta: an hour of a dead receiver takes
+milliseconds.
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
+from streaming.relay.notice import Notice, Now, Transition, read_transition
+from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send, Traits
+from streaming.relay.owed import Owed
+from streaming.relay.own_alerts import watchdog
+from streaming.relay.receivers.posting import Answer
+from streaming.relay.relay import NullListener, RelayLoop, Reply
+from streaming.relay.tables import ALERT_COLUMNS, LOG_COLUMNS, History, read_pasts, split_completed
+from streaming.warehouse.rows import arrow_table
+from udfs.alerts.routing import Route, pick_watchdog_receivers
+from udfs.alerts.silence import Quiet, Silence
+
+START_MS = 1_790_000_000_000
+POLL_MS = 2_000
+
+DELIVERED = Answer("DELIVERED", 200, "ok")
+DOWN = Answer("RETRY", None, "no answer")
+BUSY = Answer("RETRY", 503, "busy")
+REFUSED = Answer("REFUSED", 400, "no")
+BAD_KEY = Answer("BAD_KEY", 401, "who are you?")
+
+Behaviour = Callable[[Send, int], Answer]
+Row = dict[str, Any]
+
+
+def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
+    """A row of the alerts table; `incident` is the alert_id."""
+    row: Row = {
+        "alert_id": incident,
+        "incident_id": f"{incident}-{START_MS}",
+        "kind": "starved_queue",
+        "severity": "critical",
+        "state": state,
+        "reason": None,
+        "cause": "frozen_client",
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "topic": "orders",
+        "queues": ["broker-a:0"],
+        "summary": f"Nobody consumes {incident}.",
+        "advice": "Restart it.",
+        "evidence": "{}",
+        "inhibited_by": None,
+        "started_at": START_MS,
+        "changed_at": at_ms,
+    }
+    return row | columns
+
+
+@dataclass
+class Scripted:
+    """A receiver with scripted answers after `latency_ms`. `calls` are all calls with time and answer."""
+
+    traits: Traits = field(default_factory=Traits)
+    behaviour: Behaviour = lambda _send, _now: DELIVERED
+    latency_ms: int = 20
+    calls: list[tuple[int, Send, Answer]] = field(default_factory=list)
+
+    def took(self) -> list[tuple[int, Notice]]:
+        """What it has accepted that was no renewal, in order."""
+        return [
+            (at_ms, notice)
+            for at_ms, send, answer in self.calls
+            if answer.verdict == "DELIVERED" and not send.is_renewal and send.acknowledgement is None
+            for notice in send.notices
+            if notice.key not in answer.refused
+        ]
+
+    def keys(self) -> list[str]:
+        return [notice.key for _, notice in self.took()]
+
+    def notified(self) -> list[str]:
+        """`name status` of what it accepted, in order."""
+        return [f"{notice.alert_id} {notice.status}" for _, notice in self.took()]
+
+
+@dataclass
+class TablesInMemory:
+    """The alerts and the delivery log."""
+
+    alerts: list[Row] = field(default_factory=list)
+    log: list[Row] = field(default_factory=list)
+
+    def read_history(self, receivers: Collection[str], renewed_since_ms: int, _now_ms: int) -> History:
+        alerts, log = _columns(self.alerts, ALERTS, ALERT_COLUMNS), _columns(self.log, ALERT_DELIVERIES, LOG_COLUMNS)
+        completed, left = split_completed(alerts, log, receivers, renewed_since_ms, 0)
+        rows: dict[str, list[Transition]] = {name: [] for name in left.to_pylist()}
+        for transition in map(read_transition, self.alerts):
+            if transition.incident_id in rows:
+                rows[transition.incident_id].append(transition)
+        return History(rows, read_pasts(self.log), completed.to_pylist(), 0, 0)
+
+    def append(self, records: Sequence[Record]) -> None:
+        self.log += [record.row() for record in records]
+
+    def append_alerts(self, rows: Sequence[Row]) -> None:
+        self.alerts += rows
+
+
+def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:
+    return arrow_table(rows, table, 0).select(list(names))
+
+
+@dataclass
+class PeopleInMemory:
+    """Silences and acknowledgements."""
+
+    silences: list[Silence] = field(default_factory=list)
+    words: list[Acknowledgement] = field(default_factory=list)
+
+    def read_silences(self) -> list[Silence]:
+        return self.silences
+
+    def read_acknowledgements(self) -> list[Acknowledgement]:
+        return self.words
+
+
+class Stage:
+    """Write rows, let time pass, crash, restart; then ask the receivers what they got."""
+
+    def __init__(
+        self,
+        receivers: dict[str, Scripted],
+        *,
+        routes: Sequence[Route] | None = None,
+        pace: Pace | None = None,
+        limit: int = 100,
+        seed: int = 0,
+        mutes: Sequence[Quiet] = (),
+    ) -> None:
+        self.receivers = receivers
+        self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
+        self.pace, self.limit, self.mutes = pace or Pace(), limit, mutes
+        self.now_ms = START_MS
+        self.set_by_ms = 0
+        self.tables, self.people = TablesInMemory(), PeopleInMemory()
+        self.is_alive = True
+        self._rng = random.Random(seed)
+        self._flying: list[tuple[int, int, Reply]] = []
+        self._numbers = itertools.count()
+        self._unseen: list[Transition] = []
+        self.watch_age_ms: int | None = 0
+        self._loop = self._new_loop()
+
+    @property
+    def owed(self) -> Owed:
+        return self._loop.owed
+
+    @property
+    def alerts(self) -> list[Row]:
+        return self.tables.alerts
+
+    @property
+    def log(self) -> list[Row]:
+        return self.tables.log
+
+    @property
+    def now(self) -> Now:
+        """`now_ms` is monotonic; the wall clock of the relay's machine is set off by `set_by_ms`."""
+        return Now(self.now_ms + self.set_by_ms, self.now_ms)
+
+    def write(self, *rows: Row) -> None:
+        """The queries write alerts."""
+        self.tables.alerts += rows
+        self._unseen += [read_transition(row) for row in rows]
+
+    def silence(self, silence: Silence) -> None:
+        self.people.silences = [one for one in self.people.silences if one.silence_id != silence.silence_id] + [silence]
+        if self.is_alive:
+            self._loop.read_input(self.now)
+
+    def acknowledge(self, word: Acknowledgement) -> None:
+        self.people.words.append(word)
+        if self.is_alive:
+            self._loop.read_input(self.now)
+
+    def step(self) -> None:
+        """Once through the relay's loop, at this moment."""
+        while self._flying and self._flying[0][0] <= self.now_ms:
+            self._loop.handle(heapq.heappop(self._flying)[2], self.now)
+        self._loop.handle(self._unseen, self.now)
+        self._unseen = []
+        self._loop.step(self.now)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        until_ms = self.now_ms + round(seconds * 1000)
+        while self.now_ms < until_ms:
+            if self.is_alive:
+                self.step()
+            self.now_ms = min(until_ms, self._next_ms())
+        if self.is_alive:
+            self.step()
+
+    def crash(self) -> None:
+        """kill -9: what the relay knew is gone, answers on the way too; the tables and the receivers stay."""
+        self.is_alive = False
+        self._flying.clear()
+        self._unseen.clear()
+
+    def restart(self) -> None:
+        """A new relay, from the two tables."""
+        self.is_alive = True
+        self._unseen.clear()
+        self._loop = self._new_loop()
+
+    def outcomes(self, outcome: str) -> list[Row]:
+        """Rows of the delivery log with this outcome."""
+        return [row for row in self.log if row["outcome"] == outcome]
+
+    def _new_loop(self) -> RelayLoop:
+        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
+        return RelayLoop(
+            Owed(
+                self.routes,
+                boxes,
+                limit=self.limit,
+                resend_ms=self.pace.resend_ms,
+                quiet=["log"],
+                mutes=self.mutes,
+            ),
+            self.tables,
+            self.people,
+            self._call,
+            NullListener(),
+            self.now,
+            watchers=pick_watchdog_receivers(self.routes),
+            watchdog=self._watchdog,
+            poll_ms=POLL_MS,
+            resolved_resend_ms=self.pace.resolved_resend_ms,
+        )
+
+    def _call(self, send: Send) -> None:
+        receiver = self.receivers[send.receiver]
+        answer = receiver.behaviour(send, self.now_ms)
+        receiver.calls.append((self.now_ms, send, answer))
+        reply = Reply(send.receiver, answer, receiver.latency_ms)
+        heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), reply))
+
+    def _watchdog(self, now_ms: int) -> Notice | None:
+        return None if self.watch_age_ms is None else watchdog(START_MS, now_ms, "it works")
+
+    def _next_ms(self) -> int:
+        times = [self.now_ms + (self._loop.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]
+        if self._flying:
+            times.append(self._flying[0][0])
+        return max(self.now_ms + 1, round(min(times)))
+
+
+def expected_of(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """Return the keys to notify of each incident, in order, if nothing is silenced or withheld."""
+    notified: dict[str, list[str]] = {}
+    newest: dict[str, tuple[Any, ...]] = {}
+    for row in rows:
+        name = row["incident_id"]
+        if row["state"] == "RESOLVED" and name in newest:
+            notified[name].append(f"{name}:resolved:{row['changed_at']}")
+        elif row["state"] == "FIRING" and row["inhibited_by"] is None:
+            facts = (row["cause"], row["severity"], tuple(row["queues"]))
+            if newest.get(name) != facts:
+                newest[name] = facts
+                notified.setdefault(name, []).append(f"{name}:firing:{row['changed_at']}")
+    return notified

@@ -1,0 +1,214 @@
+"""Alertmanager: the request, and the meaning of its answers to a batch."""
+
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.relay.receivers.alertmanager import Alertmanager, alerts
+from streaming.relay.receivers.posting import TimeOuts
+from streaming.text.times import iso
+from tests.relay.fakes import FakeServer, Received, Reply, Reset
+from tests.relay.notices import NOW_MS, notice, notices
+
+LEASE_MS = 240_000
+TOKEN = "t0ken"  # noqa: S105 # of no server
+
+
+class BadNames(FakeServer):
+    """An Alertmanager that stores the alerts whose label names it takes, and answers 400 when one has another."""
+
+    path = ""
+
+    def judge(self, request: Received) -> Reply:
+        named = [name for alert in request.fields for name in alert["labels"]]
+        return Reply(400, b'"invalid label set"') if any("-" in name for name in named) else Reply(200)
+
+
+def only(given: list[dict[str, Any]]) -> dict[str, Any]:
+    (alert,) = given
+    return alert
+
+
+def test_a_firing_alert_is_a_lease_that_starts_with_the_incident() -> None:
+    alert = only(alerts([notice()], NOW_MS, LEASE_MS))
+    assert alert["labels"] == {
+        "alertname": "starved_queue",
+        "severity": "critical",
+        "cluster": "demo",
+        "consumer_group": "order-service",
+        "topic": "orders-1",
+    }
+    assert alert["startsAt"] == iso(NOW_MS - 60_000)
+    assert alert["endsAt"] == iso(NOW_MS + LEASE_MS)
+    assert alert["annotations"]["cause"] == "duplicate_client_id"
+    assert alert["annotations"]["queues"] == "broker-a:6, broker-a:7"
+
+
+def test_a_resolved_alert_ends_when_it_ended() -> None:
+    ended = notice(status="resolved", changed_at_ms=NOW_MS - 5_000)
+    assert only(alerts([ended], NOW_MS, LEASE_MS))["endsAt"] == iso(NOW_MS - 5_000)
+
+
+@given(
+    st.sampled_from(["firing", "resolved"]),
+    st.integers(-(10**9), 10**9),
+    st.integers(-(10**9), 10**9),
+)
+def test_no_alert_ends_before_it_starts_and_a_resolved_one_not_in_the_future(
+    status: str, started: int, changed: int
+) -> None:
+    """Event time may be behind or ahead of the wall clock; Alertmanager refuses the one and ignores the other."""
+    notified = notice(status=status, started_at_ms=NOW_MS + started, changed_at_ms=NOW_MS + changed)
+    alert = only(alerts([notified], NOW_MS, LEASE_MS))
+    starts, ends = (datetime.fromisoformat(alert[name]) for name in ("startsAt", "endsAt"))
+    now = datetime.fromisoformat(iso(NOW_MS))
+    assert starts <= now
+    assert starts <= ends
+    assert (ends > now) == (status == "firing")
+
+
+def test_empty_labels_are_left_out_and_half_characters_replaced() -> None:
+    odd = notice(labels={"cluster": "demo", "topic": "", "client_id": "10.0.0.1@\ud83d"})
+    notified = only(alerts([odd], NOW_MS, LEASE_MS))["labels"]
+    assert notified["client_id"] == "10.0.0.1@�"
+    assert "topic" not in notified
+
+
+def test_a_row_without_labels_is_notified_by_its_columns() -> None:
+    """Rows older than the column have null there."""
+    old = notice(labels={}, topic="orders")
+    assert only(alerts([old], NOW_MS, LEASE_MS))["labels"]["topic"] == "orders"
+    assert "client_id" not in only(alerts([old], NOW_MS, LEASE_MS))["labels"]
+
+
+def test_what_changes_during_an_incident_is_no_label() -> None:
+    before, after = notice(), notice(queues=("broker-b:0",), cause="frozen_client", summary="Other words.")
+    assert only(alerts([before], NOW_MS, LEASE_MS))["labels"] == only(alerts([after], NOW_MS + 9, LEASE_MS))["labels"]
+
+
+def test_a_thousand_queues_are_notified_by_their_number() -> None:
+    many = notice(queues=tuple(f"broker-a:{number}" for number in range(1_000)))
+    assert only(alerts([many], NOW_MS, LEASE_MS))["annotations"]["queues"].endswith("broker-a:19 and 980 more")
+
+
+def test_a_changed_severity_ends_the_alert_under_the_old_one() -> None:
+    """Severity is a label, for routing; so the incident is another alert there, and one of the two must end."""
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        for severity in ("warning", "critical", "critical"):
+            assert replica.send([notice(severity=severity)], NOW_MS).verdict == "DELIVERED"
+        sent = [[(alert["labels"]["severity"], alert["endsAt"]) for alert in one.fields] for one in vendor.received]
+    lease_end = iso(NOW_MS + 240_000)
+    assert sent == [
+        [("warning", lease_end)],
+        [("warning", iso(NOW_MS)), ("critical", lease_end)],
+        [("critical", lease_end)],
+    ]
+
+
+def test_the_old_severity_is_ended_again_until_that_has_arrived() -> None:
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        replica.send([notice(severity="warning")], NOW_MS)
+        vendor.script(Reply(500), Reset())
+        answers = [replica.send([notice(severity="critical")], NOW_MS) for _ in range(3)]
+        sizes = [len(one.fields) for one in vendor.received]
+    assert [answer.verdict for answer in answers] == ["RETRY", "RETRY", "DELIVERED"]
+    assert sizes == [1, 2, 2, 2]
+
+
+def test_an_incident_that_is_over_is_forgotten() -> None:
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        replica.send([notice(severity="warning")], NOW_MS)
+        replica.send([notice(severity="warning", status="resolved")], NOW_MS)
+        replica.send([notice(severity="critical")], NOW_MS)
+        assert [len(one.fields) for one in vendor.received] == [1, 1, 1]
+
+
+def test_of_a_batch_that_is_refused_the_refused_ones_are_found() -> None:
+    notified = notices(4)
+    notified[1] = replace(notified[1], labels={"bad-name": "x"})
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        answer = replica.send(notified, NOW_MS)
+    assert (answer.verdict, answer.refused) == ("DELIVERED", (notified[1].key,))
+    assert "invalid label set" in answer.reason
+
+
+@pytest.mark.parametrize("bad", [{0}, {99}, {37, 38}, {5, 50, 95}], ids=str)
+def test_the_refused_ones_of_a_hundred_are_found_by_halving(bad: set[int]) -> None:
+    notified = [
+        replace(one, labels={"bad-name": "x"}) if number in bad else one for number, one in enumerate(notices(100))
+    ]
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        answer = replica.send(notified, NOW_MS)
+        asked = len(vendor.received)
+    assert (answer.verdict, set(answer.refused)) == ("DELIVERED", {notified[number].key for number in bad})
+    assert asked <= 1 + 14 * len(bad)
+
+
+def test_a_search_that_takes_too_long_goes_on_in_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.relay.receivers.alertmanager.SEARCH_SECONDS", -1.0)
+    notified = notices(4, labels={"bad-name": "x"})
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        answer = replica.send(notified, NOW_MS)
+    assert (answer.verdict, answer.retry_after_seconds, len(vendor.received)) == ("RETRY", 0.0, 1)
+
+
+def test_a_lease_is_longer_where_more_is_open_than_one_call_takes() -> None:
+    time_outs = TimeOuts(total=20.0)
+    with (
+        FakeServer() as vendor,
+        closing(Alertmanager("am", vendor.root, lease_seconds=240, time_outs=time_outs)) as replica,
+    ):
+        for first in range(0, 1_000, 100):
+            replica.send([notice(number) for number in range(first, first + 100)], NOW_MS)
+        ends = [one.fields[0]["endsAt"] for one in vendor.received]
+    assert ends[0] == iso(NOW_MS + 240_000)
+    assert ends[-1] == iso(NOW_MS + 600_000)
+
+
+@pytest.mark.parametrize("hours", [-24, -1, 1])
+def test_a_lease_ends_by_alertmanagers_own_clock(hours: int) -> None:
+    """Ours is set wrong: by it the alert would be over before it arrives, or open for hours."""
+    theirs_ms = NOW_MS - hours * 3_600_000
+    date = format_datetime(datetime.fromtimestamp(theirs_ms / 1000, UTC), usegmt=True)
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        vendor.script(*[Reply(200, headers={"Date": date})] * 4)
+        replica.send([notice()], NOW_MS)
+        replica.send([notice()], NOW_MS)
+        replica.send([notice()], theirs_ms)
+        ends = [datetime.fromisoformat(only(one.fields)["endsAt"]).timestamp() * 1000 for one in vendor.received]
+    assert [round(end - theirs_ms - LEASE_MS, -5) for end in ends] == [hours * 3_600_000, 0, 0, 0]
+
+
+def test_a_batch_of_which_nothing_is_taken_is_refused() -> None:
+    notified = notices(2, labels={"bad-name": "x"})
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        assert replica.send(notified, NOW_MS).refused == tuple(one.key for one in notified)
+        alone = replica.send(notified[:1], NOW_MS)
+    assert (alone.verdict, alone.refused) == ("REFUSED", ())
+
+
+def test_a_fault_while_looking_for_the_refused_ones_leaves_the_rest_for_later() -> None:
+    """Rejected alerts are reported and all others sent again, which changes nothing for known ones."""
+    notified = notices(3)
+    notified[0] = replace(notified[0], labels={"bad-name": "x"})
+    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        vendor.script(Reply(400), Reply(400), Reply(503, headers={"Retry-After": "9"}))
+        answer = replica.send(notified, NOW_MS)
+    assert (answer.verdict, answer.refused, answer.retry_after_seconds) == ("RETRY", (notified[0].key,), 9.0)
+
+
+@pytest.mark.parametrize("url", ["{root}", "{root}/", "{root}/prefix"])
+def test_the_path_is_added_to_the_root(url: str) -> None:
+    with FakeServer() as vendor:
+        root = url.format(root=vendor.root)
+        with closing(Alertmanager("am", root, lease_seconds=240, token=TOKEN)) as replica:
+            replica.send([notice()], NOW_MS)
+        (request,) = vendor.received
+    assert request.path.removeprefix("/prefix") == "/api/v2/alerts"
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"

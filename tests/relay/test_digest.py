@@ -1,0 +1,88 @@
+"""A digest has the worst notices first, uncut, and the number of the others."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.relay.receivers import dingtalk, feishu
+from streaming.relay.receivers.posting import json_bytes
+from streaming.relay.receivers.robot import MARKDOWN, PLAIN, digest, fits, headline, in_order
+from tests.relay.notices import NOW_MS, notice, notices
+
+
+def everything(text: str) -> bool:
+    return True
+
+
+def test_firing_comes_before_over_then_the_worst_then_the_newest() -> None:
+    notified = [
+        notice(1, status="resolved"),
+        notice(2, severity="info"),
+        notice(3, changed_at_ms=NOW_MS - 9_000),
+        notice(4, changed_at_ms=NOW_MS - 1_000),
+        notice(5, severity="error"),
+    ]
+    assert [one.topic for one in in_order(notified)] == ["orders-4", "orders-3", "orders-5", "orders-2", "orders-1"]
+
+
+def test_what_is_on_and_what_is_over_are_told_apart() -> None:
+    over = notice(2, status="resolved", summary="Resolved after 59 s: No client consumes it.", advice="Nothing to do.")
+    text = digest([notice(1), over], NOW_MS, PLAIN, everything)
+    assert text == (
+        "FIRING critical starved_queue (since 2026-11-21 10:52:20 UTC, 60 s)\n"
+        "Nobody consumes 2 queues of topic orders-1 in group order-service: broker-a:6-7.\n"
+        'Fix: Give each process its own ClientId: consumer.setInstanceName("...").\n'
+        "\n"
+        "RESOLVED starved_queue (at 2026-11-21 10:53:19 UTC, after 59 s)\n"
+        "Resolved after 59 s: No client consumes it."
+    )
+    assert headline([notice(1), over]) == "balancewatch: 1 firing, 1 resolved"
+
+
+def test_a_change_is_notified_as_one() -> None:
+    assert "starved_queue, changed" in digest([notice(is_first=False)], NOW_MS, PLAIN, everything)
+
+
+def test_names_cannot_become_tags_or_links() -> None:
+    odd = notice(summary="client [here](http://evil) <at id=all></at> ![](x)")
+    text = digest([odd], NOW_MS, MARKDOWN, everything)
+    assert "](" not in text
+    assert "<" not in text
+
+
+def test_lines_stay_lines_whatever_a_name_holds() -> None:
+    text = digest([notice(summary="a\n\n# b\r\u2028c\x00d", advice="")], NOW_MS, PLAIN, everything)
+    assert text.splitlines()[1:] == ["a # b c d"]
+
+
+@pytest.mark.parametrize("build", [dingtalk.message, feishu.message], ids=["dingtalk", "feishu"])
+def test_a_message_stays_within_its_limit_and_cuts_on_whole_notices(build: Any, subtests: pytest.Subtests) -> None:
+    """For any number of notices and any bytes per letter."""
+    for count, word in product([1, 2, 19, 200], ["q", "队", "😀", '"']):
+        with subtests.test(word, count=count):
+            message = build(notices(count, summary=word * 2_000, advice=word * 900), NOW_MS)
+            text = (
+                message["markdown"]["text"]
+                if "markdown" in message
+                else message["card"]["elements"][0]["text"]["content"]
+            )
+            shown = text.count("FIRING critical")
+            assert len(json_bytes(message)) <= 20_000
+            assert shown == text.count("Fix: ") == text.count(word * 299 + "…") / 2
+            assert shown >= 1
+            assert (f"and {count - shown} more" in text) == (shown < count)
+
+
+@given(st.integers(1, 40), st.integers(300, 20_000))
+def test_as_many_as_fit_are_notified(count: int, max_bytes: int) -> None:
+    notified = notices(count)
+    is_fit = fits(lambda text: {"text": text}, max_bytes)
+    shown = digest(notified, NOW_MS, PLAIN, is_fit).count("FIRING")
+    assert 1 <= shown <= count
+    if shown < count:
+        larger = [digest(notified[:more], NOW_MS, PLAIN, everything) for more in range(shown + 1, count)]
+        rest = [f"{text}\n\nand {count - shown - 1 - at} more; see: balancewatch" for at, text in enumerate(larger)]
+        assert not any(is_fit(text + " alerts --current") for text in rest)

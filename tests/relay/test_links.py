@@ -1,0 +1,151 @@
+"""The ways from an alert to its incident and to its runbook arrive at every vendor, as each has them."""
+
+import re
+from contextlib import closing
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from conf.settings import Settings, SettingsError
+from streaming.relay.notice import Links
+from streaming.relay.own_alerts import watchdog
+from streaming.relay.receivers import make_receivers
+from streaming.relay.receivers.log import LogReceiver
+from tests.relay.fakes import FakeServer, Reply
+from tests.relay.notices import NOW_MS, notice
+
+BOARD = "https://board.example.org/ops"
+NOTICE = notice()
+LINK = f"{BOARD}/incident?id={NOTICE.incident_id}"
+RUNBOOK = f"/runbooks/{NOTICE.kind}#{NOTICE.cause}"
+VENDORS = ["alertmanager", "webhook", "pagerduty", "dingtalk", "feishu"]
+
+
+class Vendor(FakeServer):
+    """Takes all, in every vendor's words."""
+
+    def judge(self, request: Any) -> Reply:
+        return Reply(200, {"status": "success", "errcode": 0, "code": 0})
+
+
+def sent(vendor_type: str, monkeypatch: pytest.MonkeyPatch, **oncall: str) -> Any:
+    """The body of the request that a receiver of these settings makes of NOTICE."""
+    monkeypatch.setenv("PD_KEY", "0123456789abcdef0123456789abcdef")
+    key = {"routing_key_env": "PD_KEY"} if vendor_type == "pagerduty" else {}
+    with Vendor() as vendor:
+        settings = Settings.load(
+            oncall={
+                **oncall,
+                "receivers": [{"name": "ops", "type": vendor_type, "url": vendor.url, **key}],
+                "routes": [{"name": "all", "receivers": ["ops"]}],
+            }
+        )
+        (receiver,) = make_receivers(settings.oncall, settings.runbooks_url).values()
+        with closing(receiver):
+            assert receiver.send([NOTICE], NOW_MS).verdict == "DELIVERED"
+        return vendor.received[0].fields
+
+
+def links(vendor_type: str, body: Any) -> list[str | None]:
+    """Where this vendor looks for them."""
+    match vendor_type:
+        case "alertmanager":
+            return [body[0].get("generatorURL")]
+        case "webhook":
+            return [body["alerts"][0]["generatorURL"] or None]
+        case "pagerduty":
+            hrefs = [one["href"] for one in body.get("links", []) if not one["text"].startswith("Runbook")]
+            return [body.get("client_url"), *hrefs]
+        case "dingtalk":
+            text = body["markdown"]["text"]
+            return [found[1] if (found := re.search(r"\[Incident\]\((.+)\)$", text)) else None]
+        case _:
+            text = body["card"]["elements"][0]["text"]["content"]
+            return [found[1] if (found := re.search(r"^Incident: (\S+)$", text, re.M)) else None]
+
+
+def runbooks(vendor_type: str, body: Any) -> set[str]:
+    """Where this vendor looks for them."""
+    match vendor_type:
+        case "alertmanager":
+            return {body[0]["annotations"]["runbook_url"]}
+        case "webhook":
+            return {body["alerts"][0]["annotations"]["runbook_url"], body["commonAnnotations"]["runbook_url"]}
+        case "pagerduty":
+            details = body["payload"]["custom_details"]
+            return {details["runbook_url"], *(one["href"] for one in body["links"] if "Runbook" in one["text"])}
+        case "dingtalk":
+            return set(re.findall(r"\[Runbook\]\((\S+)\)", body["markdown"]["text"]))
+        case _:
+            return set(re.findall(r"^Runbook: (\S+)$", body["card"]["elements"][0]["text"]["content"], re.M))
+
+
+@pytest.mark.parametrize("vendor_type", VENDORS)
+def test_every_vendor_is_given_the_incidents_page_where_the_board_is_known(
+    vendor_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(links(vendor_type, sent(vendor_type, monkeypatch, board_url=f"{BOARD}/"))) == {LINK}
+    assert links(vendor_type, sent(vendor_type, monkeypatch)) == [None]
+
+
+def test_an_id_of_any_characters_stays_one_value_of_the_query() -> None:
+    odd = notice(incident_id="a&b=c#d)é")
+    assert Links("http://b").incident(odd) == "http://b/incident?id=a%26b%3Dc%23d%29%C3%A9"
+
+
+def test_the_watchdog_is_no_incident_and_leads_to_the_first_page() -> None:
+    assert Links(BOARD).incident(watchdog(NOW_MS, NOW_MS, "the relay runs")) == f"{BOARD}/"
+
+
+@pytest.mark.parametrize("url", ["board.example.org", "ftp://b", "https://b/?x=1", "https://u:p@b", "http://b/a b"])
+def test_what_is_no_address_of_a_board_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"oncall\.board_url.*give the board's address as http"):
+        Settings.load(oncall={"board_url": url})
+    assert Settings.load(oncall={"board_url": "http://[::1]:8050/"}).oncall.board_url == "http://[::1]:8050"
+
+
+@pytest.mark.parametrize("vendor_type", VENDORS)
+def test_every_vendor_is_given_the_runbook_of_the_kind_wherever_it_is(
+    vendor_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board's own address, that which people have for it, or pages of their own."""
+    urls = [
+        runbooks(vendor_type, sent(vendor_type, monkeypatch, **oncall))
+        for oncall in ({}, {"board_url": BOARD}, {"board_url": BOARD, "runbook_base_url": "https://wiki/{kind}.html"})
+    ]
+    assert urls == [
+        {f"http://127.0.0.1:8050{RUNBOOK}"},
+        {f"{BOARD}{RUNBOOK}"},
+        {f"https://wiki/{NOTICE.kind}.html#{NOTICE.cause}"},
+    ]
+
+
+def test_a_cause_that_its_page_tells_apart_is_where_the_link_leads_and_another_is_not() -> None:
+    links = Links(runbooks_url="http://b/runbooks")
+    starved = notice(kind="starved_queue", cause="frozen_client")
+    assert links.runbook(starved) == "http://b/runbooks/starved_queue#frozen_client"
+    assert links.runbook(notice(kind="starved_queue", cause="of_a_later_release")) == "http://b/runbooks/starved_queue"
+    assert links.runbook(notice(kind="of_a_later_release")) is None
+    assert links.runbook(watchdog(NOW_MS, NOW_MS, "the relay runs")) == "http://b/runbooks/watchdog"
+
+
+def test_the_log_says_it_too() -> None:
+    with capture_logs() as lines:
+        LogReceiver("log", Links(runbooks_url="http://b/runbooks")).send([NOTICE], NOW_MS)
+    assert [line["runbook_url"] for line in lines] == [f"http://b{RUNBOOK}"]
+
+
+def test_where_nobody_says_where_the_board_is_its_own_address_is_told() -> None:
+    def root(**board: Any) -> str:
+        return Settings.load(board=board).runbooks_url
+
+    assert root(port=9000) == "http://127.0.0.1:9000/runbooks"
+    assert root(host="::1") == "http://[::1]:8050/runbooks"
+    assert root(host="0.0.0.0", port=0) == "http://127.0.0.1:8050/runbooks"  # noqa: S104  # no socket is bound
+
+
+@pytest.mark.parametrize("url", ["wiki.example.org", "https://w/?x=1", "https://u:p@w", "http://w/a b"])
+def test_what_is_no_address_of_pages_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"oncall\.runbook_base_url.*give the base URL of the runbooks"):
+        Settings.load(oncall={"runbook_base_url": url})

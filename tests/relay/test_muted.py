@@ -1,0 +1,197 @@
+"""Muted alerts through the relay's engine, and the settings that pages print, by the rules and the relay together."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from conf.mutes import Mute as MuteSettings
+from conf.settings import Settings
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from streaming.relay.silences import Mute, make_mutes
+from streaming.text.times import HOUR, MINUTE, SECOND
+from tests.engine import cut, messages_of, replay
+from tests.markdown import Block, blocks_of
+from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "udfs" / "alerts" / "runbooks" / "group_offline.md", ROOT / "streaming" / "relay" / "README.md")
+
+PRINTED = [block for page in PAGES for block in blocks_of(page, "toml") if "[[mutes]]" in block.text]
+
+
+def muted_stage(first_minute: int, last_minute: int, **match: Any) -> tuple[Stage, Scripted]:
+    """A mute from one minute to another, counted from the minute in which the stage begins."""
+    start, end = (
+        datetime.fromtimestamp((START_MS + minute * MINUTE) / 1000, ZoneInfo("Asia/Shanghai"))
+        for minute in (first_minute, last_minute)
+    )
+    given = {"name": "m", "match": match or {"cluster": "*"}, "from": f"{start:%H:%M}", "to": f"{end:%H:%M}"}
+    pager = Scripted()
+    mutes = make_mutes([MuteSettings.model_validate(given | {"time_zone": "Asia/Shanghai"})])
+    return Stage({"pager": pager}, mutes=mutes), pager
+
+
+def window_of(stage: Stage) -> tuple[float, float]:
+    """Start and end of the window that is open or next, in seconds from now."""
+    (mute,) = stage.mutes
+    assert isinstance(mute, Mute)
+    window = mute.next_window(stage.now_ms)
+    return (window.starts_at_ms - stage.now_ms) / SECOND, (window.ends_at_ms - stage.now_ms) / SECOND
+
+
+def reasons(stage: Stage) -> list[tuple[str, str, str]]:
+    return [(row["outcome"], row["status"], row["reason"]) for row in stage.log]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_muted_alert_is_recorded_and_notified_once_when_its_window_ends(crashes: bool) -> None:
+    stage, pager = muted_stage(0, 30)
+    _, end_s = window_of(stage)
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(end_s - 5)
+    assert pager.calls == []
+    assert reasons(stage) == [("SILENCED", "firing", "mute 'm' until 2026-09-21T22:43+08:00")]
+    if crashes:
+        stage.crash()
+        stage.run(60)
+        stage.restart()
+    stage.run(24 * 3600)
+    assert pager.notified() == ["m firing"]
+    end_ms = START_MS + round(end_s * SECOND)
+    notified_at_ms = pager.took()[0][0]
+    assert end_ms <= notified_at_ms <= end_ms + (60 if crashes else 3) * SECOND
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_muted_alert_that_ends_within_the_window_is_never_notified(crashes: bool) -> None:
+    stage, pager = muted_stage(0, 30)
+    if crashes:
+        stage.crash()
+    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 60 * SECOND))
+    stage.run(3600)
+    if crashes:
+        stage.restart()
+        stage.run(3600)
+    assert pager.calls == []
+    assert reasons(stage)[-1] == ("SILENCED", "resolved", "mute 'm' until 2026-09-21T22:43+08:00")
+
+
+def test_the_end_of_what_was_notified_before_the_window_is_notified_within_it_and_changes_are_not() -> None:
+    stage, pager = muted_stage(5, 30)
+    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("n", "FIRING", stage.now_ms))
+    start_s, _ = window_of(stage)
+    stage.run(start_s + 5)
+    assert pager.notified() == ["m firing", "n firing"]
+    for name in "mn":
+        stage.write(alert_row(name, "FIRING", stage.now_ms, cause="pull_stopped"))
+    stage.run(5)
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+    stage.run(60)
+    assert pager.notified()[2:] == ["m resolved"]
+    stage.run(window_of(stage)[1] + 5)
+    assert pager.notified()[3:] == ["n firing"]
+
+
+def test_only_what_matches_is_muted_and_an_effect_waits_under_its_muted_cause() -> None:
+    stage, pager = muted_stage(0, 30, kind=["group_offline"], consumer_group="batch-*")
+    offline: Row = {"kind": "group_offline", "consumer_group": "batch-night"}
+    stage.write(
+        alert_row("cause", "FIRING", stage.now_ms, **offline),
+        alert_row("effect", "FIRING", stage.now_ms, consumer_group="batch-night", inhibited_by=f"cause-{START_MS}"),
+        alert_row("other", "FIRING", stage.now_ms, **offline | {"consumer_group": "billing"}),
+        alert_row("starved", "FIRING", stage.now_ms, consumer_group="batch-night"),
+    )
+    stage.run(600)
+    assert sorted(pager.notified()) == ["other firing", "starved firing"]
+
+
+def test_a_mute_that_is_taken_out_of_the_settings_keeps_nothing_quiet_any_more() -> None:
+    """The relay begins anew from the tables where the settings have changed (RelayThread.renew)."""
+    stage, pager = muted_stage(0, 30)
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(60)
+    stage.crash()
+    stage.mutes = ()
+    stage.restart()
+    stage.run(60)
+    assert pager.notified() == ["m firing"]
+
+
+def test_a_clock_that_is_set_back_into_the_window_or_out_of_it_is_followed() -> None:
+    stage, pager = muted_stage(0, 30)
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(60)
+    stage.set_by_ms = -HOUR
+    stage.run(60)
+    assert pager.notified() == ["m firing"]
+
+
+def offline_at(group: str, offline_ms: int, until_ms: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Events of a collector: one consumer of two queues, which unregisters at a time and does not come back."""
+    for now_ms in range(offline_ms - 5 * MINUTE, until_ms, 10 * SECOND):
+        at = {"cluster": "prod-1", "event_time_ms": now_ms}
+        broker = {**at, "broker_name": "broker-a"}
+        client = {"client_id": "job@1", "client_addr": "10.0.0.1:1"}
+        if now_ms % (30 * SECOND) == offline_ms % (30 * SECOND):
+            queues = [{"broker_name": "broker-a", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}]
+            brokers = [{"broker_name": "broker-a", "broker_ids": [0]}]
+            yield ROUTES, {**at, "topic": "orders", "queues": queues, "brokers": brokers}
+        if now_ms <= offline_ms and now_ms % (30 * SECOND) == offline_ms % (30 * SECOND):
+            subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+            consumer = {
+                "consumer_group": group,
+                "consume_type": "CONSUME_PASSIVELY",
+                "message_model": "CLUSTERING",
+                "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+                "subscriptions": [subscription],
+            }
+            member = {"language": "JAVA", "client_version": "4.9.8", "producer_groups": [], "consumers": [consumer]}
+            yield HEARTBEATS, {**broker, **client, **member, "leaving": now_ms == offline_ms}
+        if now_ms < offline_ms:
+            for queue_id in range(2):
+                queue = {"broker_id": 0, "topic": "orders", "queue_id": queue_id, "pull_offset": 100}
+                yield PULLS, {**broker, **client, **queue, "consumer_group": group}
+        names = ["broker-a"]
+        yield CLOCKS, {**at, "source": "collector", "brokers_asked": names, "brokers_answered": names}
+
+
+@pytest.mark.parametrize("group_is_muted", [True, False])
+@pytest.mark.parametrize("block", PRINTED, ids=str)
+def test_a_printed_mute_keeps_a_group_quiet_that_goes_offline_in_its_window_and_notifies_once_after_it(
+    block: Block, group_is_muted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The TOML exactly as printed, by the settings, the rules and the relay. Another group is notified at once."""
+    (tmp_path / "site.toml").write_text(block.text)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
+    settings = Settings.load()
+    mutes = make_mutes(settings.mutes)
+    pattern = mutes[0].matchers["consumer_group"][-1]
+    group = pattern.replace("*", "night") if group_is_muted else "orders"
+
+    pager = Scripted()
+    stage = Stage({"pager": pager}, mutes=mutes)
+    window = mutes[0].next_window(stage.now_ms)
+    stage.now_ms = window.starts_at_ms
+    offline_ms = stage.now_ms + 30 * MINUTE
+    rows = replay(cut(messages_of(offline_at(group, offline_ms, offline_ms + 15 * MINUTE)), 7))["alerts"]
+    assert {row["kind"] for row in rows if row["state"] == "FIRING"} >= {"group_offline"}
+    for row in sorted(rows, key=lambda row: int(row["changed_at"])):
+        stage.run((row["changed_at"] - stage.now_ms) / SECOND)
+        stage.write(row)
+    stage.run(HOUR / SECOND)
+    stage.now_ms = window.ends_at_ms - 5 * MINUTE
+    stage.run((5 * MINUTE - 5 * SECOND) / SECOND)
+    notified = [(notice.kind, notice.status, notice.consumer_group) for _, notice in pager.took()]
+    assert notified == ([] if group_is_muted else [("group_offline", "firing", group)])
+
+    stage.run(600)
+    notified = [(notice.kind, notice.status, notice.consumer_group) for _, notice in pager.took()]
+    assert notified == [("group_offline", "firing", group)]
+
+
+def test_both_pages_print_a_mute() -> None:
+    assert [block.page for block in PRINTED] == list(PAGES)

@@ -1,0 +1,381 @@
+"""One receiver at a time, in virtual time: dead for an hour, slow, refusing, leased, or without a good key."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from streaming.relay.outbox import Pace, Send, Traits
+from streaming.relay.receivers.posting import Answer
+from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
+
+
+def times_of(receiver: Scripted) -> list[float]:
+    return [(at_ms - START_MS) / 1000 for at_ms, _, _ in receiver.calls]
+
+
+def down_until(seconds: float, answer: Answer = DOWN) -> Scripted:
+    return Scripted(behaviour=lambda _send, now_ms: answer if now_ms < START_MS + seconds * 1000 else DELIVERED)
+
+
+@pytest.mark.parametrize("answer", [DOWN, BUSY, BAD_KEY, Answer("RETRY", 429, "slowly")], ids=lambda one: str(one.code))
+def test_an_hour_of_a_dead_receiver_delays_everything_and_loses_nothing(answer: Answer) -> None:
+    dead = down_until(3600, answer)
+    stage = Stage({"dead": dead})
+    for number in range(30):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(100)
+        stage.write(alert_row(f"m{number}", "RESOLVED", stage.now_ms))
+    assert dead.notified() == []
+    stage.run(1800)
+    assert len(dead.notified()) == 60
+    for number in range(30):
+        of_one = [one for one in dead.notified() if one.startswith(f"m{number} ")]
+        assert of_one == [f"m{number} firing", f"m{number} resolved"]
+    assert max(at_ms for at_ms, _ in dead.took()) <= START_MS + 3_600_000 + 300_000 + 60_000
+
+
+def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not() -> None:
+    dead = Scripted(behaviour=lambda _send, _now_ms: DOWN, latency_ms=1)
+    stage = Stage({"dead": dead}, pace=Pace(backoff_min_ms=1_000, backoff_max_ms=60_000))
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(3600)
+    times = times_of(dead)
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] <= 1.1
+    assert all(0.5 <= pause <= 60.1 for pause in pauses)
+    assert all(pause >= 30 for pause in pauses[8:])
+    assert times[-1] > 3500
+
+
+def test_a_retry_after_is_kept_to_whatever_is_due() -> None:
+    limited = Scripted(
+        behaviour=lambda _send, now_ms: Answer("RETRY", 429, "", 90.0) if now_ms < START_MS + 1_000 else DELIVERED
+    )
+    stage = Stage({"limited": limited})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(30)
+    stage.write(alert_row("n", "FIRING", stage.now_ms))
+    stage.run(120)
+    assert limited.notified() == ["m firing", "n firing"]
+    assert len(limited.calls) == 3
+    assert times_of(limited)[1] >= 90
+
+
+def test_what_one_receiver_chokes_on_does_not_hold_up_the_rest() -> None:
+    def choke(send: Send, _now_ms: int) -> Answer:
+        return BUSY if any(notice.alert_id == "poison" for notice in send.notices) else DELIVERED
+
+    picky = Scripted(behaviour=choke)
+    stage = Stage({"picky": picky})
+    stage.write(alert_row("poison", "FIRING", stage.now_ms))
+    delays = []
+    for number in range(20):
+        stage.run(30)
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        written_ms = stage.now_ms
+        stage.run(30)
+        delays += [at_ms - written_ms for at_ms, notice in picky.took() if notice.alert_id == f"m{number}"]
+    assert len(delays) == 20
+    assert max(delays) <= 1_500
+
+
+def test_what_is_refused_is_given_up_and_recorded_and_the_next_transition_is_tried() -> None:
+    fussy = Scripted(behaviour=lambda send, _now_ms: REFUSED if send.notices[0].status == "firing" else DELIVERED)
+    stage = Stage({"fussy": fussy})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(600)
+    assert len(fussy.calls) == 1
+    assert [(row["code"], row["reason"]) for row in stage.outcomes("REFUSED")] == [(400, "no")]
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+    stage.run(600)
+    assert fussy.notified() == ["m resolved"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_of_a_batch_only_the_refused_ones_are_given_up(is_named: bool) -> None:
+    """Named by the receiver, or found by sending each alone."""
+
+    def judge(send: Send, _now_ms: int) -> Answer:
+        bad = tuple(notice.key for notice in send.notices if notice.alert_id == "m1")
+        if not bad:
+            return DELIVERED
+        return Answer("DELIVERED", 400, "", refused=bad) if is_named else REFUSED
+
+    batcher = Scripted(Traits(at_most=10), judge)
+    stage = Stage({"batcher": batcher})
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(4)))
+    stage.run(30)
+    assert sorted(batcher.notified()) == ["m0 firing", "m2 firing", "m3 firing"]
+    assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == [f"m1-{START_MS}"]
+
+
+def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_and_of_its_end() -> None:
+    locked = down_until(1_000, BAD_KEY)
+    others = {"chat": Scripted(), "pager": Scripted()}
+    stage = Stage({"locked": locked, **others})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(900)
+    assert [round(at) for at in times_of(locked)] == [0, 300, 600]
+    for one in others.values():
+        assert [notice.kind for _, notice in one.took()] == ["starved_queue", "delivery_failed"]
+    stage.run(900)
+    assert locked.notified() == ["m firing"]
+    for one in others.values():
+        own = [notice for _, notice in one.took() if notice.kind == "delivery_failed"]
+        assert [notice.status for notice in own] == ["firing", "resolved"]
+        assert own[0].labels == {"cluster": "balancewatch", "receiver": "locked"}
+    states = [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"]
+    assert states == ["FIRING", "RESOLVED"]
+
+
+def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
+    locked, chat = down_until(5_000, BAD_KEY), Scripted()
+    stage = Stage({"locked": locked, "chat": chat})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    for _ in range(4):
+        stage.run(500)
+        stage.crash()
+        stage.restart()
+    assert [notice.kind for _, notice in chat.took()] == ["starved_queue", "delivery_failed"]
+    stage.run(5_000)
+    assert [notice.status for _, notice in chat.took()] == ["firing", "firing", "resolved"]
+
+
+def test_a_receiver_that_is_dead_for_ten_minutes_is_notified_to_the_others() -> None:
+    dead, chat = Scripted(behaviour=lambda _send, _now_ms: DOWN), Scripted()
+    stage = Stage({"dead": dead, "chat": chat})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(590)
+    assert len(chat.notified()) == 1
+    stage.run(80)
+    assert [(notice.kind, notice.cause) for _, notice in chat.took()][1:] == [("delivery_failed", "unreachable")]
+
+
+def test_open_alerts_are_renewed_and_an_empty_alertmanager_learns_all_within_one_resend() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(250)))
+    stage.limit = 1000
+    stage.run(300)
+    rows = len(stage.log)
+    seen_ms: dict[str, list[int]] = {}
+    for at_ms, send, _ in manager.calls:
+        for notice in send.notices:
+            seen_ms.setdefault(notice.alert_id, []).append(at_ms)
+    notified = {name: times for name, times in seen_ms.items() if name.startswith("m")}
+    assert len(notified) == 100
+    for times in notified.values():
+        assert all(after - before <= 61_000 for before, after in itertools.pairwise(times))
+        assert times[-1] >= stage.now_ms - 61_000
+    stage.run(3600)
+    assert len(stage.log) == rows
+
+
+def test_what_is_over_is_notified_again_for_fifteen_minutes_and_then_forgotten() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 1))
+    stage.run(3600)
+    resolved = [at_ms for at_ms, send, _ in manager.calls if send.notices[0].status == "resolved"]
+    assert 15 <= len(resolved) <= 17
+    assert resolved[-1] <= START_MS + 900_000 + 61_000
+    assert stage.owed.outboxes["am[0]"].wake_at_ms() is None
+
+
+def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.crash()
+    stage.run(3600)
+    stage.restart()
+    stage.run(1)
+    assert len(manager.calls) == 2
+    assert manager.calls[1][1].is_renewal
+    assert manager.calls[1][1].notices[0].status == "firing"
+
+
+def test_a_chat_gets_a_storm_in_few_messages() -> None:
+    chat = Scripted(Traits(at_most=30, min_interval_ms=3_500))
+    stage = Stage({"chat": chat})
+    for number in range(60):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(0.05)
+    stage.run(60)
+    assert len(chat.notified()) == 60
+    assert [len(send.notices) for _, send, _ in chat.calls] == [30, 30]
+    assert times_of(chat)[1] - times_of(chat)[0] >= 3.5
+
+
+def test_the_worst_go_first() -> None:
+    slow = Scripted(latency_ms=1_000)
+    stage = Stage({"slow": slow})
+    stage.write(*(alert_row(name, "FIRING", stage.now_ms, severity="warning") for name in "abc"))
+    stage.write(alert_row("z", "FIRING", stage.now_ms, severity="critical"))
+    stage.run(10)
+    assert slow.notified()[0] == "z firing"
+
+
+def test_pages_do_not_differ_in_key_however_often_they_are_tried() -> None:
+    shaky = down_until(100)
+    stage = Stage({"shaky": shaky})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(300)
+    keys = {notice.key for _, send, _ in shaky.calls for notice in send.notices}
+    assert keys == {f"m-{START_MS}:firing:{START_MS}"}
+    assert dataclasses.replace(shaky.took()[0][1]).is_first
+
+
+def refusing(answer: Answer, from_number: int = 0) -> Scripted:
+    calls = itertools.count()
+    return Scripted(behaviour=lambda _send, _now_ms: answer if next(calls) >= from_number else DELIVERED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "notices", "trouble"),
+    [
+        (REFUSED, 2, None),
+        (REFUSED, 3, "refuses"),
+        (Answer("REFUSED", 404, "nobody here"), 1, "refuses"),
+        (Answer("REFUSED", 302, "over there"), 1, "refuses"),
+        (Answer("REFUSED", 410, "gone"), 1, "refuses"),
+    ],
+)
+def test_a_receiver_that_refuses_everything_is_notified_to_the_others(
+    answer: Answer, notices: int, trouble: str | None
+) -> None:
+    ill, well = refusing(answer), Scripted()
+    stage = Stage({"ill": ill, "well": well})
+    for number in range(notices):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms + number))
+    stage.run(30)
+    notified = [notice.cause for _, notice in well.took() if notice.kind == "delivery_failed"]
+    assert notified == ([trouble] if trouble else [])
+
+
+def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery_ends_the_trouble() -> None:
+    answers = iter([REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, REFUSED, DELIVERED])
+    ill, well = Scripted(behaviour=lambda _send, _now_ms: next(answers)), Scripted()
+    stage = Stage({"ill": ill, "well": well})
+    for number in range(9):
+        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
+        stage.run(30)
+        is_notified = any(notice.kind == "delivery_failed" for _, notice in well.took())
+        assert is_notified is (number == 8)
+    stage.write(alert_row("m9", "FIRING", stage.now_ms))
+    stage.run(30)
+    assert [notice.status for _, notice in well.took() if notice.kind == "delivery_failed"] == ["firing", "resolved"]
+
+
+def incident(number: int, state: str, at_ms: int) -> Row:
+    """A row of the alert `m`'s incident of that number."""
+    return alert_row("m", state, at_ms, incident_id=f"m-{number}", started_at=START_MS + number)
+
+
+def accepted(receiver: Scripted) -> list[tuple[str, str]]:
+    """(incident, status) of all that it took, renewals too, without repetitions in a row."""
+    notified = [
+        (one.incident_id, one.status) for _, send, answer in receiver.calls for one in send.notices if answer.code
+    ]
+    return [key for key, _ in itertools.groupby(notified)]
+
+
+def test_an_end_is_not_notified_again_once_the_alert_fires_anew() -> None:
+    """Alertmanager knows an alert by its labels: the resent end of the old incident would close the new one."""
+    manager = Scripted(Traits(at_most=100, is_leased=True))
+    stage = Stage({"am[0]": manager})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(30)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(100)
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(200)
+    stage.crash()
+    stage.restart()
+    stage.run(1_200)
+    assert accepted(manager) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+    assert stage.now_ms - manager.calls[-1][0] <= 61_000
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_the_end_of_the_old_incident_goes_before_the_beginning_of_the_new(is_leased: bool) -> None:
+    receiver = Scripted(
+        Traits(at_most=10, is_leased=is_leased),
+        lambda _send, now_ms: DOWN if START_MS + 10_000 < now_ms < START_MS + 300_000 else DELIVERED,
+    )
+    stage = Stage({"r": receiver})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(20)
+    stage.write(incident(2, "FIRING", stage.now_ms), incident(1, "RESOLVED", stage.now_ms))
+    stage.run(100)
+    stage.crash()
+    stage.restart()
+    stage.run(600)
+    assert accepted(receiver) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
+
+
+def test_an_end_that_comes_after_the_new_beginning_is_given_up_where_it_would_end_that() -> None:
+    manager, pager = Scripted(Traits(at_most=100, is_leased=True)), Scripted()
+    stage = Stage({"am[0]": manager, "pager": pager})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(5)
+    stage.crash()
+    stage.restart()
+    stage.run(3_000)
+    assert accepted(manager) == [("m-1", "firing"), ("m-2", "firing")]
+    assert accepted(pager)[-1] == ("m-1", "resolved")
+    assert [(row["receiver"], row["incident_id"]) for row in stage.outcomes("REFUSED")] == [("am[0]", "m-1")]
+
+
+def test_an_end_that_a_receiver_chokes_on_holds_up_the_next_incident_not_for_ever() -> None:
+    choking = Scripted(behaviour=lambda send, _now_ms: BUSY if send.notices[0].status == "resolved" else DELIVERED)
+    stage = Stage({"choking": choking})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms), incident(2, "FIRING", stage.now_ms))
+    stage.run(60)
+    assert choking.keys()[-1].startswith("m-2:firing")
+
+
+def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incident() -> None:
+    choking = Scripted(
+        Traits(at_most=100, is_leased=True),
+        lambda send, _now_ms: BUSY if any(one.status == "resolved" for one in send.notices) else DELIVERED,
+    )
+    stage = Stage({"am[0]": choking})
+    stage.write(incident(1, "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(incident(1, "RESOLVED", stage.now_ms))
+    stage.run(60)
+    stage.now_ms = stage.owed.outboxes["am[0]"].wake_at_ms() or 0
+    stage.write(incident(2, "FIRING", stage.now_ms))
+    stage.run(60)
+    assert all(len(send.notices) == 1 for _, send, _ in choking.calls)
+    assert choking.keys()[-1].startswith("m-2:firing")
+    assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == ["m-1"]
+
+
+def test_renewals_outlast_slow_answers_and_a_flood_of_news() -> None:
+    """A thousand open alerts, answers after 15 s, constant news: each is renewed within its lease."""
+    slow = Scripted(Traits(at_most=100, is_leased=True), latency_ms=15_000)
+    stage = Stage({"am[0]": slow}, limit=10_000)
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(1_000)))
+    for number in range(40):
+        stage.run(60)
+        stage.write(*(alert_row(f"m{one}", "FIRING", stage.now_ms, cause=f"c{number}") for one in range(200)))
+        stage.write(alert_row(f"new{number}", "FIRING", stage.now_ms))
+    notified: dict[str, list[int]] = {}
+    for at_ms, send, _ in slow.calls:
+        for one in send.notices:
+            notified.setdefault(one.alert_id, []).append(at_ms)
+    gaps = [later - earlier for times in notified.values() for earlier, later in itertools.pairwise(times)]
+    silent = [stage.now_ms - times[-1] for times in notified.values()]
+    assert max(gaps + silent) < 600_000
+    fresh = [at_ms for at_ms, notice in slow.took() if notice.alert_id.startswith("new")]
+    assert len(fresh) >= 36

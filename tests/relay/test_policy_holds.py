@@ -1,0 +1,141 @@
+"""Reasons that withhold a notification, and their end: no route, causes that only the log has, silences, receivers."""
+
+import pytest
+
+from streaming.relay.outbox import Acknowledgement, Traits
+from tests.relay.stage import START_MS, Scripted, Stage, alert_row
+from udfs.alerts.routing import Route
+from udfs.alerts.silence import Silence
+
+CAUSE = f"cause-{START_MS}"
+CRITICAL = Route("bad", ("pager",), {"severity": ("critical",)})
+
+
+def silence(end_s: float) -> Silence:
+    return Silence("s1", {"cluster": ("*",)}, "ada", "release", START_MS - 1, START_MS + round(end_s * 1000))
+
+
+def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_after_its_end() -> None:
+    stage = Stage({"pager": Scripted()}, routes=[CRITICAL])
+    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
+    stage.write(alert_row("open", "FIRING", stage.now_ms, severity="warning"))
+    stage.run(30)
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms, severity="warning"))
+    stage.run(30)
+    rows = [(row["status"], row["receiver"], row["reason"]) for row in stage.outcomes("NO_ROUTE")]
+    assert rows == [(status, "*", "no route matches") for status in ("firing", "firing", "resolved")]
+    stage.crash()
+    chat = stage.receivers["chat"] = Scripted()
+    stage.routes = [CRITICAL, Route("rest", ("chat",))]
+    stage.restart()
+    stage.run(30)
+    assert chat.notified() == ["open firing"]
+    assert f"m-{START_MS}" in stage.owed.completed
+
+
+def test_what_no_route_takes_leaves_the_limit_to_others_and_is_notified_when_it_is_bad_enough() -> None:
+    pager = Scripted()
+    stage = Stage({"pager": pager}, routes=[CRITICAL], limit=1)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
+    stage.run(5)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="critical"))
+    stage.run(5)
+    assert pager.notified() == ["m firing"]
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["cause_first", "effect_first"])
+@pytest.mark.parametrize("severity", ["info", "warning"], ids=["logged", "unrouted"])
+@pytest.mark.parametrize("crashes", [True, False])
+def test_the_effect_of_a_cause_that_nobody_hears_of_is_notified(is_first: bool, severity: str, crashes: bool) -> None:
+    pager = Scripted()
+    stage = Stage({"pager": pager, "log": Scripted()}, routes=[CRITICAL])
+    rows = [
+        alert_row("cause", "FIRING", stage.now_ms, severity=severity, kind="duplicate_client_id"),
+        alert_row("effect", "FIRING", stage.now_ms, inhibited_by=CAUSE),
+        alert_row("mild", "FIRING", stage.now_ms, inhibited_by=CAUSE, severity="info"),
+    ]
+    for row in rows if is_first else reversed(rows):
+        stage.write(row)
+        stage.run(5)
+    if crashes:
+        stage.crash()
+        stage.restart()
+        stage.run(5)
+    assert pager.notified() == ["effect firing"]
+    assert [row["incident_id"] for row in stage.outcomes("INHIBITED") if row["incident_id"][0] == "m"]
+
+
+def test_the_effect_of_a_silenced_cause_stays_quiet() -> None:
+    stage = Stage({"pager": (pager := Scripted())})
+    stage.silence(Silence("s1", {"kind": ("dup*",)}, "ada", "release", START_MS - 1, START_MS + 600_000))
+    stage.write(alert_row("cause", "FIRING", stage.now_ms, kind="duplicate_client_id"))
+    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=CAUSE))
+    stage.run(30)
+    assert pager.notified() == []
+
+
+@pytest.mark.parametrize("is_alive", [True, False], ids=["watching", "down"])
+def test_a_silence_that_ends_while_an_alert_only_recovers_covered_it(is_alive: bool) -> None:
+    stage = Stage({"pager": (pager := Scripted())})
+    stage.silence(silence(60))
+    if not is_alive:
+        stage.crash()
+    for at_s, state in ((0, "FIRING"), (30, "RECOVERING"), (90, "RESOLVED")):
+        stage.run(START_MS / 1000 + at_s - stage.now_ms / 1000)
+        stage.write(alert_row("m", state, stage.now_ms))
+    stage.run(60)
+    if not is_alive:
+        stage.restart()
+        stage.run(60)
+    assert pager.notified() == []
+    assert [row["status"] for row in stage.outcomes("SILENCED")][-1] == "resolved"
+
+
+def test_a_receiver_that_is_taken_out_and_put_back_is_notified_the_end() -> None:
+    pager, chat = Scripted(), Scripted()
+    stage = Stage({"pager": pager, "chat": chat}, routes=[Route("all", ("pager", "chat"))])
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    for names in (("chat",), ("pager", "chat")):
+        stage.crash()
+        stage.receivers = {name: {"pager": pager, "chat": chat}[name] for name in names}
+        stage.restart()
+        if "pager" not in names:
+            stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+        stage.run(1_000)
+    assert pager.notified() == chat.notified() == ["m firing", "m resolved"]
+    assert not stage.owed.incidents
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_an_acknowledgement_of_what_is_not_notified_yet_is_applied_when_it_is(crashes: bool) -> None:
+    pager = Scripted(Traits(can_acknowledge=True))
+    stage = Stage({"pager": pager})
+    stage.silence(silence(60))
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.acknowledge(Acknowledgement(f"m-{START_MS}", "ada", "on it", stage.now_ms))
+    stage.run(5)
+    if crashes:
+        stage.crash()
+        stage.restart()
+    stage.run(60)
+    assert [send.acknowledgement is not None for _, send, _ in pager.calls] == [False, True]
+
+
+def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute_without() -> None:
+    stage = Stage({"pager": (pager := Scripted())}, limit=2)
+    stage.write(*(alert_row(name, "FIRING", START_MS + number) for number, name in enumerate("abc")))
+    for _ in range(4):
+        stage.run(20)
+        stage.write(alert_row("c", "RECOVERING", stage.now_ms))
+        stage.run(20)
+        stage.write(alert_row("c", "FIRING", stage.now_ms))
+    stage.run(20)
+    own = [notice.status for _, notice in pager.took() if notice.kind == "alerts_limited"]
+    assert own == ["firing"]
+    stage.write(alert_row("c", "RESOLVED", stage.now_ms))
+    stage.run(50)
+    assert len(pager.notified()) == 3
+    stage.run(20)
+    assert pager.took()[-1][1].status == "resolved"

@@ -1,0 +1,219 @@
+"""One POST: the meaning of each kind of answer, without secrets."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.kafka_io.embedded_kafka import free_port
+from streaming.relay.receivers.posting import (
+    READ_BYTES,
+    AddressError,
+    Poster,
+    TimeOuts,
+    bearer,
+    json_bytes,
+    retry_after_seconds,
+)
+from tests.relay.fakes import Behaviour, Drip, FakeServer, Half, Hang, Reply, Reset
+from tests.relay.notices import NOW_MS
+from tests.rocketmq_server import wait_for
+
+
+@pytest.fixture
+def vendor() -> Iterator[FakeServer]:
+    with FakeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def poster(vendor: FakeServer) -> Iterator[Poster]:
+    made = Poster(vendor.url)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (200, "DELIVERED"),
+        (202, "DELIVERED"),
+        (204, "DELIVERED"),
+        (301, "REFUSED"),
+        (307, "REFUSED"),
+        (400, "REFUSED"),
+        (401, "BAD_KEY"),
+        (403, "BAD_KEY"),
+        (404, "REFUSED"),
+        (408, "RETRY"),
+        (413, "REFUSED"),
+        (429, "RETRY"),
+        (500, "RETRY"),
+        (503, "RETRY"),
+    ],
+)
+def test_each_status_has_one_meaning(vendor: FakeServer, poster: Poster, code: int, verdict: str) -> None:
+    vendor.script(Reply(code, headers={"Location": "/elsewhere"}))
+    answer = poster.post(b"{}", NOW_MS).answer
+    assert (answer.verdict, answer.code) == (verdict, code)
+    assert len(vendor.received) == 1, "nothing is sent twice, and no redirect is followed"
+
+
+def test_a_redirect_says_what_to_change(vendor: FakeServer, poster: Poster) -> None:
+    vendor.script(Reply(302, headers={"Location": "/elsewhere"}))
+    assert "redirect, which is not followed; configure its target" in poster.post(b"{}", NOW_MS).answer.reason
+
+
+@pytest.mark.parametrize("behaviour", [Hang(), Reset(), Drip()], ids=lambda one: type(one).__name__)
+def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behaviour: Behaviour) -> None:
+    """It may have been taken or not; the key lets the receiver drop the repetition. The next one is not hurt by it."""
+    vendor.script(behaviour)
+    with closing(Poster(vendor.url, time_outs=TimeOuts(connect=10.0, read=0.2, total=0.4))) as poster:
+        answer = poster.post(b"{}", NOW_MS).answer
+        assert (answer.verdict, answer.code) == ("RETRY", None)
+        # On a busy machine an answer may come later than that, too.
+        wait_for("the next is delivered", lambda: poster.post(b"{}", NOW_MS).answer.verdict == "DELIVERED")
+
+
+@pytest.mark.parametrize("needs_body", [False, True])
+@pytest.mark.parametrize(
+    ("behaviour", "verdict", "code"),
+    [
+        (Half(200), "DELIVERED", 200),
+        (Half(500), "RETRY", 500),
+        (Drip(code=200), "DELIVERED", 200),
+        (Drip(code=404, body=b"no such path"), "REFUSED", 404),
+        (Drip(code=503), "RETRY", 503),
+    ],
+    ids=repr,
+)
+def test_once_the_head_is_there_the_status_is_the_answer(
+    vendor: FakeServer, behaviour: Behaviour, verdict: str, code: int, needs_body: bool
+) -> None:
+    """The body may drip or break off: an accepted notice must not be sent again."""
+    vendor.script(behaviour)
+    began = time.monotonic()
+    with closing(Poster(vendor.url, time_outs=TimeOuts(read=1.0, total=30.0))) as poster:
+        reply = poster.post(b"{}", NOW_MS, needs_body=needs_body)
+        assert (reply.answer.verdict, reply.answer.code) == (verdict, code)
+        assert time.monotonic() - began < 10
+        assert getattr(behaviour, "body", b"").strip() == reply.body.strip()
+        assert poster.post(b"{}", NOW_MS).answer.verdict == "DELIVERED"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "time_outs", "reason"),
+    [
+        (Hang(), TimeOuts(read=0.2), "no data for 0.2 s"),
+        (Drip(pause_seconds=0.05), TimeOuts(total=0.4), "not finished within 0.4 s"),
+    ],
+    ids=["silence", "a drip, though each byte comes in time"],
+)
+def test_a_wait_ends_and_says_after_how_long(
+    vendor: FakeServer, behaviour: Behaviour, time_outs: TimeOuts, reason: str
+) -> None:
+    vendor.script(behaviour)
+    with closing(Poster(vendor.url, time_outs=time_outs)) as poster:
+        assert poster.post(b"{}", NOW_MS).answer.reason.endswith(reason)
+
+
+def test_nobody_listening_is_tried_again() -> None:
+    poster = Poster(f"http://127.0.0.1:{free_port()}/")
+    answer = poster.post(b"{}", NOW_MS).answer
+    poster.close()
+    assert answer.verdict == "RETRY"
+    assert "connection failed" in answer.reason
+
+
+def test_a_long_answer_is_read_up_to_a_limit(vendor: FakeServer, poster: Poster) -> None:
+    vendor.script(Reply(500, b"x" * 3_000_000))
+    reply = poster.post(b"{}", NOW_MS)
+    assert (reply.answer.verdict, len(reply.body)) == ("RETRY", READ_BYTES)
+    assert len(reply.answer.reason) < 400
+
+
+def test_retry_after_is_read_as_seconds_and_as_a_date(vendor: FakeServer, poster: Poster) -> None:
+    vendor.script(
+        Reply(429, headers={"Retry-After": "17"}),
+        Reply(503, headers={"Retry-After": "Sat, 21 Nov 2026 10:54:20 GMT"}),
+        Reply(429, headers={"Retry-After": "soon"}),
+        Reply(400, headers={"Retry-After": "17"}),
+    )
+    assert [poster.post(b"{}", NOW_MS).answer.retry_after_seconds for _ in range(4)] == [17.0, 60.0, None, None]
+
+
+@given(st.text())
+def test_no_retry_after_makes_a_wait_longer_than_a_day(value: str) -> None:
+    seconds = retry_after_seconds(value, NOW_MS)
+    assert seconds is None or 0 <= seconds <= 86_400
+
+
+def test_no_reason_and_no_log_holds_a_secret(
+    vendor: FakeServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The answer echoes all it was sent, which is what a careless server does."""
+    secrets = ["us3r-name", "pa55-word", "qu3ry/token", "path-t0ken-0123456789", "h3ader-token", "g1ven-key"]
+    address = vendor.root.replace("//", "//us3r-name:pa55-word@") + "/path-t0ken-0123456789?access_token=qu3ry%2Ftoken"
+    headers = {"Authorization": "Bearer h3ader-token"}
+    poster = Poster(address, headers=headers, secrets=["g1ven-key"], time_outs=TimeOuts(read=0.5))
+    echo = Reply(500, " ".join([*secrets, "qu3ry%2Ftoken", "x" * 250 + "g1ven-key"]).encode())
+    vendor.script(Reply(403), echo, Hang(), Reset(), Half())
+    with caplog.at_level(logging.DEBUG):
+        reasons = [poster.post(b"{}", NOW_MS).answer.reason for _ in range(5)]
+    poster.close()
+    assert vendor.received[0].query == {"access_token": "qu3ry/token"}
+    notified = "\n".join([*reasons, caplog.text, *capfd.readouterr()])
+    assert "127.0.0.1" in notified
+    assert [secret for secret in [*secrets, "qu3ry%2Ftoken", "g1ven"] if secret in notified] == []
+
+
+@pytest.mark.parametrize("url", ["", "ops", "ftp://host/x", "http://", "//host/path", "https://exa mple:port/"])
+def test_an_address_that_cannot_be_used_is_said_at_the_start(url: str) -> None:
+    with pytest.raises(AddressError, match=r"address"):
+        Poster(url)
+
+
+def test_a_wrong_address_is_notified_without_its_secrets() -> None:
+    with pytest.raises(AddressError) as notified:
+        Poster("ftp://user:pa55word@host/hook?token=t0ken")
+    assert "pa55word" not in str(notified.value)
+    assert "t0ken" not in str(notified.value)
+    assert "ftp" in str(notified.value)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "密码", "a\x00b"])
+def test_a_token_that_no_header_can_carry_is_said_at_the_start_and_not_shown(token: str) -> None:
+    with pytest.raises(AddressError, match="printable ASCII") as notified:
+        bearer(token)
+    assert token not in str(notified.value)
+
+
+def test_a_token_may_end_with_the_line_break_of_its_file() -> None:
+    assert bearer("t0ken\n") == {"Authorization": "Bearer t0ken"}
+    assert bearer("") == bearer(None) == {}
+
+
+def test_connections_are_kept_and_a_closed_poster_can_post_again(vendor: FakeServer, poster: Poster) -> None:
+    for _ in range(2):
+        assert poster.post(b'{"a": 1}', NOW_MS).answer.verdict == "DELIVERED"
+    poster.close()
+    poster.close()
+    assert poster.post(b'{"a": 1}', NOW_MS).answer.verdict == "DELIVERED"
+    assert [one.fields for one in vendor.received] == [{"a": 1}] * 3
+
+
+@given(
+    st.recursive(st.none() | st.floats() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner))
+)
+def test_whatever_evidence_holds_becomes_json_in_utf8(value: object) -> None:
+    json.loads(json_bytes({"evidence": value, "text": "half a pair: \ud83d"}).decode("utf-8"))
+
+
+def test_what_json_cannot_say_is_replaced() -> None:
+    payload = {"share": float("nan"), "addrs": {"a"}, "name": "\ud83d"}
+    assert json.loads(json_bytes(payload)) == {"share": None, "addrs": "{'a'}", "name": "?"}

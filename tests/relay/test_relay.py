@@ -1,0 +1,350 @@
+"""The relay on real Delta tables and a real webhook over HTTP: what arrives, what is logged, and after a restart."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from conf.oncall import OnCall
+from conf.settings import Settings, SettingsError
+from streaming.maintenance import table_keeper
+from streaming.relay.notice import Transition, read_transition
+from streaming.relay.outbox import Send
+from streaming.relay.own_alerts import canary_lost
+from streaming.relay.receivers import make_receivers, make_routes
+from streaming.relay.receivers.posting import Answer
+from streaming.relay.relay import Relay, call
+from streaming.relay.tables import DeliveryLog, OperatorInput
+from streaming.self_monitoring.self_alerts import SelfAlerts
+from streaming.text.times import wall_ms
+from streaming.warehouse.tables import table_path
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.relay.fakes import FakeServer, Reply, Reset
+from tests.relay.stage import START_MS, Row, alert_row
+from udfs.alerts.silence import Silence
+
+SECONDS = 20.0
+"""No test waits so long unless it fails."""
+
+
+def settings_of(url: str, **keys: Any) -> OnCall:
+    defaults = {
+        "receivers": [{"name": "hook", "type": "webhook", "url": url}],
+        "routes": [{"name": "all", "receivers": ["hook"]}],
+        "backoff_min_seconds": 0.01,
+        "backoff_max_seconds": 0.02,
+        "poll_seconds": 0.05,
+    }
+    return Settings.load(oncall=defaults | keys).oncall
+
+
+class Scene:
+    """A warehouse, and relays on it."""
+
+    def __init__(self, warehouse: Path, settings: OnCall) -> None:
+        self.warehouse, self.settings = warehouse, settings
+        self.writer = DeltalakeWriter(warehouse)
+        self.batches = 0
+
+    def write(self, *rows: Row) -> None:
+        append_rows(self.writer, {"alerts": list(rows)}, "app", self.batches)
+        self.batches += 1
+
+    def transitions(self) -> list[Transition]:
+        rows = DeltaTable(table_path(self.warehouse, "alerts"))
+        return [read_transition(row) for row in rows.to_pyarrow_table().to_pylist()]
+
+    def log(self) -> list[Row]:
+        rows = DeltaTable(table_path(self.warehouse, "alert_deliveries"))
+        found: list[Row] = sorted(rows.to_pyarrow_table().to_pylist(), key=lambda row: row["batch_id"])
+        return found
+
+    @contextmanager
+    def relay(self, now_ms: Callable[[], int] = wall_ms) -> Iterator[Relay]:
+        delivery_log, words = DeliveryLog(self.warehouse), OperatorInput(self.warehouse)
+        made = Relay(self.settings, delivery_log, words, make_receivers(self.settings), now_ms=now_ms)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def deliver(self) -> int:
+        with self.relay() as relay:
+            return relay.finish(SECONDS)
+
+
+def notified(hook: FakeServer) -> list[tuple[str, str]]:
+    return [(one["fingerprint"], one["status"]) for request in hook.received for one in request.fields["alerts"]]
+
+
+@pytest.fixture
+def hook() -> Iterator[FakeServer]:
+    with FakeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def scene(tmp_path: Path, hook: FakeServer) -> Scene:
+    """A relay has looked before anything was in the table, and before anything that is written to it."""
+    scene = Scene(tmp_path, settings_of(hook.url))
+    with scene.relay(lambda: START_MS - 1) as relay:
+        assert relay.finish(SECONDS) == 0
+    return scene
+
+
+def test_what_fired_and_what_ended_arrives_in_order_and_is_logged(scene: Scene, hook: FakeServer) -> None:
+    scene.write(alert_row("m", "PENDING", START_MS), alert_row("m", "FIRING", START_MS + 1))
+    scene.write(alert_row("m", "RECOVERING", START_MS + 2), alert_row("m", "RESOLVED", START_MS + 3))
+    scene.deliver()
+    scene.deliver()
+    assert notified(hook) == [("m", "firing"), ("m", "resolved")]
+    rows = scene.log()
+    assert [(row["status"], row["outcome"], row["receiver"], row["route"]) for row in rows if row["code"]] == [
+        ("firing", "DELIVERED", "hook", "all"),
+        ("resolved", "DELIVERED", "hook", "all"),
+    ]
+    assert {row["delivery_key"] for row in rows} == {
+        f"m-{START_MS}:firing:{START_MS + 1}",
+        f"m-{START_MS}:resolved:{START_MS + 3}",
+    }
+
+
+def test_what_was_over_before_the_first_relay_is_history_and_what_was_open_is_notified(
+    tmp_path: Path, hook: FakeServer
+) -> None:
+    scene = Scene(tmp_path, settings_of(hook.url))
+    scene.write(alert_row("old", "FIRING", START_MS), alert_row("old", "RESOLVED", START_MS + 1))
+    scene.write(alert_row("open", "FIRING", START_MS))
+    scene.deliver()
+    scene.deliver()
+    assert notified(hook) == [("open", "firing")]
+
+
+def test_a_rewound_query_that_writes_every_row_again_reports_nothing_again(scene: Scene, hook: FakeServer) -> None:
+    """What checkpoints/README.md promises of a rewind over kept tables: incident ids are the same."""
+    rows = [
+        alert_row("over", "FIRING", START_MS),
+        alert_row("open", "FIRING", START_MS + 1),
+        alert_row("over", "RESOLVED", START_MS + 2),
+    ]
+    scene.write(*rows)
+    scene.deliver()
+    scene.write(*rows)
+    scene.deliver()
+    with scene.relay() as relay:
+        relay.observe([read_transition(row) for row in rows])
+        assert relay.finish(SECONDS) == 0
+    assert sorted(notified(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "before it starts again"])
+def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_notified(
+    tmp_path: Path, hook: FakeServer, is_running: bool
+) -> None:
+    """The first start on an old Kafka: the week before it is history, though the relay looked before it was written."""
+    scene = Scene(tmp_path, settings_of(hook.url))
+    rows = [alert_row("old", "FIRING", START_MS), alert_row("old", "RESOLVED", START_MS + 1)]
+    rows += [alert_row("older", "PENDING", START_MS), alert_row("open", "FIRING", START_MS)]
+    later = [alert_row("older", "FIRING", START_MS + 1), alert_row("older", "RESOLVED", START_MS + 2)]
+    later += [alert_row("open", "RESOLVED", START_MS + 9_999)]
+    with scene.relay(lambda: START_MS + 5_000) as relay:
+        relay.finish(SECONDS)
+        for some in (rows, later):
+            scene.write(*some)
+            if is_running:
+                relay.observe([read_transition(row) for row in some])
+                relay.finish(SECONDS)
+    scene.deliver()
+    assert [one for one in notified(hook) if one[0] != "open"] == []
+    assert notified(hook) == [("open", "firing"), ("open", "resolved")]
+
+
+def test_files_of_the_log_that_run_takes_together_say_the_same(
+    scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_keeper, "TIERS", ((table_keeper.TIERS[0][0], 5),))
+    for number in range(4):
+        scene.write(alert_row(f"m{number}", "FIRING", START_MS + number))
+        scene.deliver()
+    before = {tuple(row.items()) for row in scene.log()}
+    table_keeper.TableKeeper(Settings.load(paths={"warehouse": scene.warehouse})).keep()
+    assert len(DeltaTable(table_path(scene.warehouse, "alert_deliveries")).file_uris()) == 1
+    assert {tuple(row.items()) for row in scene.log()} == before
+    scene.deliver()
+    assert len(notified(hook)) == 4
+
+
+def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:
+    scene.write(SelfAlerts().open(canary_lost(), START_MS))
+    scene.deliver()
+    rows = DeliveryLog(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
+    assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
+
+
+def test_a_receiver_whose_address_is_wrong_is_notified_to_the_others(tmp_path: Path) -> None:
+    with FakeServer() as moved, FakeServer() as well:
+        receivers = [
+            {"name": "moved", "type": "webhook", "url": moved.url},
+            {"name": "well", "type": "webhook", "url": well.url},
+        ]
+        routes = [{"name": "all", "receivers": ["moved", "well"]}]
+        scene = Scene(tmp_path, settings_of("", receivers=receivers, routes=routes))
+        moved.script(Reply(404), Reply(404))
+        scene.write(alert_row("m", "FIRING", START_MS))
+        scene.deliver()
+        summaries = [one["annotations"]["summary"] for r in well.received for one in r.fields["alerts"]]
+        assert "Receiver moved rejects alerts; they are not retried." in summaries
+
+
+def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene: Scene, hook: FakeServer) -> None:
+    hook.script(*[Reset()] * 3, Reply(503))
+    scene.write(alert_row("m", "FIRING", START_MS), alert_row("m", "RESOLVED", START_MS + 5))
+    with scene.relay() as relay:
+        assert relay.finish(0.0) == 2
+    assert scene.deliver() == 0 or scene.deliver() == 0
+    accepted = [row["status"] for row in scene.log() if row["outcome"] == "DELIVERED"]
+    assert accepted == ["firing", "resolved"]
+    failed = [row for row in scene.log() if row["outcome"] == "RETRYING"]
+    assert failed
+    assert failed[0]["code"] is None
+
+
+def test_rows_that_come_while_it_runs_are_notified_and_rows_seen_twice_are_not(scene: Scene, hook: FakeServer) -> None:
+    rows = [alert_row("m", "FIRING", START_MS), alert_row("n", "FIRING", START_MS)]
+    stop = threading.Event()
+    with scene.relay() as relay:
+
+        def work() -> None:
+            while not stop.is_set():
+                relay.step()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(3):
+            relay.observe([read_transition(row) for row in rows])
+        assert hook.wait_for(2)
+        stop.set()
+        thread.join(SECONDS)
+    assert sorted(notified(hook)) == [("m", "firing"), ("n", "firing")]
+
+
+def test_people_are_notified_even_when_the_log_cannot_be_written(
+    scene: Scene, hook: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    scene.write(alert_row("m", "FIRING", START_MS))
+    with scene.relay() as relay:
+        monkeypatch.setattr(relay._delivery_log, "append", fail)
+        relay.finish(SECONDS)
+        monkeypatch.undo()
+        assert notified(hook) == [("m", "firing")]
+    assert [row["outcome"] for row in scene.log()] == ["PENDING", "DELIVERED"]
+    assert "no space left on device" in "".join(capsys.readouterr())  # wherever logs go
+
+
+def test_an_alert_of_the_relay_itself_is_in_the_alerts_table(tmp_path: Path) -> None:
+    with FakeServer() as ill, FakeServer() as well:
+        receivers = [
+            {"name": "ill", "type": "webhook", "url": ill.url},
+            {"name": "well", "type": "webhook", "url": well.url},
+        ]
+        routes = [{"name": "all", "receivers": ["ill", "well"]}]
+        scene = Scene(tmp_path, settings_of("", receivers=receivers, routes=routes))
+        ill.script(Reply(401), Reply(401))
+        scene.write(alert_row("m", "FIRING", START_MS))
+        scene.deliver()
+        assert sorted(one["labels"]["alertname"] for r in well.received for one in r.fields["alerts"]) == [
+            "delivery_failed",
+            "starved_queue",
+        ]
+        rows = DeliveryLog(tmp_path)._alerts.read(["kind", "state", "labels"]).to_pylist()
+        own = [row for row in rows if row["kind"] == "delivery_failed"]
+        assert [(row["state"], json.loads(row["labels"])) for row in own] == [
+            ("FIRING", {"cluster": "balancewatch", "receiver": "ill"})
+        ]
+
+
+def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: FakeServer) -> None:
+    now_ms = wall_ms()
+    silence = Silence("s1", {"consumer_group": ("bill*",)}, "ada", "release", now_ms, now_ms + 3_600_000)
+    with scene.relay() as relay:
+        OperatorInput(scene.warehouse).add_silence(silence, now_ms)
+        relay.step(0.1)
+        relay.step(0.1)
+        rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
+        relay.observe([read_transition(row) for row in rows])
+        relay.step(0.1)
+        relay.finish(SECONDS)
+    assert notified(hook) == [("x", "firing")]
+    assert [(row["incident_id"], row["reason"]) for row in scene.log() if row["outcome"] == "SILENCED"] == [
+        (f"bills-{START_MS}", "s1")
+    ]
+
+
+@pytest.mark.parametrize(("age", "comes"), [(None, True), (1.0, True), (121.0, False)])
+def test_the_watchdog_comes_while_the_queries_make_progress(
+    tmp_path: Path, hook: FakeServer, age: float | None, comes: bool
+) -> None:
+    """Without queries it is sent too, and says that it covers only the relay."""
+    route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
+    settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
+    progress_age = None if age is None else lambda: age
+    receivers = make_receivers(settings)
+    relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), receivers, progress_age=progress_age)
+    relay.finish(SECONDS)
+    relay.close()
+    summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
+    assert bool(summaries) is comes
+    if comes:
+        assert ("does not cover the queries" in summaries[0]) is (age is None)
+
+
+def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_it_raised() -> None:
+    class Raising:
+        name, at_most, min_interval_seconds, is_leased = "r", 1, 0.0, False
+
+        def send(self, notices: object, now_ms: int) -> Answer:
+            raise ValueError("hunter2")
+
+        def close(self) -> None: ...
+
+    answer = call(Raising(), Send("r", ()), 0)
+    assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
+
+
+def test_each_replica_of_alertmanager_is_a_receiver_of_its_own() -> None:
+    settings = settings_of(
+        "",
+        receivers=[{"name": "am", "type": "alertmanager", "urls": ["http://a:9093", "http://b:9093"]}],
+        routes=[{"name": "all", "receivers": ["am"]}],
+    )
+    receivers = make_receivers(settings)
+    assert list(receivers) == ["am[0]", "am[1]"]
+    assert make_routes(settings, receivers)[0].receivers == ("am[0]", "am[1]")
+    for receiver in receivers.values():
+        receiver.close()
+
+
+def test_a_missing_secret_is_notified_by_its_key_and_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PD_KEY", raising=False)
+    settings = settings_of(
+        "",
+        receivers=[{"name": "pd", "type": "pagerduty", "routing_key_env": "PD_KEY"}],
+        routes=[{"name": "all", "receivers": ["pd"]}],
+    )
+    with pytest.raises(
+        SettingsError, match=r"oncall.receivers\[0\].routing_key_env = 'PD_KEY': the environment variable PD_KEY"
+    ):
+        make_receivers(settings)
+
+
+def test_the_default_reports_the_log_alone() -> None:
+    settings = Settings.load().oncall
+    assert [receiver.type for receiver in settings.receivers] == ["log"]

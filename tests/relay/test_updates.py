@@ -1,0 +1,120 @@
+"""Changes of queues are notified only once they settle; an effect does not wait for ever for its cause."""
+
+import pytest
+
+from tests.relay.stage import START_MS, Scripted, Stage, alert_row
+
+
+def stage_of() -> tuple[Stage, Scripted]:
+    pager = Scripted()
+    return Stage({"pager": pager}), pager
+
+
+def queues(number: int) -> list[str]:
+    return [f"broker-a:{one}" for one in range(number)]
+
+
+@pytest.mark.parametrize("tick_seconds", [5, 10, 30, 75])
+@pytest.mark.parametrize("sizes", [range(30, 0, -1), range(1, 31), [1, 2] * 15], ids=["shrinks", "grows", "flaps"])
+def test_a_list_that_changes_at_each_tick_is_notified_a_few_times_and_ends_as_it_is(
+    sizes: list[int], tick_seconds: int
+) -> None:
+    stage, pager = stage_of()
+    for size in sizes:
+        stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(size)))
+        stage.run(tick_seconds)
+    notified = len(pager.took())
+    assert notified <= 2 + 30 * tick_seconds / 120
+    stage.run(3_600)
+    assert pager.took()[-1][1].queues == tuple(queues(list(sizes)[-1]))
+    assert len(pager.took()) <= notified + 1
+
+
+def test_a_list_that_changes_and_stands_still_is_notified_after_half_a_minute() -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(60)
+    changed_ms = stage.now_ms
+    stage.write(alert_row("m", "FIRING", changed_ms, queues=queues(3)))
+    stage.run(60)
+    assert [len(one.queues) for _, one in pager.took()] == [1, 3]
+    assert 30_000 <= pager.took()[-1][0] - changed_ms <= 33_000
+
+
+def test_a_list_that_is_again_as_it_was_notified_is_no_news() -> None:
+    stage, pager = stage_of()
+    for size in (1, 2, 1):
+        stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(size)))
+        stage.run(10)
+    stage.run(3_600)
+    assert pager.notified() == ["m firing"]
+
+
+@pytest.mark.parametrize("change", [{"cause": "pull_stopped"}, {"severity": "error"}], ids=str)
+def test_another_cause_or_severity_is_notified_at_once_with_the_queues_of_now(change: dict[str, str]) -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
+    stage.run(5)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(3), **change))
+    stage.run(5)
+    assert [len(one.queues) for _, one in pager.took()] == [1, 3]
+    stage.run(600)
+    assert len(pager.took()) == 2
+
+
+def test_an_end_waits_for_no_change() -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(5)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
+    stage.run(5)
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+    stage.run(600)
+    assert pager.notified() == ["m firing", "m resolved"]
+
+
+def test_what_only_waits_is_notified_by_a_relay_that_ends() -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.write(alert_row("cause", "UNKNOWN", stage.now_ms))
+    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
+    stage.run(5)
+    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
+    stage.run(5)
+    assert pager.notified() == ["m firing"]
+    stage.owed.flush(stage.now)
+    stage.run(5)
+    assert sorted(pager.notified()) == ["effect firing", "m firing", "m firing"]
+
+
+@pytest.mark.parametrize("state", ["UNKNOWN", "PENDING"])
+def test_an_effect_of_what_does_not_fire_is_notified_after_two_minutes(state: str) -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("cause", state, stage.now_ms))
+    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
+    stage.run(110)
+    assert pager.notified() == []
+    stage.run(20)
+    assert pager.notified() == ["effect firing"]
+
+
+def test_an_effect_of_what_ends_without_having_fired_is_notified_then() -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("cause", "UNKNOWN", stage.now_ms))
+    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
+    stage.run(20)
+    stage.write(alert_row("cause", "RESOLVED", stage.now_ms))
+    stage.run(5)
+    assert pager.notified() == ["effect firing"]
+
+
+def test_a_cause_that_fires_in_time_is_one_page() -> None:
+    stage, pager = stage_of()
+    stage.write(alert_row("cause", "PENDING", stage.now_ms))
+    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
+    stage.run(60)
+    stage.write(alert_row("cause", "FIRING", stage.now_ms))
+    stage.run(600)
+    assert pager.notified() == ["cause firing"]

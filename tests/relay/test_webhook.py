@@ -1,0 +1,58 @@
+"""The webhook is Alertmanager's, version 4, and carries the notice's key."""
+
+from contextlib import closing
+
+from streaming.relay.receivers.webhook import Webhook, message
+from tests.relay.fakes import Reset
+from tests.relay.notices import NOW_MS, notice, notices
+from tests.relay.vendors import FakeWebhook
+
+TOKEN = "t0ken-of-nothing"  # noqa: S105 # of no server
+
+
+def test_each_notice_is_a_request_with_its_key() -> None:
+    firing, resolved = notice(), notice(status="resolved", changed_at_ms=NOW_MS)
+    with FakeWebhook(TOKEN) as vendor, closing(Webhook("ops", vendor.url, token=TOKEN)) as hook:
+        for notified in (firing, resolved):
+            assert hook.send([notified], NOW_MS).verdict == "DELIVERED"
+        assert vendor.keys_taken == [firing.key, resolved.key]
+        alerts = [one.fields["alerts"][0] for one in vendor.received]
+    assert [alert["endsAt"] for alert in alerts] == ["0001-01-01T00:00:00Z", "2026-11-21T10:53:20.000Z"]
+    assert alerts[0]["fingerprint"] == alerts[1]["fingerprint"] == firing.alert_id
+
+
+def test_a_repetition_carries_the_same_key() -> None:
+    """Without an answer it is sent again; the receiver drops it by its key."""
+    with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
+        vendor.script(Reset())
+        verdicts = [hook.send([notice()], NOW_MS).verdict for _ in range(3)]
+        assert verdicts == ["RETRY", "DELIVERED", "DELIVERED"]
+        assert vendor.counts("idempotency-key") == {notice().key: 3}
+        assert vendor.keys_taken == [notice().key]
+
+
+def test_a_wrong_token_is_a_bad_key_and_is_not_notified() -> None:
+    with FakeWebhook("another") as vendor, closing(Webhook("ops", vendor.url, token=TOKEN)) as hook:
+        answer = hook.send([notice()], NOW_MS)
+    assert answer.verdict == "BAD_KEY"
+    assert TOKEN not in answer.reason
+
+
+def test_a_group_has_in_common_what_all_of_it_have() -> None:
+    notified = message(notices(3), NOW_MS, "ops")
+    assert notified["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
+    assert notified["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
+    assert "topic" not in notified["commonLabels"]
+    assert notified["commonLabels"]["consumer_group"] == "order-service"
+    assert notified["notification_reason"] == "opened"
+
+
+def test_a_group_fires_while_one_of_it_does() -> None:
+    over = [notice(1, status="resolved"), notice(2, status="resolved")]
+    assert message(over, NOW_MS, "ops")["status"] == "resolved"
+    assert message([*over, notice(3)], NOW_MS, "ops")["status"] == "firing"
+
+
+def test_a_name_of_any_script_makes_a_key_that_a_header_can_carry() -> None:
+    with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
+        assert hook.send([notice(incident_id="订单\r\n-1")], NOW_MS).verdict == "DELIVERED"
