@@ -7,8 +7,7 @@ import pytest
 
 from schemas.tables import TABLES
 from streaming.board.page import View
-from streaming.board.pages.lag import Written, read_lags, worst_lately
-from streaming.board.pages.overview import PAGE
+from streaming.board.pages.overview import PAGE, Written, read_lags, worst_lately
 from streaming.store.store import History
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import open_table, table_path

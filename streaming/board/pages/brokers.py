@@ -259,7 +259,6 @@ def _ask(history: History, sql: str, params: Mapping[str, Any]) -> list[dict[str
 BROKERS_A_PAGE = 50
 MOST_LANES = 40
 LANE_PX = 44
-MOST_SILENT = 5
 
 
 @dataclass(frozen=True)

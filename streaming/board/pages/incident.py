@@ -163,10 +163,6 @@ def read(view: View) -> IncidentPage:
     return IncidentPage(story, events(story, view.now_ms), view.now_ms, view.known_until_ms, runbook)
 
 
-def _active_silences(story: IncidentStory, now_ms: int) -> list[CoveringSilence]:
-    return [silence for silence in story.silences if silence.starts_ms <= now_ms < silence.ends_ms]
-
-
 SHAPES = {"incident": "▲", "members": "◆", "queues": "≡", "producers": "↗", "notification": "✉", "operator": "●"}
 """Shape of each type of event."""
 
