@@ -76,3 +76,15 @@ VIEWS: Mapping[str, View] = {
     )
 }
 """In order of creation: a view may use earlier ones."""
+
+MOST_SEVERE_FIRST = "list_position(['critical', 'error', 'warning', 'info'], severity) NULLS LAST"
+"""ORDER BY of rows with a severity."""
+
+
+def acknowledged_sql(until: str = "") -> str:
+    """Return SQL for who acknowledged each incident last; with `until`, an SQL expression, of the rows up to then."""
+    rows_until = f" WHERE acknowledged_at <= {until}" if until else ""
+    return (
+        "SELECT incident_id, arg_max(acknowledged_by, acknowledged_at) AS acknowledged_by "
+        f"FROM acknowledgements{rows_until} GROUP BY incident_id"
+    )

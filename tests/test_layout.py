@@ -56,7 +56,7 @@ APART = ({"collector", "simulator"}, {"replay", "whatif", "check"})
 UDFS = ("rocketmq", "alerts", "brokers", "producers", "groups", "whatif", "sql")
 """The rooms of udfs/, likewise."""
 
-BOARD = ("url", "queries", "drawing", "pages", "web", "board_command")
+BOARD = ("url", "words", "known", "chart", "page", "pages", "web", "board_command")
 """The rooms of streaming/board/, likewise."""
 
 ORDERS = {"streaming": STREAMING, "udfs": UDFS, "streaming.board": BOARD}
@@ -65,7 +65,7 @@ LAZY = {
     "streaming/cli.py": "the table of commands",
     "streaming/quality/inspection.py": "Great Expectations takes 1.2 s to import, and 230 MB",
     "streaming/quality/quality_command.py": "the same",
-    "streaming/service/demo.py": "Dash and Plotly take 0.6 s to import, and a demo without a board needs neither",
+    "streaming/service/demo.py": "a demo without a board needs no web server, and names what is not installed",
     "streaming/history/sql_process.py": "deltalake takes 0.2 s to import, and only tables in a store need it",
     "streaming/store/unreadable.py": "pyarrow.parquet takes 0.2 s to import, and hardly ever is a file unreadable",
     "streaming/terminal/printing.py": "the same, and hardly ever is Parquet asked for",

@@ -140,7 +140,7 @@ def _in_a_sentence() -> Iterator[None]:
 def _board(settings: Settings) -> Iterator[str]:
     """Yield the board's URL while it is served. Exit with one sentence if it cannot be."""
     try:
-        from streaming.board.web.server import BoardServer  # noqa: PLC0415  # Dash is imported only where pages are served
+        from streaming.board.web.server import BoardServer  # noqa: PLC0415  # imported only where pages are served
 
         server = BoardServer(settings)
     except SettingsError as error:

@@ -1,9 +1,8 @@
 """`python -m tests.bench.board`: what each page costs over 1,000 groups, 20,000 queues and a million rows of history.
 
-server: the time of the answer. From nothing: until the page stands in a browser that knows nothing, Plotly's script
-included. Within: the same from another page of the board; the longest task and the CPU of the tab's main thread are of
-this way. Beside stand an empty page and one with an empty figure, in the same run. Compare within a run; absolute
-figures are the machine's.
+server: the time of the answer. From nothing: until the page is shown in a browser that has no cache. Within: the same
+from another page of the board; the longest task and the CPU of the tab's main thread are of this way. An empty page is
+measured in the same run. Compare within a run; absolute figures are the machine's.
 """
 
 import argparse
@@ -88,7 +87,7 @@ def _table(loads: list[PageLoad]) -> Table:
             f"{load.longest_task_ms:,.0f} ms",
             f"{load.browser_cpu_ms:,.0f} ms",
             f"{load.nodes:,}",
-            end_section=load.name == "empty figure",
+            end_section=load.name == "empty page",
         )
     return table
 

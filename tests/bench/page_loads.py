@@ -1,11 +1,11 @@
-"""What a page of the board costs: the server's time and bytes, and in Chromium the time until it stands and its tasks.
+"""What a page of the board costs: the server's time and bytes; in Chromium the time until it is shown and its tasks.
 
-Each load is a new browser context without a cache, and the clock stands a minute later, so that nothing is kept of the
-load before. A task is what keeps the browser from answering: Chromium reports those over 50 ms. Tasks are counted when
-the page is reached from another one that has an empty figure, so that reading Plotly's script is not among them.
+Each load is a new browser context without a cache, and the clock is a minute later, so that nothing is kept of the load
+before. A task is what keeps the browser from answering: Chromium reports those over 50 ms. Tasks are counted when the
+page is reached from another one.
 """
 
-import json
+import socket
 import statistics
 import threading
 import time
@@ -13,18 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import plotly.graph_objects as go
 from playwright.sync_api import Browser, CDPSession
 from playwright.sync_api import Page as Tab
-from waitress.server import create_server
 
 from conf.settings import Settings
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.figures import figure
+from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
-from streaming.board.pages.page import Page, View
+from streaming.board.web.access import AccessControl
 from streaming.board.web.app import Board, make_app
+from streaming.board.web.server import BoundedServer, Bounds
 
 MINUTE = 60_000
 
@@ -36,15 +35,16 @@ window.waitFor = function (title) {
   window.stoodAt = 0;
   (function look() {
     const shown = document.querySelector("#page #title");
-    const stands = shown && shown.textContent !== title
-      && [...document.querySelectorAll("#page .figure")].every(one => one.querySelector(".main-svg"));
-    if (stands) window.stoodAt = performance.now(); else requestAnimationFrame(look);
+    if (shown && shown.textContent !== title) window.stoodAt = performance.now(); else requestAnimationFrame(look);
   })();
 };
 window.waitFor(null);
 """
 
-SET_OFF = "window.tasks = []; window.waitFor('Drawn'); window.setOff = performance.now()"
+SET_OFF = """path => {
+    window.tasks = []; window.waitFor('Bare'); window.setOff = performance.now();
+    const link = document.createElement('a'); link.href = path; document.body.append(link); link.click();
+}"""
 
 ARRIVED = """
 [window.stoodAt - window.setOff, Math.max(0, ...window.tasks), document.querySelectorAll("#page *").length]
@@ -63,7 +63,7 @@ class PageLoad:
     server_cpu_ms: float
     answer_bytes: int
     stands_ms: float
-    """From nothing, Plotly's script included."""
+    """From nothing."""
     reached_ms: float
     """From another page of the board."""
     longest_task_ms: float
@@ -72,28 +72,21 @@ class PageLoad:
     nodes: int
 
 
-def _read_nothing(view: View) -> None:
+class Bare(Page[None]):
+    """An empty page: what the frame costs by itself."""
+
+    def body(self, view: View) -> str:
+        return f'<h1 id="title" tabindex="-1">{self.title}</h1>'
+
+
+def _read_nothing(_: View) -> None:
     return None
 
 
-def _bare(_: None) -> el.Component:
-    return el.heading("Bare")
-
-
-def _drawn(_: None) -> el.Component:
-    return el.html.Div([el.heading("Drawn"), figure("drawn", go.Figure(), "nothing", 300)])
-
-
-def _drawn_too(_: None) -> el.Component:
-    return el.html.Div([el.heading("Drawn too"), figure("drawn-too", go.Figure(), "nothing", 300)])
-
-
-FLOOR = (
-    Page("bare", "/bare", "Bare", _read_nothing, _bare),
-    Page("drawn", "/drawn", "Drawn", _read_nothing, _drawn),
-    Page("drawn_too", "/drawn-too", "Drawn too", _read_nothing, _drawn_too),
+FLOOR: tuple[Page[Any], ...] = (
+    Bare("bare", "/bare", "Bare", _read_nothing),
+    Bare("bare_too", "/bare-too", "Bare too", _read_nothing),
 )
-"""An empty page, and one with an empty figure: what the frame and Plotly cost by themselves."""
 
 
 class Measured:
@@ -104,14 +97,14 @@ class Measured:
         settings = Settings.load(paths={"warehouse": warehouse}, board={"port": 0, "refresh_seconds": 60})
         pages = (*PAGES, *FLOOR)
         self.board = Board(settings.board, warehouse, lambda: self._now_ms, pages)
-        app = make_app(self.board, settings.board, pages)
-        self._server = create_server(app.server, host="127.0.0.1", port=0, threads=4)
-        self.url = f"http://127.0.0.1:{self._server.effective_port}"
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._server = BoundedServer(make_app(self.board, AccessControl.of(settings.board)), Bounds())
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        self._server.close()
+        self._server.should_exit = True
         self._thread.join(10)
 
     def load(self, browser: Browser, name: str, path: str, times: int) -> PageLoad:
@@ -124,11 +117,11 @@ class Measured:
         answer = self._render(path)
         with self._tab(browser, path) as tab:
             stands_ms = tab.evaluate("window.stoodAt")
-        with self._tab(browser, "/drawn") as tab:
+        with self._tab(browser, "/bare") as tab:
             session = tab.context.new_cdp_session(tab)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
             cpu_ms = -_cpu_ms(session)
-            tab.evaluate(f"{SET_OFF}; balancewatch.go({json.dumps(path)})")
+            tab.evaluate(SET_OFF, path)
             self._wait(tab)
             cpu_ms += _cpu_ms(session)
             reached_ms, longest_ms, nodes = tab.evaluate(ARRIVED)
@@ -136,7 +129,7 @@ class Measured:
 
     @contextmanager
     def _tab(self, browser: Browser, path: str) -> Iterator[Tab]:
-        """The page in a context of its own, standing and quiet."""
+        """The page in a context of its own, shown and quiet."""
         context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         try:
             tab = context.new_page()
@@ -158,9 +151,9 @@ class Measured:
         self._now_ms += MINUTE
         where, _, search = path.partition("?")
         started, cpu = time.perf_counter(), time.process_time()
-        body, _, _ = self.board.render(where, f"?{search}", None)
+        body, _, _ = self.board.render(self.board.pages[where], search)
         took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000
-        return *took, len((body or "").encode())
+        return *took, len(body.html.encode() if body else b"")
 
 
 def _cpu_ms(session: CDPSession) -> float:
@@ -182,5 +175,5 @@ def measure_pages(
 ) -> list[PageLoad]:
     """The floor first, then each (name, path), from a board of its own."""
     with measured(warehouse, now_ms) as board:
-        floor = [("empty page", "/bare"), ("empty figure", "/drawn-too")]
+        floor = [("empty page", "/bare-too")]
         return [board.load(browser, name, path, times) for name, path in [*floor, *pages]]

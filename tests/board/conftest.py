@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ConsoleMessage, Error, Page, Request, ViewportSize, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Error, Page, Request, Response, ViewportSize, expect, sync_playwright
 
 from conf.settings import Settings
-from streaming.board.web.security import AccessControl
+from streaming.board.web.access import AccessControl
 from streaming.board.web.server import BoardServer
 from tests.board.modelled import NOW_MS, write_modelled
 
@@ -33,6 +33,12 @@ DESK: ViewportSize = {"width": 1280, "height": 900}
 
 REFRESH_SECONDS = 0.25
 """How often pages ask: more often than the settings allow, so that tests wait less."""
+
+
+def is_update(exchange: Request | Response) -> bool:
+    """Whether a script requested it: an update or another page, and no first load."""
+    request = exchange if isinstance(exchange, Request) else exchange.request
+    return request.resource_type == "fetch"
 
 
 def chromium() -> str:
@@ -104,7 +110,7 @@ class Tab:
             self.foreign.append(request.url)
 
     def open(self, url: str) -> Page:
-        """Go there, and wait until the page's body stands and its figures are drawn."""
+        """Go there, and wait for the page's body and scripts."""
         self.page.goto(url)
         return self.settled()
 
@@ -127,9 +133,9 @@ class Tab:
             self.page.set_viewport_size(DESK)
 
     def settled(self) -> Page:
-        """Wait until the page's body stands and its figures are laid out, not only begun."""
+        """Wait until the page's body is there and its scripts have begun."""
         self.page.wait_for_selector("#page #title")
-        self.page.wait_for_function("() => [...document.querySelectorAll('#page .figure')].every(one => one.isReady)")
+        self.page.wait_for_function("document.readyState === 'complete'")
         return self.page
 
     def words(self) -> str:
@@ -159,7 +165,7 @@ class Tab:
 @pytest.fixture(scope="package")
 def page(board_url: str) -> Iterator[Page]:
     """The one page of the one Chromium of this package, and no longer: while Playwright is open its event loop runs in
-    this thread, and nothing else may run one. A page that stays at the board reads Plotly's script once."""
+    this thread, and nothing else may run one."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
         context = browser.new_context(reduced_motion="reduce")

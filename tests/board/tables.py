@@ -5,9 +5,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from streaming.board.pages.page import Page, View
+from streaming.board.chart import Chart
+from streaming.board.page import Page, View
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
+from tests.board.components import Element, read_html
 from tests.row_writer import RowWriter
 
 NOW_MS = 1_795_258_800_000
@@ -64,9 +66,15 @@ def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: i
     return warehouse
 
 
-def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Any:
+def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Element:
     """A page's body over these tables."""
-    return page.body(view_of(warehouse, now_ms, **asked))
+    return read_html(page.body(view_of(warehouse, now_ms, **asked)))
+
+
+def minutes(chart: Chart, name: str) -> list[int]:
+    """How long the bars of this name are."""
+    period_ms = chart.axis.until_ms - chart.axis.from_ms
+    return [round(bar.width * period_ms / 100 / MINUTE) for bar in chart.bars if bar.name == name]
 
 
 def view_of(warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> View:

@@ -1,39 +1,28 @@
-"""The callback behind every page: what is rendered when, and what is said where nothing can be shown."""
+"""What every page answers: rendered when, as HTML and as JSON, and a sentence where nothing can be shown."""
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dash import html
 
 from conf.settings import Settings
 from schemas.tables import TABLES
+from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
-from streaming.board.pages.page import Page, View
 from streaming.board.web.app import MOST_ANNOUNCED, Board
 from streaming.board.web.tables import Tables
 from streaming.store.store import WarehouseError
+from tests.board.components import links_of, read_html, text_of
 from tests.board.tables import NOW_MS, alert, assignment, write
 
 
-def text_of(node: Any) -> str:
-    """The text of a rendered tree."""
-    if isinstance(node, dict):
-        return text_of(node["props"].get("children"))
-    return " ".join(map(text_of, node)) if isinstance(node, list) else "" if node is None else str(node)
+class Rows(Page[Any]):
+    """A page without a template."""
 
-
-def nodes(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield every component of a rendered tree."""
-    if isinstance(node, dict):
-        yield node
-        yield from nodes(node["props"].get("children"))
-    elif isinstance(node, list):
-        for child in node:
-            yield from nodes(child)
+    def body(self, view: View) -> str:
+        return f"<p>{self.read(view)}</p>"
 
 
 class Shown:
@@ -44,8 +33,8 @@ class Shown:
         self.now_ms = NOW_MS
         self.calls = 0
         self.error: Exception | None = None
-        page = Page("one", "/", "One", self._read, html.P, nav="One", parameters=frozenset({"kind"}))
-        self.board = Board(Settings.load().board, warehouse, lambda: self.now_ms, (page,))
+        self.page = Rows("one", "/", "One", self._read, nav="One", parameters=frozenset({"kind"}))
+        self.board = Board(Settings.load().board, warehouse, lambda: self.now_ms, (self.page,))
 
     def _read(self, view: View) -> str:
         self.calls += 1
@@ -54,9 +43,19 @@ class Shown:
         rows = view.history.rows("SELECT * FROM alerts")
         return f"{view.asked.get('kind', 'all')}: {len(rows)}"
 
-    def text(self, path: str = "/", search: str = "", shown: str | None = None) -> str:
-        body, _, _ = self.board.render(path, search, shown)
-        return "" if body is None else text_of(json.loads(body))
+    def render(self, search: str = "", shown: str | None = None) -> Any:
+        return self.board.render(self.page, search, shown)
+
+    def text(self, search: str = "") -> str:
+        return text_of(read_html(self.render(search)[0].html))
+
+
+def text_at(board: Board, path: str, search: str = "") -> str:
+    page = board.page(path)
+    assert page is not None
+    body, _, _ = board.render(page, search)
+    assert body is not None
+    return text_of(read_html(body.html))
 
 
 @pytest.fixture
@@ -70,17 +69,16 @@ def shown(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def test_a_body_is_rendered_again_only_when_the_tables_or_the_minute_are_others(shown: Shown, warehouse: Path) -> None:
-    body, key, alerts = shown.board.render("/", "", None)
+    body, key, alerts = shown.render()
     assert body is not None
     assert alerts == {"count": 1, "newest": {"one": "starved_queue, billing"}}
-    assert shown.board.render("/", "", key) == (None, key, None)
+    assert shown.render(shown=key) == (None, key, None)
     assert shown.calls == 1
     write(warehouse, {"alerts": [alert("two")]}, 1)
-    body, other, alerts = shown.board.render("/", "", key)
-    assert alerts is not None
+    body, other, alerts = shown.render(shown=key)
     assert (body is not None, other != key, set(alerts["newest"])) == (True, True, {"one", "two"})
     shown.now_ms += 60_000
-    assert shown.board.render("/", "", other)[0] is not None
+    assert shown.render(shown=other)[0] is not None
     assert shown.calls == 3
 
 
@@ -88,52 +86,48 @@ def test_viewers_of_one_url_share_what_was_rendered(shown: Shown) -> None:
     for _ in range(5):
         assert shown.text() == "all: 1"
     assert shown.calls == 1
-    assert shown.text(search="?kind=x") == "x: 1"
+    assert shown.text("kind=x") == "x: 1"
     assert shown.calls == 2
 
 
 def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
-    _, _, alerts = shown.board.render("/", "", None)
-    assert alerts is not None
+    _, _, alerts = shown.render()
     assert (alerts["count"], set(alerts["newest"])) == (1, {"one"})
 
 
 def test_all_that_fire_are_counted_in_the_title_though_only_the_newest_are_named(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 1)
-    _, _, alerts = shown.board.render("/", "", None)
-    assert alerts is not None
+    _, _, alerts = shown.render()
     assert (alerts["count"], len(alerts["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
 
 
-def test_an_unknown_page_says_so(shown: Shown) -> None:
-    assert "/nothing is not a page of the board." in shown.text("/nothing")
-
-
 def test_an_unknown_parameter_is_an_error_message(shown: Shown) -> None:
-    assert "'colour' is not a parameter of this page; allowed: kind." in shown.text(search="?colour=red")
+    sentence = "'colour' is not a parameter of this page; allowed: kind."
+    assert sentence in shown.text("colour=red")
+    text, status = shown.board.value_json(shown.page, "colour=red")
+    assert (json.loads(text), status) == ({"error": sentence}, 400)
 
 
 @pytest.mark.parametrize(
     ("path", "link"),
-    [
-        ("/incident", ("All alerts", "/alerts")),
-        ("/group", ("All groups", "/groups")),
-        ("/history", ("All groups", "/groups")),
-    ],
+    [("/incident", "/alerts"), ("/group", "/groups"), ("/history", "/groups")],
 )
-def test_a_page_that_needs_a_parameter_links_to_the_list_of_them(
-    path: str, link: tuple[str, str], warehouse: Path
-) -> None:
-    body, _, _ = Board(Settings.load().board, warehouse, lambda: NOW_MS).render(path, "", None)
-    links = [node["props"] for node in nodes(json.loads(body or "{}")) if node["type"] == "A"]
-    assert [(props["children"], props["href"]) for props in links] == [link]
+def test_a_page_that_needs_a_parameter_links_to_the_list_of_them(path: str, link: str, warehouse: Path) -> None:
+    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    body, _, _ = board.render(board.pages[path], "")
+    assert body is not None
+    assert links_of(read_html(body.html)) == [link]
+    assert f"All {link[1:]}" in text_at(board, path)
 
 
 def test_an_error_in_a_page_is_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
     shown.error = RuntimeError("secret detail")
     assert "This page failed; the log of `balancewatch board` says why." in shown.text()
     assert "secret detail" not in shown.text()
+    text, status = shown.board.value_json(shown.page, "")
+    assert status == 500
+    assert "secret detail" not in text
 
 
 def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown: Shown) -> None:
@@ -141,6 +135,7 @@ def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown:
     shown.error = WarehouseError("No files found")
     assert "The tables cannot be read" in shown.text()
     assert shown.calls == 2
+    assert shown.board.value_json(shown.page, "")[1] == 503
 
 
 def test_without_tables_it_says_what_to_run_and_finds_them_when_they_appear(
@@ -150,6 +145,7 @@ def test_without_tables_it_says_what_to_run_and_finds_them_when_they_appear(
     text = shown.text()
     assert "no tables found" in text
     assert "balancewatch run" in text
+    assert shown.board.value_json(shown.page, "")[1] == 503
     write(tmp_path / "later", {"alerts": [alert("one")]})
     assert shown.text() == "all: 1"
 
@@ -189,28 +185,42 @@ def test_the_tables_are_looked_at_once_for_all_who_ask_at_a_time(warehouse: Path
     assert looks <= 1
 
 
+SEARCH = {"/group": "group=billing", "/history": "group=billing", "/incident": "id=one"}
+
+
 def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Stale tables without firing alerts are no good news."""
     open_since = alert("one", ago_ms=0)
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS)], "alerts": [open_since]})
-    search = {"/group": "?group=billing", "/history": "?group=billing", "/incident": "?id=one"}
     soon = Board(Settings.load().board, tmp_path, lambda: NOW_MS + 1_000)
     late = Board(Settings.load().board, tmp_path, lambda: NOW_MS + 3 * 3_600_000)
     for page in PAGES:
         with subtests.test(page.path):
-            new, old = (
-                text_of(json.loads(board.render(page.path, search.get(page.path, ""), None)[0] or "{}"))
-                for board in (soon, late)
-            )
+            new, old = (text_at(board, page.path, SEARCH.get(page.path, "")) for board in (soon, late))
             assert "Stale data" not in new
             assert "Stale data: the newest row is 3 h old." in old
             assert "No alert is firing." not in old
 
 
+def test_every_page_is_a_value_in_json(warehouse: Path, subtests: pytest.Subtests) -> None:
+    write(warehouse, {"assignments": [assignment(0, "UNOWNED")], "quarantine": []}, 1)
+    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    for page in PAGES:
+        with subtests.test(page.path):
+            text, status = board.value_json(page, SEARCH.get(page.path, ""))
+            answer = json.loads(text)
+            assert status == 200
+            assert answer.keys() == {"now_ms", "newest_ms", "left_out", "page"}
+            assert answer["now_ms"] == NOW_MS
+    overview = json.loads(board.value_json(board.pages["/"], "")[0])["page"]
+    assert [incident["incident_id"] for incident in overview["trouble"]["firing"]] == ["one"]
+    group = json.loads(board.value_json(board.pages["/group"], "group=billing")[0])["page"]
+    assert group["matrix"]["lines"][0]["queue"]["verdict"] == "UNOWNED"
+
+
 def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
     """No page says that the data are of a time to come, and none calls them old."""
     write(tmp_path, {"alerts": [alert("one", ago_ms=-3_600_000)]})
-    body, _, _ = Board(Settings.load().board, tmp_path, lambda: NOW_MS).render("/", "", None)
-    text = text_of(json.loads(body or "{}"))
+    text = text_at(Board(Settings.load().board, tmp_path, lambda: NOW_MS), "/")
     assert "Stale data" not in text
-    assert "Last data now" in " ".join(text.split())
+    assert "Last data now" in text

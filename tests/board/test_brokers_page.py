@@ -5,13 +5,22 @@ from typing import Any
 
 import pytest
 
-from streaming.board.pages.brokers import PAGE
-from streaming.board.pages.page import View
-from streaming.board.queries.brokers import Asked, Broker, Interval, join_intervals, read_brokers
-from streaming.board.url.parameters import AskedError
+from streaming.board.page import View
+from streaming.board.pages.brokers import (
+    LANE_PX,
+    PAGE,
+    Asked,
+    Broker,
+    BrokersPage,
+    Interval,
+    brokers_chart,
+    join_intervals,
+    read_brokers,
+)
+from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, minutes, shown, view_of, write
 
 HOUR = 60 * MINUTE
 P = "10.0.1.1@9#3"
@@ -138,12 +147,12 @@ def silent(ago_ms: int, **columns: Any) -> dict[str, Any]:
     return alert("silence", "UNKNOWN", ago_ms - MINUTE, **about, **columns)
 
 
-def bars(page: Any) -> dict[str, list[tuple[int, int]]]:
-    """By trace: (lane, minutes it is long)."""
-    return {
-        one.name: [(round(lane), length // MINUTE) for lane, length in zip(one.y, one.x, strict=True)]
-        for one in by_id(page, "brokers-figure").figure.data
-    }
+def bars(page: BrokersPage) -> dict[str, list[tuple[int, int]]]:
+    """By key: (lane, minutes it is long)."""
+    chart = brokers_chart(page, [broker for broker in page.brokers if broker.intervals or broker.incidents])
+    names = [key.name for key in chart.keys]
+    lanes = {name: [int(bar.y // LANE_PX) for bar in chart.bars if bar.name == name] for name in names}
+    return {name: list(zip(lanes[name], minutes(chart, name), strict=True)) for name in names}
 
 
 def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
@@ -152,14 +161,15 @@ def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
     steps = [health(40 * MINUTE, 3), health(50 * MINUTE, 3, cluster="test", broker_name="broker-t")]
     alerts = [silent(20 * MINUTE), alert("m", ago_ms=30 * MINUTE, **masterless, fired_at=NOW_MS)]
     page = shown(PAGE, write(tmp_path, {"broker_health": steps, "alerts": alerts}), since="1h")
-    assert bars(page) == {
+    value = PAGE.read(view_of(tmp_path, since="1h"))
+    assert bars(value) == {
         "avoided by some": [],
         "avoided by all": [(0, 20), (1, 50)],
         "incident": [(0, 11)],
         "no data": [(0, 20)],
     }
-    band = next(one for one in by_id(page, "brokers-figure").figure.data if one.name == "no data")
-    assert (list(band.text), band.marker.pattern.shape) == (["no data"], ".")
+    band = next(bar for bar in PAGE.draw(value)["chart"].bars if bar.name == "no data")
+    assert (band.text, band.hatch) == ("no data", "dots")
     assert text_of(by_id(page, "silent")).startswith("? NO DATA from cluster prod since 10:40:00")
     assert "? NO DATA since 10:40:00 before: avoided by all, 3 of 3" in text_of(by_id(page, "brokers-prod/broker-a"))
     assert "NO DATA" not in text_of(by_id(page, "brokers-test/broker-t"))
@@ -169,19 +179,20 @@ def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
 def test_producers_report_while_brokers_do_not_answer(tmp_path: Path) -> None:
     rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
-    page = shown(PAGE, write(tmp_path, rows | {"fault_items": items}), since="1h")
+    page = PAGE.read(view_of(write(tmp_path, rows | {"fault_items": items}), since="1h"))
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 30)], [(0, 10)])
 
 
 def test_where_all_data_are_old_bars_end_there(tmp_path: Path) -> None:
     history = History(write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}))
-    page = PAGE.body(View(history, {"since": "1h"}, NOW_MS, 120_000, NOW_MS - 15 * MINUTE))
+    page = PAGE.read(View(history, {"since": "1h"}, NOW_MS, 120_000, NOW_MS - 15 * MINUTE))
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 25)], [(0, 15)])
 
 
 def test_a_broker_with_data_has_no_time_without_data(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}), since="1h")
-    assert bars(page) == {"avoided by some": [], "avoided by all": [(0, 40)], "incident": []}
+    value = PAGE.read(view_of(tmp_path, since="1h"))
+    assert bars(value) == {"avoided by some": [], "avoided by all": [(0, 40)], "incident": []}
     assert "NO DATA" not in text_of(page)
 
 

@@ -1,21 +1,22 @@
 """A timeline shows a span that follows what is in it: no empty time before the first and after the last."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from streaming.board.known import extent_of
 from streaming.board.pages import alerts, brokers, incident
-from streaming.board.queries.extent import extent_of
-from tests.board.components import by_id
+from streaming.text.times import iso
+from tests.board.components import Element, by_id
 from tests.board.tables import MINUTE, NOW_MS, alert, shown, view_of, write
 
 HOUR = 60 * MINUTE
 
 
-def axis_of(node: Any, id_: str) -> list[str]:
-    """Where a figure's axis begins and ends, to the second."""
-    return [moment[11:19] for moment in by_id(node, id_).figure.layout.xaxis.range]
+def axis_of(node: Element, id_: str) -> list[str]:
+    """Where a chart's axis begins and ends, to the second."""
+    chart = by_id(node, id_)
+    return [iso(int(chart[name]))[11:19] for name in ("data-from-ms", "data-until-ms")]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
         for avoiding, ago in ((1, 50), (0, 40))
     ]
     warehouse = write(tmp_path, {"broker_health": steps})
-    assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-figure") == ["10:09:30", "10:20:30"]
+    assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-chart") == ["10:09:30", "10:20:30"]
 
 
 def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:

@@ -3,18 +3,17 @@
 from pathlib import Path
 
 import pytest
-from dash import html
 
 from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
-from streaming.board.url.parameters import AskedError
-from tests.board.components import by_id, links_of, text_of
+from streaming.board.url import AskedError
+from tests.board.components import Element, by_id, cells_of, links_of, rows_of, text_of
 from tests.board.tables import alert, assignment, shown, write
 from tests.board.test_group_page import member
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
-def names(page: html.Div) -> list[str]:
-    return [text_of(row.children[0]).split()[0] for row in by_id(page, "groups").children[2].children]
+def names(page: Element) -> list[str]:
+    return [text_of(cells_of(row)[0]).split()[0] for row in rows_of(page, "groups")]
 
 
 @pytest.fixture(scope="module")
@@ -114,4 +113,4 @@ def test_rows_whose_names_run_together_have_ids_of_their_own(tmp_path: Path) -> 
         assignment(0, "OK", cluster="a-b", consumer_group="c"),
     ]
     page = shown(PAGE, write(tmp_path, {"assignments": queues}))
-    assert [row.id for row in by_id(page, "groups").children[2].children] == ["groups-a/b-c", "groups-a-b/c"]
+    assert [row["id"] for row in rows_of(page, "groups")] == ["groups-a/b-c", "groups-a-b/c"]

@@ -8,8 +8,8 @@ import pytest
 
 from streaming.board.pages import group as group_page
 from streaming.board.pages.incident import PAGE
-from streaming.board.url.parameters import AskedError
-from tests.board.components import by_id, links_of, text_of
+from streaming.board.url import AskedError
+from tests.board.components import by_id, head_of, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
 
@@ -90,7 +90,7 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
 
 def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="abc-1")
-    assert text_of(body.children[0]) == "starved_queue ▲ FIRING critical began 9 min ago ● acknowledged by ada"
+    assert text_of(head_of(body)) == "starved_queue ▲ FIRING critical began 9 min ago ● acknowledged by ada"
     assert "Fix: Advice of abc-1." in text_of(body)
     assert "/incident?id=effect-1" in links_of(by_id(body, "explanations"))
     assert "10.0.0.1:5" in text_of(by_id(body, "evidence"))
@@ -173,7 +173,7 @@ def test_ack_and_silence_are_offered_only_where_they_are_not_done(
     lines = text_of(by_id(body, "commands")).split("balancewatch ")[1:]
     assert len(lines) == len(offered)
     assert all(line.startswith(begin) for line, begin in zip(lines, offered, strict=True)), lines
-    head = text_of(body.children[0])
+    head = text_of(head_of(body))
     assert ("acknowledged by ada" in head, "silenced until 11:01:00" in head) == (
         acknowledged,
         silenced_for_ms == MINUTE,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.board.pages import assignment_history, brokers, group, groups
+from streaming.board.pages import brokers, group, groups, history
 from tests.board.components import text_of
 from tests.board.tables import NOW_MS, alert, assignment, shown, write
 
@@ -32,11 +32,11 @@ def test_a_cluster_known_from_brokers_or_alerts_alone_has_its_pages(cluster: str
 def test_a_topic_that_alerts_alone_name_is_an_empty_page_with_a_sentence(warehouse: Path) -> None:
     text = text_of(shown(group.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
     assert "Alerts name topic gone, but this group has no known queue of it." in text
-    past = text_of(shown(assignment_history.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
+    past = text_of(shown(history.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
     assert "No data for these queues in this period." in past
 
 
 def test_a_group_that_alerts_alone_name_is_an_empty_page_with_its_incident(warehouse: Path) -> None:
     text = text_of(shown(group.PAGE, warehouse, cluster="told", group="unseen", topic="orders"))
     assert "Summary of b." in text
-    assert "History of unseen" in text_of(shown(assignment_history.PAGE, warehouse, group="unseen"))
+    assert "History of unseen" in text_of(shown(history.PAGE, warehouse, group="unseen"))

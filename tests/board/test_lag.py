@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from schemas.tables import TABLES
-from streaming.board.pages.overview import PAGE
-from streaming.board.pages.page import View
-from streaming.board.queries.lag import Written, read_lags, worst_lately
+from streaming.board.page import View
+from streaming.board.pages.overview import PAGE, Written, read_lags, worst_lately
 from streaming.store.store import History
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import open_table, table_path
-from tests.board.components import by_id, text_of
+from tests.board.components import by_id, read_html, text_of
 from tests.board.tables import alert, assignment, write
 
 MINUTE = 60_000
@@ -74,10 +73,10 @@ def test_the_worst_counts_of_those_that_were_written_lately_by_a_query_that_judg
 def test_the_overview_says_how_far_the_tables_are_behind_the_events(tmp_path: Path, now_ms: int) -> None:
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=now_ms - 7 * MINUTE)]})
     at_ms = written_at(tmp_path, "assignments", 1)
-    page = PAGE.body(View(History(tmp_path), {}, at_ms))
+    page = read_html(PAGE.body(View(History(tmp_path), {}, at_ms)))
     assert text_of(by_id(page, "lag")) == "Delay from event to table row: at most 7 min ."
     assert text_of(by_id(page, "age-assignments")) == "assignments 7 min ago , delay 7 min"
-    old = PAGE.body(View(History(tmp_path), {}, at_ms + 10 * MINUTE, 120_000, at_ms))
+    old = read_html(PAGE.body(View(History(tmp_path), {}, at_ms + 10 * MINUTE, 120_000, at_ms)))
     assert "at most 7 min (before the data stopped)" in text_of(by_id(old, "lag"))
-    none = PAGE.body(View(History(tmp_path), {}, at_ms - 60 * MINUTE))
+    none = read_html(PAGE.body(View(History(tmp_path), {}, at_ms - 60 * MINUTE)))
     assert text_of(by_id(none, "lag")) == "Delay from event to table row: unknown."

@@ -2,8 +2,7 @@
 
 import pytest
 
-from streaming.board.url.moment import read_moment_ms
-from streaming.board.url.parameters import AskedError
+from streaming.board.url import AskedError, read_moment_ms
 
 NOW_MS = 1_795_258_800_000
 

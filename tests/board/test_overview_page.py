@@ -8,7 +8,7 @@ import pytest
 from streaming.board.pages import alerts
 from streaming.board.pages.overview import PAGE
 from streaming.text.times import DAY
-from tests.board.components import by_id, links_of, text_of, walk
+from tests.board.components import by_id, head_of, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
 
 
@@ -55,7 +55,7 @@ def test_causes_come_worst_and_newest_first_with_advice_and_what_they_explain(wa
 
 
 def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path) -> None:
-    counts = text_of(shown(PAGE, warehouse).children[0])
+    counts = text_of(head_of(shown(PAGE, warehouse)))
     assert counts == "Overview ▲ 4 firing 2 inhibited 1 pending 1 resolved in the last day"
 
 
@@ -91,12 +91,12 @@ def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
             ]
         },
     )
-    head = shown(PAGE, warehouse, NOW_MS - 20_000).children[0]
-    found = [(text_of(one), one.href) for one in walk(head) if type(one).__name__ == "A"]
+    head = head_of(shown(PAGE, warehouse, NOW_MS - 20_000))
+    found = [(text_of(one), one["href"]) for one in walk(head) if one.name == "a"]
     assert len(found) == 4
     for text, link in found:
         asked = dict(parse_qsl(link.partition("?")[2]))
-        note = text_of(shown(alerts.PAGE, warehouse, NOW_MS - 20_000, **asked).children[0])
+        note = text_of(head_of(shown(alerts.PAGE, warehouse, NOW_MS - 20_000, **asked)))
         number = next(word for word in text.split() if word.isdigit())
         assert note.split()[1] == number, (text, note)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.board.url.parameters import AskedError, href, read_asked, read_choice, read_number, read_span_ms
+from streaming.board.url import AskedError, href, read_asked, read_choice, read_number, read_span_ms
 
 
 def test_parameters_are_trimmed_and_empty_ones_left_out() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from streaming.board.queries.group import Channel, Group, Queue
-from streaming.board.queries.queue_matrix import Cell, build_matrix, clients_of, order_queues
+from streaming.board.pages.group_tables import Channel, Group, Queue
+from streaming.board.pages.matrix import Cell, build_matrix, clients_of, order_queues
 
 A, B, C = "10.0.0.1@7#1", "10.0.0.2@7#2", "10.0.0.3@7#3"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.board.pages import alerts, assignment_history, brokers, group, groups, incident, overview, quality
-from streaming.board.url.parameters import AskedError
+from streaming.board.pages import alerts, brokers, group, groups, history, incident, overview, quality
+from streaming.board.url import AskedError
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, view_of, write
 
 
@@ -75,7 +75,7 @@ def test_a_group_reads_its_queues_filtered_and_its_twins(warehouse: Path) -> Non
 
 
 def test_a_history_reads_the_time_around_a_moment(warehouse: Path) -> None:
-    page = assignment_history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
+    page = history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
     assert page.times.from_ms == NOW_MS - 6 * MINUTE - 30_000, "of the hour, the part in which something is known"
     assert (page.at_ms, [one.name for one in page.queues]) == (NOW_MS - 2 * MINUTE, ["broker-a:1"])
     assert {span.verdict for span in page.times.spans} == {"UNOWNED", "OK"}

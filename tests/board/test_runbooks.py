@@ -5,14 +5,14 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import pytest
-from flask.testing import FlaskClient
 from playwright.sync_api import expect
+from starlette.testclient import TestClient
 
 from conf.settings import Settings
 from streaming.board.pages.incident import PAGE
+from streaming.board.web.access import AccessControl
 from streaming.board.web.app import Board, make_app
-from streaming.board.web.runbook_pages import METRICS, ROOT, names
-from streaming.board.web.security import AccessControl, guard_app
+from streaming.board.web.runbooks import METRICS, ROOT, names
 from streaming.metrics.names import METRICS as ALL_METRICS
 from tests.board.components import links_of
 from tests.board.conftest import PHONE, Tab
@@ -43,29 +43,26 @@ class Page(HTMLParser):
             self.links.add(str(given["href"]))
 
 
-def client_of(folder: Path, access: AccessControl) -> FlaskClient:
-    settings = Settings.load().board
-    app = make_app(Board(settings, folder, lambda: NOW_MS), settings)
-    guard_app(app, access)
-    client: FlaskClient = app.server.test_client()
-    return client
+def client_of(folder: Path, access: AccessControl) -> TestClient:
+    board = Board(Settings.load().board, folder, lambda: NOW_MS)
+    return TestClient(make_app(board, access), HOST)
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """A board without any tables."""
     return client_of(tmp_path_factory.mktemp("none"), AccessControl(frozenset({"127.0.0.1"})))
 
 
-def read(client: FlaskClient, url: str) -> Page | None:
+def read(client: TestClient, url: str) -> Page | None:
     """The page at an address, with the part that it names; None where either is not there."""
     place = urlsplit(url)
-    answer = client.get(place.path, headers={"Host": "127.0.0.1:8050"})
+    answer = client.get(place.path)
     page = Page(answer.text)
     return page if answer.status_code == 200 and (not place.fragment or place.fragment in page.ids) else None
 
 
-def test_every_kind_and_each_of_its_causes_has_a_page_that_is_there(client: FlaskClient) -> None:
+def test_every_kind_and_each_of_its_causes_has_a_page_that_is_there(client: TestClient) -> None:
     """The addresses that alerts carry where nothing is set."""
     root = Settings.load().runbooks_url
     assert root == f"{HOST}{ROOT}"
@@ -75,7 +72,7 @@ def test_every_kind_and_each_of_its_causes_has_a_page_that_is_there(client: Flas
     assert set(names()) == CAUSES.keys()
 
 
-def test_every_link_of_every_page_leads_somewhere(client: FlaskClient) -> None:
+def test_every_link_of_every_page_leads_somewhere(client: TestClient) -> None:
     broken = []
     for name in ("", METRICS, *names()):
         page = read(client, f"{ROOT}/{name}")
@@ -85,7 +82,7 @@ def test_every_link_of_every_page_leads_somewhere(client: FlaskClient) -> None:
     assert_none(broken)
 
 
-def test_every_rule_of_prometheus_leads_to_a_page_that_is_there(client: FlaskClient) -> None:
+def test_every_rule_of_prometheus_leads_to_a_page_that_is_there(client: TestClient) -> None:
     urls = [rule["annotations"]["runbook_url"].replace("{{ $labels.kind }}", "starved_queue") for rule in ALERTS]
     assert_none(url for url in urls if read(client, url) is None)
     manual = read(client, f"{ROOT}/{METRICS}")
@@ -93,12 +90,12 @@ def test_every_rule_of_prometheus_leads_to_a_page_that_is_there(client: FlaskCli
     assert_none(metric.name for metric in ALL_METRICS if metric.name not in manual.ids)
 
 
-def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: FlaskClient) -> None:
+def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: TestClient) -> None:
     for name in ("nope", "README.md", "%00", "..%5cREADME"):
-        answer = client.get(f"{ROOT}/{name}", headers={"Host": "127.0.0.1:8050"})
+        answer = client.get(f"{ROOT}/{name}")
         assert answer.status_code == 404
-    assert "KIND_FACTS" not in client.get(f"{ROOT}/..%2f..%2fkinds.py", headers={"Host": "127.0.0.1:8050"}).text
-    assert f'href="{ROOT}/"' in client.get(f"{ROOT}/nope", headers={"Host": "127.0.0.1:8050"}).text
+    assert "KIND_FACTS" not in client.get(f"{ROOT}/..%2f..%2fkinds.py").text
+    assert f'href="{ROOT}/"' in client.get(f"{ROOT}/nope").text
 
 
 def test_where_a_token_is_asked_for_it_is_asked_for_here_too(tmp_path: Path) -> None:

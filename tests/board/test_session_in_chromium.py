@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from streaming.board.web.security import AccessControl
+from streaming.board.web.access import AccessControl
 from tests.board.conftest import Tab, serve
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]

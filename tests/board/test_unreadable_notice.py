@@ -1,6 +1,5 @@
 """Rows that cannot be read are in no view, and each page that tells of their table says so."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from schemas.views import VIEWS
 from streaming.board.pages import PAGES
 from streaming.board.web.app import Board
 from streaming.store.store import History
+from tests.board.components import read_html, text_of
 from tests.board.modelled import NOW_MS as MODELLED_MS
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS, alert, assignment, write
-from tests.board.test_app import text_of
 from tests.relay.test_unreadable_rows import blank
 
 ROWS = r"[0-9,]+ rows? of [a-z_]+"
@@ -47,10 +46,10 @@ def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
     """Return the page's text and the announcement that goes with it."""
     place, _, search = path.partition("?")
     board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
-    body, _, alerts = board.render(place, f"?{search}" if search else "", None)
+    body, _, alerts = board.render(board.pages[place], search)
     assert body is not None
     assert alerts is not None
-    return text_of(json.loads(body)), alerts
+    return text_of(read_html(body.html)), alerts
 
 
 @pytest.mark.parametrize(
@@ -106,6 +105,6 @@ def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: 
         place, _, search = path.partition("?")
         if name != "refused":
             asked.clear()
-            board._body(place, f"?{search}" if search else "", seen, MODELLED_MS)
+            board._body(by_path[place], search, seen, MODELLED_MS)
             assert asked, place
             assert asked <= by_path[place].tables, place

@@ -40,7 +40,7 @@ QUESTIONS = (
     ["sql"],
 )
 
-SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka", "numpy"}
+SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "uvicorn", "kafka", "numpy"}
 
 
 def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     at_start, afterwards, codes = json.loads(ended.stdout)
     assert codes == [0] * len(QUESTIONS), ended.stderr
-    assert set(afterwards) & {"pyspark", "delta", "pandas", "py4j", "great_expectations", "dash", "kafka"} == set()
+    assert set(afterwards) & {"pyspark", "delta", "pandas", "py4j", "great_expectations", "uvicorn", "kafka"} == set()
     assert set(at_start) & {"duckdb", "deltalake", "pyarrow", "pyspark", "pydantic", "rich"} == set()
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, MEMBERSHIPS, QUALITY, REPAIRS, SILENCES, TABLES, Table
-from streaming.board.queries.quality import read_failing
+from streaming.board.pages.quality import read_failing
 from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.incident_story import read_story

@@ -6,15 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import Any
 
 import pytest
 from waitress import wasyncore
 
 from conf.settings import Settings
-from streaming.board.web.security import AccessControl
-from streaming.board.web.server import BoardServer
 from streaming.metrics.server import Endpoint, Server
 from streaming.system.bounded_server import MOST_PIPELINED, BoundedServer, Bounds
 
@@ -194,21 +191,6 @@ def quickly(ask: Callable[[], int]) -> int:
     status = ask()
     assert time.monotonic() - began < 5
     return status
-
-
-def test_a_person_gets_the_board_beside_260_dripping_sockets(tmp_path: Path) -> None:
-    settings = Settings.load(paths={"warehouse": tmp_path}, board={"port": 0})
-    server = BoardServer(settings, access=AccessControl(frozenset(), "correct-horse-battery-staple", 3600))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        with connected(server.port, 260, b"GET / H") as slow:
-            asked = {"Authorization": "Bearer correct-horse-battery-staple"}
-            assert [quickly(lambda: get(server.port, **asked)) for _ in range(3)] == [200] * 3
-            assert 150 < sum(map(is_closed, slow)) < 260
-    finally:
-        server.close()
-        thread.join(10)
 
 
 @pytest.mark.parametrize("filled", ["the metrics", "the checks", "both"])

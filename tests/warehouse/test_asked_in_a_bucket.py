@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from conf.settings import Settings
-from streaming.board.queries.lag import read_lags
+from streaming.board.pages.overview import read_lags
 from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.sql_process import _environment

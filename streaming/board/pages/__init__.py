@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from streaming.board.pages import alerts, assignment_history, brokers, group, groups, incident, overview, quality
-from streaming.board.pages.page import Page
+from streaming.board.page import Page
+from streaming.board.pages import alerts, brokers, group, groups, history, incident, overview, quality
 
 PAGES: tuple[Page[Any], ...] = (
     overview.PAGE,
@@ -13,5 +13,5 @@ PAGES: tuple[Page[Any], ...] = (
     quality.PAGE,
     incident.PAGE,
     group.PAGE,
-    assignment_history.PAGE,
+    history.PAGE,
 )

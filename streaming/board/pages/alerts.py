@@ -1,38 +1,261 @@
-"""The alerts page: a timeline of the incidents of a period, inhibited ones grey and hatched, and a table."""
+"""The alerts page: a timeline of the incidents of a period, inhibited ones grey and hatched, and a table.
+
+Few incidents have a lane each; many are counted by kind. A bar shows the states of its incident. Open incidents end
+where the data end, or where their cluster stopped sending data.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from dash import html
-from dash.development.base_component import Component
+from schemas.views import ALL_INCIDENTS
+from streaming.board.chart import AMBER, BLUE, GREY, PURPLE, RED, Axis, Bar, Chart, Key, fitting, runs
+from streaming.board.known import NO_DATA, Known, extent_of, read_known
+from streaming.board.page import Page, View
+from streaming.board.url import Slice, href, read_choice, read_page, read_span_ms
+from streaming.board.words import STATE_SHAPES
+from streaming.store.store import History
+from streaming.text.times import MINUTE, clock, span
+from streaming.text.visible_text import visible_name
+from udfs.alerts.kinds import ABOVE_GROUPS
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.counts import counted
-from streaming.board.drawing.incident_timeline import Reach, lanes, rows_of_counts
-from streaming.board.drawing.page_links import page_links
-from streaming.board.pages.page import Page, View
-from streaming.board.queries.incidents import (
-    MOST_LANES,
-    PAGE_ROWS,
-    Asked,
-    Bins,
-    Incident,
-    Step,
-    count_incidents,
-    read_bins,
-    read_choices,
-    read_incidents,
-    read_steps,
-)
-from streaming.board.queries.known_until import NO_DATA, Known, read_known
-from streaming.board.url.parameters import read_choice, read_span_ms
-from streaming.board.url.slices import Slice, read_page
-from streaming.text.times import MINUTE, span
+PAGE_ROWS = 50
+MOST_LANES = 40
+BINS = 96
+MOST_KINDS = 40
+MOST_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The filter; None means any. `is_inhibited` selects inhibited or other incidents."""
+
+    from_ms: int
+    until_ms: int
+    cluster: str | None = None
+    kind: str | None = None
+    state: str | None = None
+    consumer_group: str | None = None
+    is_inhibited: bool | None = None
+
+    def condition(self) -> tuple[str, dict[str, Any]]:
+        """Return SQL over ALL_INCIDENTS and its parameters. The canary is hidden unless its cluster is named."""
+        clauses = [
+            "coalesce(ended_at, make_timestamptz($until_ms * 1000)) >= make_timestamptz($from_ms * 1000)",
+            "started_at <= make_timestamptz($until_ms * 1000)",
+        ]
+        params: dict[str, Any] = {"from_ms": self.from_ms, "until_ms": self.until_ms}
+        for column in ("cluster", "kind", "state", "consumer_group"):
+            if (value := getattr(self, column)) is not None:
+                clauses.append(f"{column} = ${column}")
+                params[column] = value
+        if self.cluster is None:
+            clauses.append("cluster <> $canary")
+            params["canary"] = CANARY_CLUSTER
+        if self.is_inhibited is not None:
+            clauses.append(f"inhibited_by IS {'NOT ' if self.is_inhibited else ''}NULL")
+        return " AND ".join(clauses), params
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
+
+    incident_id: str
+    kind: str
+    severity: str
+    state: str
+    cause: str | None
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    summary: str
+    inhibited_by: str | None
+    started_ms: int
+    fired_ms: int | None
+    ended_ms: int | None
+
+    @property
+    def subject(self) -> str:
+        """The group, else the broker, else the cluster."""
+        return self.consumer_group or self.broker_name or self.cluster
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of an incident's state or inhibition."""
+
+    at_ms: int
+    state: str
+    is_inhibited: bool
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Numbers of open incidents of a kind in BINS equal parts of the period; inhibited ones are separate.
+
+    `unknown` counts those without data, which may still be open.
+    """
+
+    kind: str
+    is_inhibited: bool
+    counts: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+    @property
+    def most(self) -> int:
+        """Greatest number at one time."""
+        return max(*self.counts, *self.unknown)
+
+
+def count_incidents(history: History, asked: Asked) -> tuple[int, int, int]:
+    """Return the number of incidents and the part of the period that they cover, up to its end if one is open."""
+    condition, params = asked.condition()
+    (row,) = history.rows(
+        "SELECT count(*) AS n, epoch_ms(min(started_at)) AS first_ms, "
+        "max(coalesce(epoch_ms(ended_at), $until_ms)) AS last_ms "
+        f"FROM ({ALL_INCIDENTS}) WHERE {condition}",
+        params,
+    )
+    times_ms = [row["first_ms"], row["last_ms"]] if row["n"] else []
+    return int(row["n"]), *extent_of(asked.from_ms, asked.until_ms, times_ms)
+
+
+def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> list[Incident]:
+    """Return incidents, open ones first, then the most recently resolved."""
+    condition, params = asked.condition()
+    rows = history.rows(
+        "SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, summary, "
+        "inhibited_by, epoch_ms(started_at) AS started_ms, epoch_ms(fired_at) AS fired_ms, "
+        f"epoch_ms(ended_at) AS ended_ms FROM ({ALL_INCIDENTS}) WHERE {condition} "
+        "ORDER BY ended_at DESC NULLS FIRST, state <> 'FIRING', inhibited_by IS NOT NULL, started_at DESC, "
+        "incident_id LIMIT $limit OFFSET $offset",
+        {**params, "limit": limit, "offset": offset},
+    )
+    return [Incident(**row) for row in rows]
+
+
+def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tuple[Step, ...]]:
+    """Return each incident's newest MOST_STEPS changes of state or inhibition, oldest first, in one query."""
+    rows = history.rows(
+        """
+        WITH steps AS (
+            SELECT incident_id, changed_at, batch_id, state, inhibited_by IS NOT NULL AS is_inhibited
+            FROM alerts WHERE list_contains($ids, incident_id)
+        ), changes AS (
+            SELECT * FROM steps
+            WINDOW steps_of AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
+            QUALIFY (lag(state) OVER steps_of) IS DISTINCT FROM state
+                OR (lag(is_inhibited) OVER steps_of) IS DISTINCT FROM is_inhibited
+        )
+        SELECT incident_id, epoch_ms(changed_at) AS at_ms, state, is_inhibited FROM changes
+        QUALIFY row_number() OVER (PARTITION BY incident_id ORDER BY changed_at DESC, batch_id DESC) <= $most
+        ORDER BY incident_id, changed_at, batch_id
+        """,
+        {"ids": list(incident_ids), "most": MOST_STEPS},
+    )
+    found: dict[str, list[Step]] = {}
+    for row in rows:
+        found.setdefault(row["incident_id"], []).append(Step(row["at_ms"], row["state"], row["is_inhibited"]))
+    return {incident_id: tuple(steps) for incident_id, steps in found.items()}
+
+
+def read_bins(history: History, asked: Asked, known: Known | None = None) -> list[Bins]:
+    """Return counts by kind, inhibited ones after others, for the MOST_KINDS with the highest counts.
+
+    Each incident counts once per bin, by its inhibition at that time; before its first row, by that row's.
+    """
+    known = known or Known(asked.until_ms)
+    condition, params = asked.condition()
+    rows = history.rows(
+        f"""
+        WITH chosen AS (
+            SELECT incident_id, kind, inhibited_by IS NOT NULL AS is_inhibited, epoch_ms(started_at) AS started_ms,
+                epoch_ms(ended_at) AS ended_ms,
+                coalesce(list_extract($silent_ms::BIGINT[], list_position($silent::VARCHAR[], cluster)), $known_ms)
+                    AS silent_ms
+            FROM ({ALL_INCIDENTS}) WHERE {condition}
+        ), incidents AS (
+            SELECT *, coalesce(
+                ended_ms,
+                CASE WHEN kind IN {ABOVE_GROUPS} OR started_ms >= silent_ms THEN $known_ms
+                    ELSE least(silent_ms, $known_ms) END
+            ) AS known_ms
+            FROM chosen
+        ), known AS (
+            SELECT incident_id, inhibited_by IS NOT NULL AS is_inhibited, epoch_ms(changed_at) AS at_ms,
+                row_number() OVER steps AS number, lead(epoch_ms(changed_at)) OVER steps AS next_ms
+            FROM alerts WHERE incident_id IN (SELECT incident_id FROM incidents)
+            WINDOW steps AS (PARTITION BY incident_id ORDER BY changed_at, batch_id)
+        ), pieces AS (
+            SELECT incident_id, kind, known.is_inhibited, true AS is_known,
+                CASE number WHEN 1 THEN least(started_ms, at_ms) ELSE at_ms END AS start_ms,
+                least(coalesce(next_ms, known_ms), known_ms) AS end_ms
+            FROM known JOIN incidents USING (incident_id)
+            WHERE number = 1 OR ended_ms IS NULL OR next_ms IS NOT NULL
+            UNION ALL
+            SELECT incident_id, kind, is_inhibited, false, greatest(started_ms, known_ms + $bin_ms), $until_ms
+            FROM incidents WHERE ended_ms IS NULL
+        ), spans AS (
+            SELECT incident_id, kind, is_inhibited, is_known,
+                greatest(0, floor((start_ms - $from_ms) / $bin_ms))::INT AS first,
+                least($bins - 1, floor((end_ms - $from_ms) / $bin_ms))::INT AS last
+            FROM pieces WHERE start_ms <= end_ms
+        ), counted AS (
+            SELECT kind, is_inhibited, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
+                PARTITION BY incident_id, is_inhibited, is_known ORDER BY first, last
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), -1)) AS first
+            FROM spans
+        ), steps AS (
+            SELECT kind, is_inhibited, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
+            UNION ALL SELECT kind, is_inhibited, is_known, last + 1, -1 FROM counted WHERE first <= last
+        )
+        SELECT kind, is_inhibited, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
+        """,
+        {
+            **params,
+            "bins": BINS,
+            "bin_ms": max(1.0, (asked.until_ms - asked.from_ms) / BINS),
+            "known_ms": known.until_ms,
+            "silent": list(known.silent_ms),
+            "silent_ms": list(known.silent_ms.values()),
+        },
+    )
+    changes: dict[tuple[str, bool], dict[bool, dict[int, int]]] = {}
+    for row in rows:
+        if asked.is_inhibited in (None, row["is_inhibited"]):
+            of_kind = changes.setdefault((row["kind"], row["is_inhibited"]), {True: {}, False: {}})
+            of_kind[row["is_known"]][row["bin"]] = row["step"]
+    bins = [Bins(*of, _running(steps[True]), _running(steps[False])) for of, steps in changes.items()]
+    busiest = sorted(bins, key=lambda one: -one.most)[:MOST_KINDS]
+    return sorted(busiest, key=lambda one: (one.kind, one.is_inhibited))
+
+
+def read_choices(history: History) -> Mapping[str, list[str]]:
+    """Return the clusters and kinds with incidents, at most 200 each, without the canary's cluster."""
+    found: dict[str, list[str]] = {}
+    for column in ("cluster", "kind"):
+        rows = history.rows(
+            f"SELECT DISTINCT {column} AS value FROM alerts WHERE cluster <> $canary ORDER BY 1 LIMIT 200",
+            {"canary": CANARY_CLUSTER},
+        )
+        found[column] = [row["value"] for row in rows]
+    return found
+
+
+def _running(steps: Mapping[int, int]) -> tuple[int, ...]:
+    counts, open_now = [], 0
+    for number in range(BINS):
+        open_now += steps.get(number, 0)
+        counts.append(open_now)
+    return tuple(counts)
+
 
 PATH = "/alerts"
-SPANS = (("1h", "last hour"), ("6h", "last 6 hours"), ("24h", "last day"), ("7d", "last week"), ("30d", "last 30 days"))
 STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN", "RESOLVED")
-INHIBITED = (("", "all"), ("no", "no"), ("yes", "yes"))
 FILTERS = ("since", "cluster", "kind", "state", "group", "inhibited")
 
 
@@ -99,101 +322,143 @@ def _read_filter(view: View) -> Asked:
     )
 
 
-def draw(page: AlertsPage) -> Component:
-    total = page.incidents.total
-    note = counted(total, "incident")
-    parts = [el.heading("Alerts", html.Span(note, className="muted", role="status")), _filters(page)]
-    if not total:
-        parts.append(el.notice("calm", "No incidents match.", html.P(_widen(page.asked))))
-        return html.Div(parts, className="page")
-    parts.append(el.panel("timeline", "Timeline", _timeline(page), note=_describe_timeline(page)))
-    parts.append(
-        el.panel(
-            "incidents",
-            "Incidents",
-            _table(page),
-            page_links(page.incidents, PATH, page.asked, "Pages of incidents"),
-            note="open first, then the most recently resolved",
-        )
-    )
-    return html.Div(parts, className="page")
+LANE_PX, ROW_PX = 36, 40
+
+FIRING = Key("firing", RED)
+RESOLVED = Key("resolved", BLUE)
+INHIBITED = Key("inhibited", GREY, "slash")
+PENDING = Key("pending", AMBER, "dots")
+RECOVERING = Key("recovering", BLUE, "backslash")
+SILENT = Key(NO_DATA, PURPLE, "cross")
+LOOKS = (FIRING, RESOLVED, INHIBITED, PENDING, RECOVERING, SILENT)
+BY_STATE = {"FIRING": FIRING, "PENDING": PENDING, "RECOVERING": RECOVERING, "UNKNOWN": SILENT}
+
+COUNT_KEYS = (
+    Key("not inhibited", RED),
+    Key("inhibited", GREY),
+    Key(f"{NO_DATA}, may still be open", PURPLE, "cross"),
+)
+
+LEAST_SHARE = 0.006
+"""Least width of a bar as a share of the axis, so that a short incident can be seen and clicked."""
 
 
-def _filters(page: AlertsPage) -> Component:
-    kept, choices = page.asked, page.choices
-
-    def options(name: str, values: Sequence[str]) -> list[tuple[str, str]]:
-        here = [kept[name]] if name in kept and kept[name] not in values else []
-        return [("", "all"), *((value, value) for value in (*values, *here))]
-
-    since = kept.get("since", "24h")
-    spans = [*SPANS, *([(since, f"last {since}")] if since not in dict(SPANS) else [])]
-    fields: list[el.Choice | el.Entry] = [
-        el.Choice("since", "Period", spans, since),
-        el.Choice("state", "State", [("", "all"), *((name, name) for name in STATES)], kept.get("state", "")),
-        el.Choice("kind", "Kind", options("kind", choices["kind"]), kept.get("kind", "")),
-        el.Choice("cluster", "Cluster", options("cluster", choices["cluster"]), kept.get("cluster", "")),
-        el.Choice("inhibited", "Inhibited", INHIBITED, kept.get("inhibited", "")),
-        el.Entry("group", "Group", kept.get("group", ""), "consumer group", size=16),
-    ]
-    return el.form(el.Form("filters", PATH, "Filter alerts", fields))
+def draw(page: AlertsPage) -> Mapping[str, Any]:
+    """Return the chart, and the duration of each incident in words."""
+    return {
+        "chart": counts_chart(page) if page.is_counted else lanes_chart(page),
+        "states": STATES,
+        "most_lanes": MOST_LANES,
+        "lasted": {incident.incident_id: _lasted(page, incident) for incident in page.incidents.items},
+    }
 
 
-def _timeline(page: AlertsPage) -> Component:
-    if page.is_counted:
-        return rows_of_counts("timeline-counts", page.bins, page.from_ms, page.until_ms, page.since_ms)
-    return lanes("timeline-lanes", page.incidents.items, page.steps, Reach(page.from_ms, page.until_ms, page.known))
-
-
-def _describe_timeline(page: AlertsPage) -> str:
-    return f"last {span(page.since_ms)}, UTC" + (
-        f"; more than {MOST_LANES} incidents, counted by kind: darker means more" if page.is_counted else ""
-    )
-
-
-def _table(page: AlertsPage) -> Component:
-    rows = [
-        el.Row(incident.incident_id, _cells(page, incident), "inhibited" if incident.inhibited_by else "")
-        for incident in page.incidents.items
-    ]
-    columns: list[el.Column | str] = [
-        "Alert",
-        el.Column("State", "narrow"),
-        el.Column("Where", "name"),
-        el.Column("Began", "narrow"),
-        el.Column("Duration", "narrow"),
-        el.Column("Summary", "wide"),
-    ]
-    return el.table("incidents-table", "Incidents", columns, rows)
-
-
-def _cells(page: AlertsPage, incident: Incident) -> list[el.Children]:
-    kind = el.link(incident.kind, "/incident", id=incident.incident_id)
-    state: Component = el.state(incident.state)
-    if incident.inhibited_by:
-        cause = el.link(el.mark("⤷", "inhibited"), "/incident", id=incident.inhibited_by)
-        state = html.Div([state, html.Br(), cause])
+def _lasted(page: AlertsPage, incident: Incident) -> str:
     known_ms = min(page.known.of_incident(incident.cluster, incident.kind, incident.started_ms), page.known_until_ms)
     lasted = span((incident.ended_ms or known_ms) - incident.started_ms)
-    if not incident.ended_ms:
-        lasted += " so far" if known_ms == page.known_until_ms else f", then {NO_DATA}"
-    where: el.Children = [incident.subject, html.Br(), html.Span(incident.cluster, className="muted")]
-    if incident.subject == incident.cluster:
-        where = incident.cluster
-    return [
-        [kind, html.Br(), el.severity(incident.severity)],
-        state,
-        where,
-        el.moment(incident.started_ms, page.now_ms),
-        lasted,
-        html.Div(incident.summary, className="clamp", title=incident.summary),
-    ]
+    if incident.ended_ms:
+        return lasted
+    return lasted + (" so far" if known_ms == page.known_until_ms else f", then {NO_DATA}")
 
 
-def _widen(kept: Mapping[str, str]) -> list[el.Child]:
-    if set(kept) <= {"since"}:
-        return ["No incidents in this period. ", el.link("Show the last 30 days", PATH, since="30d"), "."]
-    return [el.link("Clear the filters", PATH, since=kept.get("since")), ", or choose a longer period."]
+def lanes_chart(page: AlertsPage) -> Chart:
+    """Return the chart with one lane per incident, its name above its bar. A click opens the incident."""
+    axis = Axis(page.from_ms, page.until_ms)
+    incidents = page.incidents.items
+    bars = []
+    for lane, incident in enumerate(incidents):
+        name = f"{incident.kind}, {incident.subject} ({incident.cluster})\n{incident.state}"
+        for look, start_ms, end_ms in _known_pieces(incident, page.steps.get(incident.incident_id, ()), page.known):
+            if end_ms >= page.from_ms:
+                title = f"{name}, {span(end_ms - start_ms)}\n{look.name}"
+                place = axis.span(start_ms, end_ms, LEAST_SHARE)
+                link = href("/incident", id=incident.incident_id)
+                solid = 0.0 if look.hatch else 1.0
+                bars.append(
+                    Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
+                )
+    labels = [(lane * LANE_PX + 10, _name(incident)) for lane, incident in enumerate(incidents)]
+    label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
+    return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
+
+
+def _name(incident: Incident) -> str:
+    words = f"{STATE_SHAPES.get(incident.state, '·')} {incident.kind} · {incident.subject}"
+    return _shortened(words + (" (inhibited)" if incident.inhibited_by else ""))
+
+
+def _shortened(words: str) -> str:
+    words = visible_name(words)
+    return words if len(words) <= 60 else words[:59] + "…"
+
+
+def counts_chart(page: AlertsPage) -> Chart:
+    """Return the chart with one row per kind; the opacity is the number of open incidents. A click lists them."""
+    axis = Axis(page.from_ms, page.until_ms)
+    step_ms = (page.until_ms - page.from_ms) / BINS
+    bars, labels = [], []
+    for row, bins in enumerate(page.bins):
+        name = f"{bins.kind}{' (inhibited)' if bins.is_inhibited else ''}"
+        labels.append((row * ROW_PX + 11, _shortened(f"{name}: up to {bins.most:,} at a time")))
+        link = href(
+            "/alerts",
+            kind=bins.kind,
+            inhibited="yes" if bins.is_inhibited else "no",
+            since=f"{max(1, page.since_ms // MINUTE)}m",
+        )
+        y, tone = row * ROW_PX + 21, GREY if bins.is_inhibited else RED
+        for first, end, number in runs(bins.counts):
+            times = [clock(round(page.from_ms + bin_ * step_ms), page.until_ms) for bin_ in (first, end)]
+            title = f"{name}\n{times[0]} to {times[1]}: {number:,} open"
+            place = (first * 100 / BINS, (end - first) * 100 / BINS)
+            strength = 0.3 + 0.7 * number / max(bins.most, 1)
+            bars.append(Bar(*place, y, 15, tone, name=name, title=title, href=link, strength=round(strength, 2)))
+        if any(bins.unknown):  # it lasts to the end
+            first = next(number for number, count in enumerate(bins.unknown) if count)
+            title = f"{bins.kind}\n{NO_DATA} for {max(bins.unknown):,} incidents, which may still be open"
+            place = (first * 100 / BINS, (BINS - first) * 100 / BINS)
+            text = fitting(NO_DATA, place[1])
+            bars.append(Bar(*place, y, 15, PURPLE, "cross", NO_DATA, title, text, link))
+    has_unknown = any(any(bins.unknown) for bins in page.bins)
+    label = f"Number of open incidents over time for {len(page.bins)} kinds; the table below lists them."
+    if has_unknown:
+        label += " Hatched: no data any more from some of them."
+    keys = COUNT_KEYS if has_unknown else COUNT_KEYS[:2]
+    return Chart("timeline-counts", label, ROW_PX * len(page.bins), axis, bars, keys=keys, labels=labels)
+
+
+def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
+    """Return the pieces, cut where the incident's cluster stopped sending data."""
+    pieces = pieces_of(incident, steps, known.until_ms)
+    known_ms = known.of_incident(incident.cluster, incident.kind, incident.started_ms)
+    if incident.ended_ms is not None or known_ms >= known.until_ms:
+        return pieces
+    cut = [(look, start, min(end, known_ms)) for look, start, end in pieces if start < known_ms]
+    return [*cut, (SILENT, known_ms, known.until_ms)]
+
+
+def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:
+    """Return a lane's pieces: each state from its row to the next, the last up to the end or the end of the data.
+
+    Before the first row, the incident was pending until it fired.
+    """
+    first_ms = steps[0].at_ms if steps else known_until_ms
+    fired_ms = first_ms if incident.fired_ms is None else min(incident.fired_ms, first_ms)
+    reported = [Step(incident.started_ms, "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
+    end_ms = incident.ended_ms if incident.ended_ms is not None else max(known_until_ms, reported[-1].at_ms + 1)
+    ends = [*(step.at_ms for step in reported[1:]), end_ms]
+    pieces: list[tuple[Key, int, int]] = []
+    for step, end in zip(reported, ends, strict=True):
+        look = INHIBITED if step.is_inhibited else BY_STATE.get(step.state, SILENT)
+        if look is FIRING and incident.ended_ms is not None:
+            look = RESOLVED
+        if step.state == "RESOLVED" or end <= step.at_ms:
+            continue
+        if pieces and pieces[-1][0] is look and pieces[-1][2] == step.at_ms:
+            pieces[-1] = (look, pieces[-1][1], end)
+        else:
+            pieces.append((look, step.at_ms, end))
+    return pieces
 
 
 PAGE = Page(

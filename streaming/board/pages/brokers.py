@@ -1,31 +1,264 @@
-"""The brokers page: when producers avoided a broker, which producers do so now, and its incidents."""
+"""The brokers page: when producers avoided a broker, which producers do so now, and its incidents.
+
+Intervals and incidents end where the data end or the broker's cluster stopped sending data; a hatched band follows.
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from dash import html
-from dash.development.base_component import Component
-
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.broker_figure import MOST_LANES, broker_figure
-from streaming.board.drawing.counts import counted
-from streaming.board.drawing.page_links import describe_slice, page_links
-from streaming.board.drawing.since import began_words
-from streaming.board.drawing.verdicts import version_words
-from streaming.board.pages.page import Page, View
-from streaming.board.queries.brokers import Asked, Avoider, Broker, read_brokers
-from streaming.board.queries.coverage import read_cluster_names
-from streaming.board.queries.extent import extent_of
-from streaming.board.queries.known_until import NO_DATA, Known, read_known
-from streaming.board.url.parameters import read_choice, read_span_ms
-from streaming.board.url.slices import Slice, slice_of
+from streaming.board.chart import AMBER, BLUE, PURPLE, RED, Axis, Bar, Chart, Key, fitting, lane_name
+from streaming.board.known import NO_DATA, Known, extent_of, read_cluster_names, read_known
+from streaming.board.page import Page, View
+from streaming.board.url import Slice, href, read_choice, read_span_ms, slice_of
+from streaming.board.words import counted, version_words
+from streaming.store.store import History
+from streaming.text.times import clock, span
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
+MERGED_SHARES = (400, 100, 25)
+"""Intervals are joined over breaks shorter than this part of the period, about a pixel. If more than MOST_INTERVALS
+remain, the next share joins longer breaks."""
+
+MOST_INTERVALS = 4_000
+MOST_INCIDENTS = 300
+MOST_AVOIDERS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From `start_ms` to `end_ms`, up to `avoiding` of `producers` avoided the broker, `times` times."""
+
+    start_ms: int
+    end_ms: int
+    avoiding: int
+    producers: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Avoider:
+    """A producer whose FaultItem for the broker is unavailable: since when, until when, and the send that caused it."""
+
+    client_id: str
+    client_version: str
+    current_latency_ms: int
+    isolation: bool
+    since_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIncident:
+    """An incident of the broker itself; `end_ms` is None while it is open."""
+
+    incident_id: str
+    kind: str
+    state: str
+    summary: str
+    start_ms: int
+    end_ms: int | None
+
+
+@dataclass(frozen=True)
+class Broker:
+    """One broker: its state now, and its intervals and incidents in the period."""
+
+    cluster: str
+    broker_name: str
+    avoiding: int
+    producers: int
+    until_ms: int | None
+    intervals: tuple[Interval, ...] = ()
+    avoiders: tuple[Avoider, ...] = ()
+    incidents: tuple[BrokerIncident, ...] = ()
+
+    @property
+    def open_incidents(self) -> tuple[BrokerIncident, ...]:
+        return tuple(one for one in self.incidents if one.end_ms is None)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the period has no avoidance and no incident of it."""
+        return not (self.avoiding or self.intervals or self.incidents)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One cluster, "" for all, and the period."""
+
+    cluster: str
+    from_ms: int
+    until_ms: int
+
+    def params(self, merged_share: int) -> dict[str, Any]:
+        return {
+            "cluster": self.cluster,
+            "canary": CANARY_CLUSTER,
+            "from_ms": self.from_ms,
+            "until_ms": self.until_ms,
+            "merge_ms": (self.until_ms - self.from_ms) // merged_share,
+        }
+
+
+_CHOSEN = "($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)"
+
+_KNOWN = f"""
+SELECT cluster, broker_name, max(k) AS avoiding, max(n) AS producers, max(until_ms) AS until_ms FROM (
+    SELECT cluster, broker_name, unavailable_producers AS k, producers AS n, epoch_ms(unavailable_until) AS until_ms
+    FROM broker_health_now
+    UNION ALL
+    SELECT DISTINCT cluster, broker_name, 0, 0, NULL::BIGINT FROM assignments
+) WHERE {_CHOSEN} GROUP BY ALL
+"""
+
+_INTERVALS = f"""
+WITH steps AS (
+    SELECT cluster, broker_name, unavailable_producers AS k, producers AS n, epoch_ms(changed_at) AS start_ms, batch_id
+    FROM broker_health
+    WHERE changed_at > make_timestamptz($from_ms * 1000) AND changed_at <= make_timestamptz($until_ms * 1000)
+    UNION ALL
+    SELECT cluster, broker_name, unavailable_producers, producers, $from_ms, -1
+    FROM broker_health_at(make_timestamptz($from_ms * 1000))
+), spans AS (
+    SELECT
+        *,
+        lead(start_ms, 1, $until_ms) OVER (PARTITION BY cluster, broker_name ORDER BY start_ms, batch_id) AS end_ms
+    FROM steps
+    WHERE {_CHOSEN}
+), avoided AS (
+    SELECT
+        *,
+        start_ms - lag(end_ms) OVER (PARTITION BY cluster, broker_name ORDER BY start_ms, batch_id) AS pause_ms
+    FROM spans
+    WHERE k > 0 AND end_ms > start_ms
+), numbered AS (
+    SELECT
+        *,
+        count(*) FILTER (pause_ms IS NULL OR pause_ms > $merge_ms)
+            OVER (PARTITION BY cluster, broker_name ORDER BY start_ms, batch_id) AS number
+    FROM avoided
+)
+SELECT
+    cluster,
+    broker_name,
+    min(start_ms) AS start_ms,
+    max(end_ms) AS end_ms,
+    max(k) AS avoiding,
+    max(n) AS producers,
+    count(*) FILTER (pause_ms IS NULL OR pause_ms > 0) AS times
+FROM numbered
+GROUP BY cluster, broker_name, number
+ORDER BY end_ms DESC, cluster, broker_name
+LIMIT {MOST_INTERVALS + 1}
+"""
+
+_AVOIDERS = f"""
+SELECT
+    cluster,
+    broker_name,
+    client_id,
+    client_version,
+    current_latency_ms,
+    isolation,
+    epoch_ms(changed_at) AS since_ms,
+    epoch_ms(start_timestamp) AS until_ms
+FROM fault_items_now
+WHERE NOT available AND {_CHOSEN}
+ORDER BY start_timestamp DESC, client_id
+LIMIT {MOST_AVOIDERS}
+"""
+
+_INCIDENTS = f"""
+SELECT
+    cluster,
+    unnest(string_split(broker_name, ',')) AS broker_name,
+    incident_id,
+    kind,
+    state,
+    summary,
+    epoch_ms(started_at) AS start_ms,
+    CASE WHEN state = 'RESOLVED' THEN epoch_ms(changed_at) END AS end_ms
+FROM alerts_now
+WHERE consumer_group IS NULL AND broker_name IS NOT NULL AND fired_at IS NOT NULL
+    AND (state <> 'RESOLVED' OR changed_at > make_timestamptz($from_ms * 1000)) AND {_CHOSEN}
+ORDER BY state = 'RESOLVED', started_at DESC
+LIMIT {MOST_INCIDENTS}
+"""
+
+
+def read_brokers(history: History, asked: Asked, known: Known | None = None) -> tuple[list[Broker], bool]:
+    """Return the brokers, worst first, and whether the oldest intervals are missing because there are too many.
+
+    Intervals end with the data of the broker's cluster.
+    """
+    known = known or Known(asked.until_ms)
+    for share in MERGED_SHARES:
+        params = asked.params(share)
+        intervals = _ask(history, _INTERVALS, params)
+        if len(intervals) <= MOST_INTERVALS:
+            break
+    by_broker: dict[tuple[str, str], dict[str, list[Any]]] = {}
+
+    def file(rows: list[dict[str, Any]], name: str, kind: type) -> None:
+        for row in rows:
+            place = (row.pop("cluster"), row.pop("broker_name"))
+            by_broker.setdefault(place, {}).setdefault(name, []).append(kind(**row))
+
+    file(intervals[:MOST_INTERVALS], "intervals", Interval)
+    file(_ask(history, _AVOIDERS, params), "avoiders", Avoider)
+    file(_ask(history, _INCIDENTS, params), "incidents", BrokerIncident)
+    now = {(row["cluster"], row["broker_name"]): row for row in _ask(history, _KNOWN, params)}
+    brokers = [
+        _broker(place, now.get(place, {}), by_broker.get(place, {}), known.of(place[0]))
+        for place in sorted(now.keys() | by_broker.keys())
+    ]
+    brokers.sort(key=_urgency)
+    return brokers, len(intervals) > MOST_INTERVALS
+
+
+def _broker(place: tuple[str, str], now: Mapping[str, Any], reported: Mapping[str, list[Any]], known_ms: int) -> Broker:
+    intervals: Sequence[Interval] = reported.get("intervals", ())
+    return Broker(
+        *place,
+        now.get("avoiding", 0),
+        now.get("producers", 0),
+        now.get("until_ms"),
+        tuple(replace(one, end_ms=min(one.end_ms, known_ms)) for one in intervals if one.start_ms < known_ms),
+        tuple(reported.get("avoiders", ())),
+        tuple(reported.get("incidents", ())),
+    )
+
+
+def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interval, ...]:
+    """Join intervals, newest first, over breaks of at most `break_ms`."""
+    joined: list[Interval] = []
+    for one in intervals:
+        last = joined[-1] if joined else None
+        if last and last.start_ms - one.end_ms <= break_ms:
+            avoiding, producers = max(last.avoiding, one.avoiding), max(last.producers, one.producers)
+            joined[-1] = Interval(one.start_ms, last.end_ms, avoiding, producers, last.times + one.times)
+        else:
+            joined.append(one)
+    return tuple(joined)
+
+
+def _urgency(broker: Broker) -> tuple[bool, float, bool, int, str, str]:
+    """Sort key: open incidents, then the share of producers that avoid it now, then the latest avoidance."""
+    share = broker.avoiding / broker.producers if broker.producers else 0.0
+    last_ms = max((one.end_ms for one in broker.intervals), default=0)
+    return (not broker.open_incidents, -share, not broker.incidents, -last_ms, broker.cluster, broker.broker_name)
+
+
+def _ask(history: History, sql: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Pass only the parameters that the query names; DuckDB refuses others."""
+    return history.rows(sql, {name: value for name, value in params.items() if f"${name}" in sql})
+
+
 BROKERS_A_PAGE = 50
-MOST_AVOIDERS = 12
-MOST_SILENT = 5
-SPANS = (("1h", "1 hour"), ("6h", "6 hours"), ("24h", "24 hours"), ("7d", "7 days"))
+MOST_LANES = 40
+LANE_PX = 44
 
 
 @dataclass(frozen=True)
@@ -82,33 +315,46 @@ def _extent(brokers: Sequence[Broker], wanted: Asked, known: Known) -> tuple[int
     return extent_of(wanted.from_ms, wanted.until_ms, times_ms)
 
 
-def draw(page: BrokersPage) -> Component:
-    since = page.asked.get("since", "24h")
-    fields = [
-        el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in page.clusters)], page.cluster),
-        el.Choice("since", "Period", _spans(since), since),
-    ]
-    return html.Div(
-        [
-            el.heading("Brokers"),
-            html.P(_describe(page), className="lead"),
-            *_silent(page),
-            el.panel(
-                "timeline-panel",
-                "Avoided brokers over time",
-                el.form(el.Form("brokers-filter", "/brokers", "Filter brokers", fields)),
-                *_timeline(page),
-                note="a producer with sendLatencyFaultEnable avoids a broker for a while after slow or failed sends",
-            ),
-            *_now(page),
-            *_quiet([broker for broker in page.brokers if broker.is_quiet]),
-        ],
-        className="page",
-    )
+SHOWN_AVOIDERS = 12
+
+MOST_BARS = 240
+"""Limit of drawn intervals; beyond it, close intervals are joined."""
+
+LEAST_SHARE = 1 / 500
+"""Least width of a bar as a share of the axis, so that short intervals can be seen."""
+
+KEYS = (Key("avoided by some", AMBER, "slash"), Key("avoided by all", RED, "cross"), Key("incident", BLUE, "tint"))
+SILENT = Key(NO_DATA, PURPLE, "dots")
 
 
-def _spans(since: str) -> Sequence[tuple[str, str]]:
-    return SPANS if since in dict(SPANS) else [*SPANS, (since, since)]
+def draw(page: BrokersPage) -> Mapping[str, Any]:
+    """Return the chart with the same as text, and what the template shows of each broker."""
+    lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
+    shown = _close_joined(lanes[:MOST_LANES], page.until_ms - page.from_ms)
+    known = page.known
+    return {
+        "described": _describe(page),
+        "silent": _silent(page),
+        "lanes": len(lanes),
+        "most_lanes": MOST_LANES,
+        "chart": brokers_chart(page, shown) if lanes else None,
+        "text": [(lane.broker_name, _text(lane, page.until_ms, known)) for lane in shown],
+        "states": {broker: _state(broker) for broker in page.listed.items},
+        "known_ms": {
+            broker: None if known.of(broker.cluster) >= page.now_ms else known.of(broker.cluster)
+            for broker in page.listed.items
+        },
+        "quiet": [broker for broker in page.brokers if broker.is_quiet],
+        "shown_avoiders": SHOWN_AVOIDERS,
+        "more_avoiders": {
+            broker: shlex.join(
+                ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
+            )
+            for broker in page.listed.items
+            if len(broker.avoiders) > SHOWN_AVOIDERS
+        },
+        "version": version_words,
+    }
 
 
 def _describe(page: BrokersPage) -> str:
@@ -127,80 +373,17 @@ def _describe(page: BrokersPage) -> str:
     return "; ".join(words) + "."
 
 
-def _silent(page: BrokersPage) -> list[Component]:
-    """Return the notice of clusters whose brokers are shown in their last known state."""
-    known, cluster = page.known, page.cluster
-    hidden = CANARY_CLUSTER if not cluster else ""
-    silent = [(name, ms) for name, ms in sorted(known.silent_ms.items()) if cluster in ("", name) and name != hidden]
-    if not silent or page.is_stale:  # the notice of stale data covers it
+def _silent(page: BrokersPage) -> list[tuple[str, int]]:
+    """Return the clusters whose brokers are shown in their last known state, and since when."""
+    if page.is_stale:  # the notice of stale data covers it
         return []
-    shown: list[el.Child] = ["from "]
-    for number, (name, ms) in enumerate(silent[:MOST_SILENT]):
-        shown += [", " * bool(number), "cluster ", html.Strong(name), " since ", el.moment(ms, page.now_ms)]
-    more = f" and {len(silent) - MOST_SILENT} more" if len(silent) > MOST_SILENT else ""
-    shown.append(f"{more}. The brokers there are shown in their last known state.")
-    return [html.P([el.mark("?", NO_DATA.upper(), "state-unknown"), " ", *shown], id="silent")]
+    hidden = CANARY_CLUSTER if not page.cluster else ""
+    clusters = sorted(page.known.silent_ms.items())
+    return [(name, ms) for name, ms in clusters if page.cluster in ("", name) and name != hidden]
 
 
-def _timeline(page: BrokersPage) -> list[Component]:
-    lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
-    if not lanes:
-        return [el.empty("No broker was avoided or had an incident in this period.")]
-    with_cluster = len(page.clusters) > 1 and not page.cluster
-    parts: list[Component] = [
-        broker_figure(page.brokers, page.from_ms, page.until_ms, page.known, with_cluster=with_cluster)
-    ]
-    if len(lanes) > MOST_LANES:
-        parts.append(el.empty(f"Showing the worst {MOST_LANES}; the table below lists {len(lanes) - MOST_LANES} more."))
-    if page.is_cut:
-        parts.append(el.empty("The oldest intervals are not shown: choose a shorter period or one cluster."))
-    return parts
-
-
-def _now(page: BrokersPage) -> list[Component]:
-    shown, known, now_ms = page.listed, page.known, page.now_ms
-    if not shown.total:
-        return []
-    rows = [
-        el.Row(
-            f"{one.cluster}/{one.broker_name}",
-            [
-                one.broker_name,
-                one.cluster,
-                _state(one, None if known.of(one.cluster) >= now_ms else known.of(one.cluster), now_ms),
-                _until(one, now_ms),
-                _avoiders(one, now_ms),
-                _incidents(one, now_ms),
-            ],
-            "row-avoided" if one.avoiding else "",
-        )
-        for one in shown.items
-    ]
-    narrow = [el.Column(heading, "narrow") for heading in ("Now", "Until")]
-    columns: list[el.Column | str] = [el.Column("Broker", "name"), el.Column("Cluster", "name"), *narrow]
-    columns += [el.Column("Avoided by", "wide"), "Incidents"]
-    return [
-        el.panel(
-            "brokers-panel",
-            "Affected brokers",
-            el.table("brokers", "Affected brokers", columns, rows),
-            page_links(shown, "/brokers", page.asked, "Pages of brokers"),
-            note=f"{describe_slice(shown, 'broker')}, worst first",
-        )
-    ]
-
-
-def _state(broker: Broker, known_ms: int | None, now_ms: int) -> Component:
-    """Return the state now; without current data, since when, and the last known state as such."""
-    shape, words, look = _state_words(broker)
-    if known_ms is None:
-        return el.mark(shape, words.upper(), look)
-    unknown = el.mark("?", NO_DATA.upper(), "state-unknown")
-    last = html.Span(f"before: {words}", className="muted")
-    return html.Div([unknown, " since ", el.moment(known_ms, now_ms), html.Br(), last])
-
-
-def _state_words(broker: Broker) -> tuple[str, str, str]:
+def _state(broker: Broker) -> tuple[str, str, str]:
+    """Return the last known state as shape, words and CSS class."""
     if not broker.producers:
         return "?", "no sends seen", ""
     share = f"{broker.avoiding} of {broker.producers}"
@@ -211,64 +394,67 @@ def _state_words(broker: Broker) -> tuple[str, str, str]:
     return "◐", f"avoided by {share}", "broker-some"
 
 
-def _until(broker: Broker, now_ms: int) -> el.Children:
-    if not broker.avoiding or broker.until_ms is None:
-        return ""
-    words = [el.moment(broker.until_ms, now_ms)]
-    return [*words, " (past)"] if broker.until_ms < now_ms else list(words)
+def brokers_chart(page: BrokersPage, lanes: Sequence[Broker]) -> Chart:
+    """Return the chart of brokers with avoidance or incidents: a band while it is avoided, its incidents below."""
+    axis, known = Axis(page.from_ms, page.until_ms), page.known
+    bars = []
+    for number, lane in enumerate(lanes):
+        y = number * LANE_PX
+        for interval in lane.intervals:
+            key = KEYS[interval.avoiding >= interval.producers]
+            place = axis.span(interval.start_ms, interval.end_ms, LEAST_SHARE)
+            text = fitting(f"{interval.avoiding} of {interval.producers}", place[1])
+            times = f"{clock(interval.start_ms, page.until_ms)} to {clock(interval.end_ms, page.until_ms)}"
+            title = f"{lane.broker_name}: {_describe_interval(interval)}, {times}"
+            bars.append(Bar(*place, y + 3, 20, key.tone, key.hatch, key.name, title, text))
+        known_ms = max(known.of(lane.cluster), page.from_ms)
+        if known_ms < page.until_ms:
+            place = axis.span(known_ms, page.until_ms)
+            title = f"{lane.broker_name}: {NO_DATA} since {clock(known_ms, page.until_ms)}"
+            text = fitting(NO_DATA, place[1])
+            bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, NO_DATA, title, text))
+        taken: list[tuple[float, float]] = []
+        for incident in lane.incidents:
+            end_ms = incident.end_ms or known.of_incident(lane.cluster, incident.kind, incident.start_ms)
+            place = axis.span(incident.start_ms, max(incident.start_ms, end_ms), LEAST_SHARE)
+            title, link = f"{incident.kind}: {incident.summary}", href("/incident", {"id": incident.incident_id})
+            is_free = all(place[0] + place[1] <= x or place[0] >= end for x, end in taken)
+            taken.append((place[0], place[0] + place[1]))
+            text = fitting(incident.kind, place[1]) if is_free else ""
+            bars.append(Bar(*place, y + 25, 15, BLUE, "", "incident", title, text, link))
+    with_cluster = len(page.clusters) > 1 and not page.cluster
+    names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
+    label = f"Avoidance and incidents over time of {counted(len(lanes), 'broker')}: {', '.join(names[:10])}"
+    keys = (*KEYS, SILENT) if any(bar.name == NO_DATA for bar in bars) else KEYS
+    places = [(number * LANE_PX + LANE_PX / 2, lane_name(name)) for number, name in enumerate(names)]
+    return Chart("brokers-chart", label, LANE_PX * len(lanes), axis, bars, keys=keys, names=places)
 
 
-def _avoiders(broker: Broker, now_ms: int) -> el.Children:
-    if not broker.avoiders:
-        return ""
-    items = [html.Li(_avoider(one, now_ms)) for one in broker.avoiders[:MOST_AVOIDERS]]
-    if len(broker.avoiders) > MOST_AVOIDERS:
-        line = shlex.join(
-            ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
-        )
-        items.append(html.Li([f"and {len(broker.avoiders) - MOST_AVOIDERS:,} more: ", el.code(line)]))
-    return html.Ul(items, className="avoiders")
+def _close_joined(lanes: Sequence[Broker], time_ms: int) -> list[Broker]:
+    """Join intervals over ever longer breaks until at most MOST_BARS remain."""
+    break_ms = time_ms // 200
+    while sum(len(lane.intervals) for lane in lanes) > MOST_BARS and break_ms < time_ms:
+        lanes = [replace(lane, intervals=join_intervals(lane.intervals, break_ms)) for lane in lanes]
+        break_ms *= 2
+    return list(lanes)
 
 
-def _avoider(one: Avoider, now_ms: int) -> list[el.Child]:
-    why = "a send failed" if one.isolation else f"a send took {one.current_latency_ms:,} ms"
-    return [
-        el.code(one.client_id),
-        f" {version_words(None, one.client_version)}: {why}; since ",
-        el.moment(one.since_ms, now_ms),
-        ", until ",
-        el.moment(one.until_ms, now_ms),
-    ]
+def _describe_interval(interval: Interval) -> str:
+    share = f"{interval.avoiding} of {interval.producers} producers"
+    return f"up to {share}, {interval.times} times" if interval.times > 1 else share
 
 
-def _incidents(broker: Broker, now_ms: int) -> el.Children:
-    """Return links to the open incidents, else the number of past ones."""
-    if not broker.open_incidents:
-        past = len(broker.incidents)
-        if not past:
-            return ""
-        return el.link(f"{counted(past, 'past incident')}", "/alerts", cluster=broker.cluster)
-    return html.Ul(
-        [
-            html.Li(
-                [
-                    el.link(one.kind, "/incident", id=one.incident_id),
-                    f" {began_words(one.kind)} ",
-                    el.moment(one.start_ms, now_ms),
-                ]
-            )
-            for one in broker.open_incidents
-        ],
-        className="avoiders",
-    )
-
-
-def _quiet(brokers: Sequence[Broker]) -> list[Component]:
-    if not brokers:
-        return []
-    names = ", ".join(broker.broker_name for broker in brokers[:500])
-    summary = html.Summary(f"{counted(len(brokers), 'broker')} without avoidance or incidents in this period")
-    return [html.Details([summary, html.P(names)], className="quiet")]
+def _text(lane: Broker, until_ms: int, known: Known) -> str:
+    """Return a lane as text, newest first."""
+    parts = [
+        f"{clock(interval.start_ms, until_ms)} for {span(interval.end_ms - interval.start_ms)}, "
+        f"{_describe_interval(interval)}"
+        for interval in lane.intervals[:5]
+    ] or ["not avoided"]
+    parts += [f"{incident.kind} from {clock(incident.start_ms, until_ms)}" for incident in lane.incidents[:5]]
+    if (known_ms := known.of(lane.cluster)) < until_ms:
+        parts.append(f"{NO_DATA} since {clock(known_ms, until_ms)}")
+    return "; ".join(parts)
 
 
 PAGE = Page(

@@ -1,36 +1,131 @@
-"""The groups page: all consumer groups, worst first, with their verdicts and firing alerts."""
+"""The groups page: all consumer groups, worst first, with their verdicts, members and firing alerts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dash import html
-from dash.development.base_component import Component
+from streaming.board.known import read_cluster_names
+from streaming.board.page import Page, View
+from streaming.board.url import Slice, read_choice, slice_of
+from streaming.board.words import WRONG, counted
+from streaming.store.store import History
+from udfs.alerts.rulebook import CANARY_CLUSTER
 
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.counts import counted
-from streaming.board.drawing.page_links import describe_slice, page_links
-from streaming.board.drawing.verdicts import verdict_mark
-from streaming.board.pages.page import Page, View
-from streaming.board.queries.coverage import read_cluster_names
-from streaming.board.queries.groups import GroupRow, read_groups
-from streaming.board.url.parameters import read_choice
-from streaming.board.url.slices import Slice, slice_of
+_SQL = """
+WITH counted AS (
+    SELECT
+        cluster,
+        consumer_group,
+        count(*) AS queues,
+        count(DISTINCT topic) AS topics,
+        count(*) FILTER (verdict = 'UNOWNED') AS unowned,
+        count(*) FILTER (verdict = 'NOT_CONSUMED') AS not_consumed,
+        count(*) FILTER (verdict = 'DOUBLE_CONSUMED') AS double_consumed,
+        count(*) FILTER (verdict = 'MISPLACED') AS misplaced,
+        count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
+        count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged,
+        count(*) FILTER (verdict = 'OK') AS ok,
+        bool_and(
+            verdict = 'NOT_JUDGED' AND planned_owner IS NULL AND len(coalesce(observed_owners, [])) = 0
+        ) AS is_unowned,
+        min(epoch_ms(since)) FILTER (verdict IN {wrong}) AS wrong_since_ms
+    FROM assignments_now
+    GROUP BY ALL
+), listed AS (
+    SELECT cluster, consumer_group, count(DISTINCT client_id) AS members
+    FROM memberships_now WHERE change IN ('JOINED', 'CHANGED') GROUP BY ALL
+), fired AS (
+    SELECT
+        cluster,
+        consumer_group,
+        count(*) FILTER (inhibited_by IS NULL) AS firing,
+        arg_min(incident_id, started_at) FILTER (inhibited_by IS NULL) AS incident_id,
+        arg_min(kind, started_at) FILTER (inhibited_by IS NULL) AS kind
+    FROM alerts_now
+    WHERE state = 'FIRING' AND consumer_group IS NOT NULL
+    GROUP BY ALL
+), known AS (
+    SELECT cluster, consumer_group FROM counted UNION SELECT cluster, consumer_group FROM listed
+), rows AS (
+    SELECT
+        cluster,
+        consumer_group,
+        coalesce(queues, 0) AS queues,
+        coalesce(topics, 0) AS topics,
+        coalesce(members, 0) AS members,
+        coalesce(unowned, 0) AS unowned,
+        coalesce(not_consumed, 0) AS not_consumed,
+        coalesce(double_consumed, 0) AS double_consumed,
+        coalesce(misplaced, 0) AS misplaced,
+        coalesce(unknown, 0) AS unknown,
+        coalesce(not_judged, 0) AS not_judged,
+        coalesce(ok, 0) AS ok,
+        wrong_since_ms,
+        coalesce(firing, 0) AS firing,
+        incident_id,
+        kind
+    FROM known
+    LEFT JOIN counted USING (cluster, consumer_group)
+    LEFT JOIN listed USING (cluster, consumer_group)
+    LEFT JOIN fired USING (cluster, consumer_group)
+    WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
+        AND (members > 0 OR firing > 0 OR NOT coalesce(is_unowned, false))
+)
+FROM rows
+ORDER BY firing > 0 DESC, unowned DESC, not_consumed DESC, double_consumed DESC, misplaced DESC, unknown DESC, cluster,
+    consumer_group
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group: counts of its queues by verdict, and its oldest firing incident that is not inhibited."""
+
+    cluster: str
+    consumer_group: str
+    queues: int
+    topics: int
+    members: int
+    unowned: int
+    not_consumed: int
+    double_consumed: int
+    misplaced: int
+    unknown: int
+    not_judged: int
+    ok: int
+    wrong_since_ms: int | None
+    firing: int
+    incident_id: str | None
+    kind: str | None
+
+    @property
+    def wrong(self) -> int:
+        """Number of queues with a problem."""
+        return self.unowned + self.not_consumed + self.double_consumed + self.misplaced
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict among its queues; NOT_JUDGED if no queue has a problem and none is OK."""
+        counts = {
+            "UNOWNED": self.unowned,
+            "NOT_CONSUMED": self.not_consumed,
+            "DOUBLE_CONSUMED": self.double_consumed,
+            "MISPLACED": self.misplaced,
+            "UNKNOWN": self.unknown,
+        }
+        return next((name for name, number in counts.items() if number), "OK" if self.ok else "NOT_JUDGED")
+
+
+def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
+    """Return all groups, or one cluster's, worst first; the canary's only if its cluster is named.
+
+    Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
+    """
+    sql = _SQL.format(wrong=WRONG)
+    rows = history.query(sql, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
+    return [GroupRow(**row) for row in rows]
+
 
 GROUPS_A_PAGE = 50
-
-COLUMNS = (
-    el.Column("Group", "name"),
-    el.Column("Worst verdict", "narrow"),
-    el.Column("Unowned", "number"),
-    el.Column("Not consumed", "number"),
-    el.Column("Double", "number"),
-    el.Column("Misplaced", "number"),
-    el.Column("Unknown", "number"),
-    el.Column("Certain since", "narrow"),
-    el.Column("Queues", "number"),
-    el.Column("Members", "number"),
-    "Firing",
-)
 
 
 @dataclass(frozen=True)
@@ -63,35 +158,15 @@ def read(view: View) -> GroupsPage:
     return GroupsPage(asked, clusters, chosen, slice_of(chosen, asked, GROUPS_A_PAGE), not every, view.now_ms)
 
 
-def draw(page: GroupsPage) -> Component:
-    fields: list[el.Choice | el.Entry] = [
-        el.Entry("q", "Name contains", page.asked.get("q", ""), "billing", 20),
-        el.Choice("cluster", "Cluster", [("", "all"), *((name, name) for name in page.clusters)], page.cluster),
-    ]
-    return html.Div(
-        [
-            el.heading("Groups"),
-            html.P(_describe(page.chosen), className="lead"),
-            el.panel(
-                "groups-panel",
-                "Consumer groups",
-                el.form(el.Form("groups-filter", "/groups", "Filter groups", fields)),
-                _table(page.shown, page.now_ms) if page.chosen else _nothing(page),
-                page_links(page.shown, "/groups", page.asked, "Pages of groups"),
-                note=f"{describe_slice(page.shown, 'group')}, worst first" if page.chosen else None,
-            ),
-        ],
-        className="page",
-    )
-
-
-def _describe(groups: Sequence[GroupRow]) -> str:
+def draw(page: GroupsPage) -> Mapping[str, str]:
+    """Return the sentence that counts the groups with problems."""
+    groups = page.chosen
+    if not groups:
+        return {"described": "0 groups."}
     wrong = [group for group in groups if group.wrong]
     unknown = sum(1 for group in groups if group.unknown)
     firing = sum(1 for group in groups if group.firing)
     words = [counted(len(groups), "group")]
-    if not groups:
-        return "0 groups."
     if wrong:
         queues = counted(sum(group.wrong for group in wrong), "queue")
         words.append(f"{len(wrong):,} with {queues} unowned, not consumed, double-consumed or misplaced")
@@ -101,44 +176,7 @@ def _describe(groups: Sequence[GroupRow]) -> str:
         words.append(f"{unknown:,} with unknown queues")
     if firing:
         words.append(f"{firing:,} with firing alerts")
-    return "; ".join(words) + "."
-
-
-def _nothing(page: GroupsPage) -> Component:
-    if not page.is_empty:
-        return el.empty(f"No group name contains {page.asked.get('q', '').lower()!r}.")
-    if page.cluster:
-        return el.empty(f"Cluster {page.cluster} has no active consumer group.")
-    return el.empty("No consumer group is known yet: no heartbeat or pull has been reported.")
-
-
-def _table(shown: Slice[GroupRow], now_ms: int) -> Component:
-    rows = [
-        el.Row(f"{group.cluster}/{group.consumer_group}", _cells(group, now_ms), f"row-{group.worst.lower()}")
-        for group in shown.items
-    ]
-    return el.table("groups", "Consumer groups", COLUMNS, rows)
-
-
-def _cells(group: GroupRow, now_ms: int) -> list[el.Children]:
-    counts = (group.unowned, group.not_consumed, group.double_consumed, group.misplaced, group.unknown)
-    firing: el.Children = ""
-    if group.incident_id:
-        more = f" and {group.firing - 1} more" if group.firing > 1 else ""
-        firing = [el.link(group.kind, "/incident", id=group.incident_id), more]
-    return [
-        [
-            el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
-            html.Br(),
-            html.Span(group.cluster, className="muted"),
-        ],
-        verdict_mark(group.worst),
-        *(f"{number:,}" if number else "" for number in counts),
-        el.age(group.wrong_since_ms, now_ms) if group.wrong_since_ms else "",
-        f"{group.queues:,}",
-        f"{group.members:,}",
-        firing,
-    ]
+    return {"described": "; ".join(words) + "."}
 
 
 PAGE = Page(

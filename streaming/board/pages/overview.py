@@ -1,27 +1,297 @@
-"""The overview page: firing alerts with their fixes, groups with problems, monitored clusters, and data freshness."""
+"""The overview: firing alerts with their fixes, groups with problems, monitored clusters, and data freshness.
+
+The delay of a table is from the newest event in a commit's rows to the time of the commit in its log. This is an upper
+bound: it includes the collector's delay, Kafka's backlog and the batch, and a row of a time that came by the clock,
+such as a FaultItem's end, is written only with the next event. The delay does not grow while nothing is written; the
+age of the data does.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
-from dash import html
-from dash.development.base_component import Component
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.attributes import aria
-from streaming.board.drawing.verdicts import describe_counts
-from streaming.board.pages.page import Page, View
-from streaming.board.queries.coverage import (
-    ClusterCoverage,
-    GroupTrouble,
-    TableAge,
-    newest_ms,
-    read_ages,
-    read_clusters,
-    read_troubled_groups,
-)
-from streaming.board.queries.firing import Firing, Trouble, read_trouble
-from streaming.board.queries.lag import Written, read_lags, worst_lately
-from streaming.text.times import DAY, MINUTE, span
+from conf.location import Location
+from schemas.tables import TABLES, Table
+from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
+from streaming.board.page import Page, View
+from streaming.board.words import WRONG
+from streaming.store.freshness import LIVE_TABLES
+from streaming.store.store import History
+from streaming.text.times import DAY, MINUTE, to_ms
+from streaming.warehouse.delta_log import Commit, read_commit
+from streaming.warehouse.table_store import read_file
+from streaming.warehouse.tables import table_path
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.groups.queue_state import UNKNOWN
+
+MOST_FIRING = 20
+MOST_GROUPS = 12
+
+TROUBLED = (*WRONG, UNKNOWN)
+"""Verdicts that make a group a problem."""
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A firing incident that is not inhibited. `effects` counts the open incidents that it inhibits, by kind."""
+
+    incident_id: str
+    kind: str
+    severity: str
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    summary: str
+    advice: str
+    is_flapping: bool
+    fired_ms: int
+    effects: Mapping[str, int]
+    acknowledged_by: str | None
+    """Who acknowledged it last."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """All open incidents: the first of those that fire, the number of all that fire, and counts by other states."""
+
+    firing: tuple[Firing, ...]
+    firing_count: int
+    inhibited_count: int
+    states: Mapping[str, int]
+    """Open incidents in other states than FIRING, by state."""
+    resolved_lately: int
+
+
+def read_trouble(history: History, lately_from_ms: int) -> Trouble:
+    """Return the open incidents; `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not."""
+    counts = history.rows(
+        "SELECT state, inhibited_by IS NOT NULL AS is_inhibited, count(*) AS n, "
+        "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
+        "FROM alerts_now WHERE cluster <> $canary GROUP BY ALL",
+        {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
+    )
+    states: dict[str, int] = {}
+    for row in counts:
+        if row["state"] not in ("FIRING", "RESOLVED"):
+            states[row["state"]] = states.get(row["state"], 0) + row["n"]
+    return Trouble(
+        tuple(_read_firing(history)),
+        sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_inhibited"]),
+        sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_inhibited"]),
+        states,
+        sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
+    )
+
+
+def _read_firing(history: History) -> list[Firing]:
+    rows = history.rows(
+        f"""
+        SELECT incident_id, kind, severity, cluster, consumer_group, topic, broker_name, summary, advice,
+            coalesce(is_flapping, false) AS is_flapping, epoch_ms(coalesce(fired_at, changed_at)) AS fired_ms,
+            acknowledged_by
+        FROM firing LEFT JOIN ({acknowledged_sql()}) USING (incident_id)
+        ORDER BY {MOST_SEVERE_FIRST}, fired_ms DESC, incident_id LIMIT $most
+        """,
+        {"most": MOST_FIRING},
+    )
+    if not rows:
+        return []
+    effects: dict[str, dict[str, int]] = {}
+    for row in history.rows(
+        "SELECT inhibited_by, kind, count(*) AS n FROM alerts_now "
+        "WHERE list_contains($ids, inhibited_by) AND state <> 'RESOLVED' GROUP BY ALL ORDER BY n DESC, kind",
+        {"ids": [row["incident_id"] for row in rows]},
+    ):
+        effects.setdefault(row["inhibited_by"], {})[row["kind"]] = row["n"]
+    return [Firing(**row, effects=effects.get(row["incident_id"], {})) for row in rows]
+
+
+@dataclass(frozen=True)
+class TableAge:
+    """Time of a table's newest row, including the canary's; None for an empty table."""
+
+    name: str
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class ClusterCoverage:
+    """One cluster: its brokers, those without data now, its groups, and its queues by verdict."""
+
+    cluster: str
+    brokers: int
+    without_data: tuple[str, ...]
+    is_without_data: bool
+    """Whether none of its brokers sends data."""
+    groups: int
+    queues: int
+    unknown: int
+    not_judged: int
+    completeness: float | None
+    """The least completeness among UNKNOWN verdicts, open alerts and the newest change."""
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class GroupTrouble:
+    """A group with problems: its queues by verdict."""
+
+    cluster: str
+    consumer_group: str
+    queues: int
+    verdicts: Mapping[str, int]
+
+
+def read_ages(history: History) -> list[TableAge]:
+    """Return the age of every table, in the order of TABLES."""
+    each = " UNION ALL ".join(
+        f"SELECT '{table.name}' AS name, max({table.time}) AS newest FROM {table.name}" for table in TABLES.values()
+    )
+    found = {row["name"]: row["ms"] for row in history.rows(f"SELECT name, epoch_ms(newest) AS ms FROM ({each})")}
+    return [TableAge(name, found[name]) for name in TABLES]
+
+
+def newest_ms(ages: Sequence[TableAge], now_ms: int) -> int | None:
+    """Return the newest row's time among the live tables; a row from the future counts as now."""
+    live = {table.name for table in LIVE_TABLES}
+    known = [age.newest_ms for age in ages if age.name in live and age.newest_ms is not None]
+    return min(max(known), now_ms) if known else None
+
+
+def read_clusters(history: History) -> list[ClusterCoverage]:
+    """Return all clusters by name, without the canary's."""
+    rows = history.rows(
+        """
+        WITH queues AS (
+            SELECT cluster, count(*) AS queues, count(DISTINCT consumer_group) AS groups,
+                count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
+                count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged
+            FROM assignments_now GROUP BY cluster
+        ), brokers AS (
+            SELECT cluster, count(DISTINCT broker_name) AS brokers FROM (
+                SELECT cluster, broker_name FROM assignments UNION SELECT cluster, broker_name FROM memberships
+                UNION SELECT cluster, broker_name FROM broker_health
+            ) GROUP BY cluster
+        ), without_data AS (
+            SELECT cluster, list_sort(list(DISTINCT broker_name) FILTER (kind = 'broker_no_data')) AS without_data,
+                bool_or(kind = 'cluster_no_data' AND NOT coalesce(labels, '') LIKE '%"collector":%') AS is_without_data
+            FROM alerts_now WHERE kind IN ('broker_no_data', 'cluster_no_data') AND state <> 'RESOLVED' GROUP BY cluster
+        ), newest AS (
+            SELECT cluster, max(changed_at) AS newest, arg_max(completeness, changed_at) AS completeness FROM (
+                SELECT cluster, changed_at, completeness FROM assignments
+                UNION ALL SELECT cluster, changed_at, completeness FROM alerts
+                UNION ALL SELECT cluster, changed_at, NULL FROM memberships
+                UNION ALL SELECT cluster, changed_at, NULL FROM broker_health
+            ) GROUP BY cluster
+        ), doubtful AS (
+            SELECT cluster, min(completeness) AS least FROM (
+                SELECT cluster, completeness FROM assignments_now WHERE verdict = 'UNKNOWN'
+                UNION ALL SELECT cluster, completeness FROM alerts_now WHERE state <> 'RESOLVED'
+            ) GROUP BY cluster
+        )
+        SELECT newest.cluster, coalesce(brokers, 0) AS brokers, coalesce(without_data, []) AS without_data,
+            coalesce(is_without_data, false) AS is_without_data, coalesce(groups, 0) AS groups, coalesce(queues, 0) AS
+            queues, coalesce(unknown, 0) AS unknown, coalesce(not_judged, 0) AS not_judged, least(completeness,
+            doubtful.least) AS completeness, epoch_ms(newest) AS newest_ms
+        FROM newest LEFT JOIN brokers USING (cluster) LEFT JOIN queues USING (cluster) LEFT JOIN without_data USING
+        (cluster)
+            LEFT JOIN doubtful USING (cluster)
+        WHERE newest.cluster <> $canary ORDER BY newest.cluster
+        """,
+        {"canary": CANARY_CLUSTER},
+    )
+    return [
+        ClusterCoverage(**{**row, "without_data": tuple(one for one in row["without_data"] if one)}) for row in rows
+    ]
+
+
+def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
+    """Return the worst groups, those with most unconsumed queues first, and the number of all groups with problems."""
+    rows = history.rows(
+        f"""
+        SELECT cluster, consumer_group, count(*) AS queues,
+            {", ".join(f"count(*) FILTER (verdict = '{one}') AS {one}" for one in TROUBLED)},
+            count(*) OVER () AS troubled
+        FROM assignments_now WHERE cluster <> $canary GROUP BY cluster, consumer_group
+        HAVING {" + ".join(TROUBLED)} > 0
+        ORDER BY UNOWNED + NOT_CONSUMED DESC, DOUBLE_CONSUMED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group
+        LIMIT $most
+        """,
+        {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},
+    )
+    groups = [
+        GroupTrouble(
+            row["cluster"], row["consumer_group"], row["queues"], {one: row[one] for one in TROUBLED if row[one]}
+        )
+        for row in rows
+    ]
+    return groups, rows[0]["troubled"] if rows else 0
+
+
+TIMELY = ("alerts", "assignments", "memberships")
+"""Tables whose newest rows carry the time of their evaluation."""
+
+MOST_COMMITS = 8
+"""Limit of commits to search back, past those of maintenance, which add no rows."""
+
+SKEW_MS = MINUTE
+"""Limit of clock skew; beyond it, as for simulated events of another day, there is no delay to report."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table's newest commit with new rows: its time, and its delay after its newest event."""
+
+    at_ms: int
+    lag_ms: int
+
+
+def read_lags(history: History, now_ms: int) -> dict[str, Written]:
+    """Return the delay by table, without unwritten tables and those beyond SKEW_MS."""
+    found = {}
+    for table in LIVE_TABLES:
+        version = history.versions.get(table.name)
+        written = None if version is None else _read_written(history.warehouse, table, version)
+        if written is not None and written.lag_ms >= -SKEW_MS and written.at_ms <= now_ms + SKEW_MS:
+            found[table.name] = Written(min(written.at_ms, now_ms), max(0, written.lag_ms))
+    return found
+
+
+def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
+    """Return the largest delay of the TIMELY tables written within `lately_ms` before the newest commit of them."""
+    timely = [lags[name] for name in TIMELY if name in lags]
+    newest_ms = max((one.at_ms for one in timely), default=0)
+    return max((one for one in timely if one.at_ms >= newest_ms - lately_ms), key=lambda one: one.lag_ms, default=None)
+
+
+def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
+    folder = table_path(warehouse, table.name)
+    for number in range(version, max(version - MOST_COMMITS, -1), -1):
+        commit = read_commit(folder, number)
+        if commit is None:
+            return None
+        if commit.appended:
+            newest_ms = _newest_event(folder, table, commit)
+            return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
+    return None
+
+
+def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
+    """Return the newest event time in the footers of a commit's files; None if a file is gone or has no statistics."""
+    newest = []
+    for file in commit.appended:
+        try:
+            footer = pq.read_metadata(BytesIO(read_file(folder, file)[0]))
+        except (OSError, pa.ArrowInvalid):
+            return None
+        column = footer.schema.names.index(table.time)
+        groups = [footer.row_group(number).column(column) for number in range(footer.num_row_groups)]
+        newest += [one.statistics.max for one in groups if one.is_stats_set and one.statistics.has_min_max]
+    return max((to_ms(time) for time in newest if time is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -64,187 +334,4 @@ def read(view: View) -> OverviewPage:
     )
 
 
-def draw(page: OverviewPage) -> Component:
-    return html.Div(
-        [
-            el.heading("Overview", _counts(page.trouble)),
-            _freshness(page),
-            _firing(page),
-            html.Div([_groups(page.groups, page.troubled), _clusters(page)], className="two uneven"),
-            _tables(page),
-        ],
-        className="page",
-    )
-
-
-def _counts(trouble: Trouble) -> Component:
-    firing = el.mark("▲" if trouble.firing_count else "✓", f"{trouble.firing_count:,} firing")
-    parts: list[el.Child] = [el.link(firing, "/alerts", state="FIRING", inhibited="no")]
-    if trouble.inhibited_count:
-        parts.append(el.link(f"{trouble.inhibited_count:,} inhibited", "/alerts", state="FIRING", inhibited="yes"))
-    parts += [
-        el.link(f"{trouble.states[name]:,} {name.lower()}", "/alerts", state=name)
-        for name in ("PENDING", "RECOVERING", "UNKNOWN")
-        if name in trouble.states
-    ]
-    parts.append(el.link(f"{trouble.resolved_lately:,} resolved in the last day", "/alerts", state="RESOLVED"))
-    return html.Ul([html.Li(part) for part in parts], className="counts", **aria(label="Incidents"))
-
-
-def _freshness(page: OverviewPage) -> Component:
-    if page.newest_ms is None:
-        return el.notice(
-            "hint",
-            "The tables are empty.",
-            html.P([el.code("balancewatch run"), " fills them when events arrive."]),
-        )
-    if page.is_stale:  # the notice of stale data covers it
-        return html.Div(id="notice")
-    if not page.trouble.firing_count:
-        return el.notice(
-            "calm", "No alert is firing.", html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."])
-        )
-    return html.P(["Last data ", el.age(page.newest_ms, page.now_ms), "."], id="notice", className="muted")
-
-
-def _firing(page: OverviewPage) -> Component:
-    trouble = page.trouble
-    if not trouble.firing:
-        return html.Div(id="firing")
-    cards = [_card(incident, page.now_ms) for incident in trouble.firing]
-    rest = trouble.firing_count - len(cards)
-    more = (
-        html.P(el.link(f"{rest:,} more; all {trouble.firing_count:,}", "/alerts", state="FIRING", inhibited="no"))
-        if rest
-        else None
-    )
-    return el.panel("firing", "Firing now", html.Ol(cards, className="cards"), more, note="root causes, worst first")
-
-
-def _card(incident: Firing, now_ms: int) -> Component:
-    head: list[el.Child] = [
-        el.state("FIRING"),
-        el.link(html.Strong(incident.kind), "/incident", id=incident.incident_id),
-        html.Span(_subject(incident)),
-        el.severity(incident.severity),
-        html.Span(["fired ", el.age(incident.fired_ms, now_ms)], className="muted"),
-    ]
-    if incident.is_flapping:
-        head.append(el.mark("⇄", "flapping"))
-    if incident.acknowledged_by:
-        head.append(el.mark("●", f"acknowledged by {incident.acknowledged_by}"))
-    parts: list[el.Child] = [
-        html.P(head, className="card-head"),
-        html.P(incident.summary),
-        html.P([html.Strong("Fix: "), incident.advice], className="advice"),
-    ]
-    if incident.effects:
-        effects = ", ".join(f"{count:,} {kind}" for kind, count in incident.effects.items())
-        parts.append(html.P(f"Inhibits {effects}.", className="muted"))
-    return html.Li(parts, id=f"card-{incident.incident_id}", className=f"card severity-edge-{incident.severity}")
-
-
-def _subject(incident: Firing) -> list[el.Child]:
-    cluster, group = incident.cluster, incident.consumer_group
-    if group:
-        return [
-            "group ",
-            el.link(group, "/group", cluster=cluster, group=group, topic=incident.topic),
-            f" in {cluster}",
-        ]
-    if incident.broker_name:
-        return ["broker ", el.link(incident.broker_name, "/brokers", cluster=cluster), f" in {cluster}"]
-    return [f"cluster {cluster}"]
-
-
-def _groups(groups: Sequence[GroupTrouble], troubled: int) -> Component:
-    if not groups:
-        return el.panel("groups", "Groups with problems", el.empty("Planned owners consume all judged queues."))
-    rows = [
-        el.Row(
-            f"{group.cluster}/{group.consumer_group}",
-            [
-                [
-                    el.link(group.consumer_group, "/group", cluster=group.cluster, group=group.consumer_group),
-                    html.Br(),
-                    html.Span(group.cluster, className="muted"),
-                ],
-                describe_counts(group.verdicts),
-                f"{group.queues:,}",
-            ],
-        )
-        for group in groups
-    ]
-    table = el.table(
-        "groups-table",
-        "Groups with problems",
-        [el.Column("Group", "name"), "Problems", el.Column("Queues", "number")],
-        rows,
-    )
-    note: el.Children = "worst first"
-    if troubled > len(groups):
-        note = ["worst first; ", el.link(f"all {troubled:,}", "/groups")]
-    return el.panel("groups", "Groups with problems", table, note=note)
-
-
-def _clusters(page: OverviewPage) -> Component:
-    if not page.clusters:
-        return el.panel("clusters", "Monitored clusters", el.empty("No cluster has reported yet."))
-    rows = [el.Row(cluster.cluster, _cluster_cells(page, cluster)) for cluster in page.clusters]
-    columns: list[el.Column | str] = [
-        el.Column("Cluster", "name"),
-        "Brokers with data",
-        el.Column("Completeness", "number"),
-        "Unknown queues",
-        el.Column("Newest data", "narrow"),
-    ]
-    table = el.table("clusters-table", "Monitored clusters", columns, rows)
-    return el.panel("clusters", "Monitored clusters", table, note="completeness: share of expected data that arrived")
-
-
-def _describe_lag(page: OverviewPage) -> list[el.Child]:
-    lag = page.lag
-    if lag is None:
-        return ["Delay from event to table row: unknown."]
-    delay = f"{lag.lag_ms / 1000:.1f} s" if lag.lag_ms < 10_000 else span(lag.lag_ms)
-    when = " (before the data stopped)" if page.is_stale else ""
-    return ["Delay from event to table row: at most ", html.Strong(delay), f"{when}."]
-
-
-def _cluster_cells(page: OverviewPage, cluster: ClusterCoverage) -> list[el.Children]:
-    brokers: el.Child = f"all {cluster.brokers}"
-    if cluster.is_without_data:
-        brokers = el.mark("?", f"none of {cluster.brokers}", "state-unknown")
-    elif cluster.without_data:
-        with_data = f"{cluster.brokers - len(cluster.without_data)} of {cluster.brokers}"
-        missing = ", ".join(cluster.without_data[:3]) + (" …" if len(cluster.without_data) > 3 else "")
-        brokers = html.Span([el.mark("?", with_data, "state-unknown"), f", missing {missing}"])
-    unknown: el.Child = f"0 of {cluster.queues:,}"
-    if cluster.unknown:
-        unknown = el.mark("?", f"{cluster.unknown:,} of {cluster.queues:,}", "state-unknown")
-    return [
-        el.link(cluster.cluster, "/groups", cluster=cluster.cluster),
-        brokers,
-        "-" if cluster.completeness is None else f"{cluster.completeness:.0%}",
-        unknown,
-        el.age(cluster.newest_ms, page.now_ms),
-    ]
-
-
-def _tables(page: OverviewPage) -> Component:
-    items, lags = [], page.lags
-    for table in page.ages:
-        age: list[el.Child] = [el.age(table.newest_ms, page.now_ms)]
-        if table.name in lags:
-            age.append(html.Span(f", delay {span(lags[table.name].lag_ms)}", className="muted"))
-        items.append(html.Div([html.Dt(el.code(table.name)), html.Dd(age)], id=f"age-{table.name}"))
-    return el.panel(
-        "tables",
-        "Data freshness",
-        html.Dl(items, className="ages"),
-        html.P(_describe_lag(page), id="lag"),
-        note="age of each table's newest row, including the canary's",
-    )
-
-
-PAGE = Page("overview", "/", "Overview", read, draw, nav="Overview")
+PAGE = Page("overview", "/", "Overview", read, nav="Overview")

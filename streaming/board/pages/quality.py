@@ -1,31 +1,176 @@
 """The quality page: failing expectations, and messages in quarantine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dash import html
-from dash.development.base_component import Component
+from schemas.views import MOST_SEVERE_FIRST
+from streaming.board.chart import AMBER, BLUE, GREEN, GREY, HATCHES, PURPLE, RED, Axis, Bar, Chart, Key
+from streaming.board.page import Page, View
+from streaming.board.url import read_span_ms
+from streaming.store.store import History
+from streaming.text.times import MINUTE, clock
 
-from streaming.board.drawing import elements as el
-from streaming.board.drawing.attributes import aria
-from streaming.board.drawing.counts import counted
-from streaming.board.drawing.quarantine_bars import bars
-from streaming.board.pages.page import Page, View
-from streaming.board.queries.quality import (
-    Failing,
-    Message,
-    Rejections,
-    Suites,
-    excerpt,
-    read_failing,
-    read_newest,
-    read_rejected,
-    read_suites,
-)
-from streaming.board.url.parameters import read_span_ms
-from streaming.text.times import MINUTE, span
+MOST_FAILING = 50
+MOST_SUITES = 60
+MOST_REASONS = 12
+NEWEST_MESSAGES = 30
+BINS = 48
+EXCERPT_BYTES = 120
 
-SPANS = (("1h", "last hour"), ("6h", "last 6 hours"), ("24h", "last day"), ("7d", "last week"), ("30d", "last 30 days"))
+
+@dataclass(frozen=True)
+class Failing:
+    """An expectation that failed in its newest check."""
+
+    suite: str
+    expectation: str
+    description: str
+    severity: str
+    evaluated: int
+    unexpected: int | None
+    observed: tuple[str, ...]
+    sample_offsets: tuple[str, ...]
+    validated_ms: int
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite in its newest check: the number of its expectations and of the failing ones."""
+
+    suite: str
+    expectations: int
+    failing: int
+    validated_ms: int
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Quarantined messages of one topic and reason: counts in BINS equal parts of the period."""
+
+    topic: str
+    reason: str
+    counts: tuple[int, ...]
+    newest_ms: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """Quarantined messages of a period: the most frequent reasons, and counts of the others and their messages."""
+
+    shown: tuple[Rejected, ...]
+    total: int
+    more_reasons: int
+    more_messages: int
+
+
+@dataclass(frozen=True)
+class Suites:
+    """The first suites, and counts over all: suites, expectations, and failing ones."""
+
+    shown: tuple[Suite, ...]
+    number: int
+    expectations: int
+    failing: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """A quarantined message. `excerpt` is its beginning, None without a value; `action` is that of its repair."""
+
+    topic: str
+    partition: int
+    offset: int
+    reasons: tuple[str, ...]
+    ingest_ms: int
+    excerpt: bytes | None
+    size: int
+    action: str | None
+
+
+def read_failing(history: History) -> list[Failing]:
+    """Return the failing expectations, critical ones first, then by share of violations."""
+    rows = history.rows(
+        "SELECT suite, expectation, coalesce(description, expectation) AS description, "
+        "coalesce(severity, 'warning') AS severity, "
+        "evaluated, unexpected, coalesce(observed, []) AS observed, coalesce(sample_offsets, []) AS sample_offsets, "
+        "epoch_ms(validated_at) AS validated_ms FROM quality_now WHERE NOT success "
+        f"ORDER BY {MOST_SEVERE_FIRST}, "
+        "unexpected_share DESC NULLS LAST, suite, expectation LIMIT $most",
+        {"most": MOST_FAILING},
+    )
+    lists = ("observed", "sample_offsets")
+    return [Failing(**{**row, **{name: tuple(filter(None, row[name])) for name in lists}}) for row in rows]
+
+
+def read_suites(history: History) -> Suites:
+    """Return the suites, failing ones first, then by name; the totals are of all."""
+    rows = history.rows(
+        "SELECT suite, count(*) AS expectations, count(*) FILTER (NOT success) AS failing, "
+        "epoch_ms(max(validated_at)) AS validated_ms, count(*) OVER () AS number, "
+        "(sum(count(*)) OVER ())::BIGINT AS all_expectations, "
+        "(sum(count(*) FILTER (NOT success)) OVER ())::BIGINT AS all_failing FROM quality_now GROUP BY suite "
+        "ORDER BY failing = 0, suite LIMIT $most",
+        {"most": MOST_SUITES},
+    )
+    if not rows:
+        return Suites((), 0, 0, 0)
+    sums = rows[0]["number"], rows[0]["all_expectations"], rows[0]["all_failing"]
+    names = ("suite", "expectations", "failing", "validated_ms")
+    return Suites(tuple(Suite(**{name: row[name] for name in names}) for row in rows), *sums)
+
+
+def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
+    """Return counts by topic and code of the first reason, the most frequent MOST_REASONS; others are counted."""
+    rows = history.rows(
+        """
+        SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
+            least($bins - 1, floor((epoch_ms(ingest_time) - $from_ms) / $bin_ms))::INT AS bin,
+            count(*) AS n, epoch_ms(max(ingest_time)) AS newest_ms
+        FROM quarantine
+        WHERE ingest_time BETWEEN make_timestamptz($from_ms * 1000) AND make_timestamptz($until_ms * 1000)
+        GROUP BY ALL ORDER BY ALL
+        """,
+        {"from_ms": from_ms, "until_ms": until_ms, "bins": BINS, "bin_ms": max(1.0, (until_ms - from_ms) / BINS)},
+    )
+    counts: dict[tuple[str, str], list[int]] = {}
+    newest: dict[tuple[str, str], int] = {}
+    for row in rows:
+        key = (row["topic"], row["reason"])
+        counts.setdefault(key, [0] * BINS)[row["bin"]] += row["n"]
+        newest[key] = max(newest.get(key, 0), row["newest_ms"])
+    found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
+    found.sort(key=lambda one: (-one.total, one.topic, one.reason))
+    total, more = sum(one.total for one in found), found[MOST_REASONS:]
+    return Rejections(tuple(found[:MOST_REASONS]), total, len(more), sum(one.total for one in more))
+
+
+def read_newest(history: History) -> list[Message]:
+    """Return the newest quarantined messages of all time, with the repair of each."""
+    rows = history.rows(
+        'SELECT topic, partition, "offset", coalesce(reasons, []) AS reasons, epoch_ms(ingest_time) AS ingest_ms, '
+        "raw[1:$excerpt] AS excerpt, coalesce(octet_length(raw), 0) AS size, action "
+        'FROM (SELECT * FROM quarantine ORDER BY ingest_time DESC, topic, partition, "offset" DESC LIMIT $most) '
+        'LEFT JOIN (SELECT topic, partition, "offset", ingest_time, action FROM repairs_now) '
+        'USING (topic, partition, "offset", ingest_time) '
+        'ORDER BY ingest_ms DESC, topic, partition, "offset" DESC',
+        {"excerpt": EXCERPT_BYTES, "most": NEWEST_MESSAGES},
+    )
+    return [Message(**{**row, "reasons": tuple(row["reasons"])}) for row in rows]
+
+
+def excerpt(message: Message) -> str:
+    """Return the beginning of the message as text, with escapes for unprintable characters."""
+    if message.excerpt is None:
+        return "(no value)"
+    text = message.excerpt.decode("utf-8", "backslashreplace")
+    shown = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
+    rest = message.size - len(message.excerpt)
+    return shown + (f" … {rest:,} more bytes" if rest > 0 else "")
 
 
 @dataclass(frozen=True)
@@ -58,150 +203,44 @@ def read(view: View) -> QualityPage:
     )
 
 
-def draw(page: QualityPage) -> Component:
-    return html.Div(
-        [
-            el.heading("Quality", _summary(page)),
-            _failing(page),
-            _rejected(page),
-            _newest(page),
-            _suites(page),
-        ],
-        className="page",
-    )
+TONES = (RED, BLUE, AMBER, PURPLE, GREEN, GREY)
+CHART_PX = 180
 
 
-def _summary(page: QualityPage) -> Component:
-    fails, all_ = page.suites.failing, page.suites.expectations
-    expected: el.Child = f"{all_:,} expectations pass"
-    if fails:
-        expected = el.mark("▲", f"{fails:,} of {all_:,} expectations fail", "state-firing")
-    words = [expected] if all_ else []
-    words.append(f"{page.rejected.total:,} quarantined in {span(page.until_ms - page.from_ms)}")
-    return html.Ul([html.Li(word) for word in words], className="counts", **aria(label="Summary"))
+def draw(page: QualityPage) -> Mapping[str, Any]:
+    """Return the chart and the excerpts of the messages."""
+    return {
+        "chart": quarantine_chart(page) if page.rejected.shown else None,
+        "excerpts": {message: excerpt(message) for message in page.newest},
+    }
 
 
-def _failing(page: QualityPage) -> Component:
-    failing, suites = page.failing, page.suites
-    title = "Failing expectations"
-    if not suites.shown:
-        return el.panel("failing", title, el.empty("No validation has run yet."))
-    if not failing:
-        return el.panel("failing", title, el.notice("calm", "All expectations pass.", id_="all-hold"))
-    rows = [el.Row(f"{one.suite}/{one.expectation}", _failing_cells(page, one)) for one in failing]
-    columns = [
-        el.Column("Expectation", "wide"),
-        el.Column("Severity", "narrow"),
-        el.Column("Violations", "number"),
-        el.Column("Examples", "wide"),
-        el.Column("Checked", "narrow"),
-    ]
-    table = el.table("failing-table", title, columns, rows)
-    rest = suites.failing - len(failing)
-    more = el.empty(f"{rest:,} more fail.") if rest > 0 else None
-    return el.panel("failing", title, table, more, note="in the newest check, worst first")
-
-
-def _failing_cells(page: QualityPage, one: Failing) -> list[el.Children]:
-    amount = f"{one.evaluated:,} rows"
-    if one.unexpected is not None and one.evaluated:
-        amount = f"{one.unexpected:,} of {one.evaluated:,} ({one.unexpected / one.evaluated:.1%})"
-    found: list[el.Child] = [el.code(_short(value)) for value in one.observed[:3]]
-    parted = [part for value in found for part in (value, " ")]
-    where = html.Span(", ".join(one.sample_offsets[:2]), className="muted")
-    return [
-        [one.description, html.Br(), html.Span(one.suite, className="muted")],
-        el.severity(one.severity),
-        amount,
-        [*parted, html.Br(), where] if one.sample_offsets else parted,
-        el.age(one.validated_ms, page.now_ms),
-    ]
-
-
-def _rejected(page: QualityPage) -> Component:
-    rejected, since = page.rejected, page.since
-    spans = [*SPANS, *([(since, f"last {since}")] if since not in dict(SPANS) else [])]
-    form = el.form(el.Form("filters", "/quality", "Filter by period", [el.Choice("since", "Period", spans, since)]))
-    if not rejected.shown:
-        return el.panel(
-            "rejected", "Quarantine over time", form, el.empty("No message was quarantined in this period.")
-        )
-    rows = [
-        el.Row(
-            f"{one.topic}/{one.reason}",
-            [one.topic, el.code(one.reason), f"{one.total:,}", el.age(one.newest_ms, page.now_ms)],
-        )
-        for one in rejected.shown
-    ]
-    if rejected.more_reasons:
-        more = f"and {counted(rejected.more_reasons, 'more reason')}"
-        rows.append(el.Row("more", [more, "", f"{rejected.more_messages:,}", ""]))
-    columns: list[el.Column | str] = ["Topic", "Reason", el.Column("Messages", "number"), el.Column("Newest", "narrow")]
-    table = el.table("rejected-table", "Quarantined messages by topic and first reason", columns, rows)
-    chart = bars(rejected.shown, page.from_ms, page.until_ms)
-    return el.panel("rejected", "Quarantine over time", form, chart, table, note="by topic and first reason")
-
-
-def _newest(page: QualityPage) -> Component:
-    title = "Newest quarantined messages"
-    if not page.newest:
-        return el.panel("newest", title, el.empty("The quarantine is empty."))
-    rows = [
-        el.Row(
-            f"{one.topic}-{one.partition}-{one.offset}",
-            [
-                f"{one.topic}-{one.partition}@{one.offset}",
-                el.age(one.ingest_ms, page.now_ms),
-                html.Ul([html.Li(el.code(reason)) for reason in one.reasons[:5]], className="related"),
-                el.code(excerpt(one)),
-                (one.action or "-").lower(),
-            ],
-        )
-        for one in page.newest
-    ]
-    columns = [
-        el.Column("Message", "narrow"),
-        el.Column("Received", "narrow"),
-        el.Column("Reasons", "narrow"),
-        el.Column("Content", "wide"),
-        el.Column("Repair", "narrow"),
-    ]
-    table = el.table("newest-table", title, columns, rows)
-    note: list[el.Child] = [el.code("balancewatch quarantine"), " lists, repairs and replays them"]
-    return el.panel("newest", title, table, note=note)
-
-
-def _suites(page: QualityPage) -> Component:
-    suites = page.suites
-    if not suites.shown:
-        return html.Div(id="suites")
-    rows = [
-        el.Row(
-            one.suite,
-            [
-                one.suite,
-                el.mark("▲", f"{one.failing} fail", "state-firing")
-                if one.failing
-                else el.mark("✓", "all pass", "state-resolved"),
-                f"{one.expectations:,}",
-                el.age(one.validated_ms, page.now_ms),
-            ],
-        )
-        for one in suites.shown
-    ]
-    columns: list[el.Column | str] = [
-        "Suite",
-        "Result",
-        el.Column("Expectations", "number"),
-        el.Column("Checked", "narrow"),
-    ]
-    table = el.table("suites-table", "Suites", columns, rows)
-    note = f"{len(suites.shown):,} of {suites.number:,}" if suites.number > len(suites.shown) else None
-    return el.panel("suites", "Suites", table, note=note)
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= 60 else value[:59] + "…"
+def quarantine_chart(page: QualityPage) -> Chart:
+    """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
+    axis = Axis(page.from_ms, page.until_ms)
+    rejected = page.rejected.shown
+    highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
+    step = max(1, -(-highest // 4))
+    scale = CHART_PX / (step * -(-highest // step) or 1)
+    step_ms = (page.until_ms - page.from_ms) / BINS
+    bars, keys, below = [], [], [0] * BINS
+    for number, reason in enumerate(rejected):
+        tone, hatch = TONES[number % len(TONES)], HATCHES[(number + number // len(TONES)) % len(HATCHES)]
+        key = Key(f"{reason.topic}: {reason.reason}", tone, hatch)
+        keys.append(key)
+        for bin_, count in enumerate(reason.counts):
+            if count:
+                title = f"{clock(round(page.from_ms + bin_ * step_ms), page.until_ms)}: {count:,}\n{key.name}"
+                y = CHART_PX - (below[bin_] + count) * scale
+                place = ((bin_ + 0.1) * 100 / BINS, 80 / BINS)
+                solid = 0.0 if hatch else 1.0
+                bars.append(
+                    Bar(*place, round(y, 1), round(count * scale, 1), tone, hatch, key.name, title, strength=solid)
+                )
+                below[bin_] += count
+    levels = [(round(CHART_PX - level * scale, 1), f"{level:,}") for level in range(0, highest + 1, step)]
+    label = f"Messages quarantined over time, by {len(rejected)} topics and reasons; the table below has the totals."
+    return Chart("quarantined", label, CHART_PX, axis, bars, keys=keys, levels=levels)
 
 
 PAGE = Page(

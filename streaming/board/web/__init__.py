@@ -1,1 +1,1 @@
-"""The web side of the board: server, access control, Dash application, and the frame around every page."""
+"""The web side of the board: server, access control, routes, and the frame around every page."""

@@ -1,45 +1,62 @@
-"""The Dash application: one callback renders the URL's page, again after every change of the tables."""
+"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`."""
 
 import hashlib
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import structlog
-from dash import ClientsideFunction, Dash, Input, Output, State, html, no_update
-from dash.development.base_component import Component
-from plotly.io.json import to_json_plotly
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from conf.board import Board as BoardSettings
 from conf.location import Location
-from streaming.board.drawing import elements as el
+from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
-from streaming.board.pages.page import Page, View
-from streaming.board.url.parameters import AskedError, read_asked
-from streaming.board.web.frame import INDEX, META, frame
-from streaming.board.web.health import serve_health
-from streaming.board.web.notices import left_out_notice, stale_notice, with_notices
-from streaming.board.web.plotly_script import serve_plotly
-from streaming.board.web.runbook_pages import ROOT, serve_runbooks
+from streaming.board.url import AskedError, read_asked
+from streaming.board.web import runbooks
+from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
 from streaming.board.web.tables import Seen, Tables
 from streaming.store.freshness import read_newest_ms
 from streaming.store.store import WarehouseError
 from streaming.text.times import MINUTE
-from streaming.text.visible_text import shown_json, visible_name
+from streaming.text.visible_text import visible_name
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
 
 MOST_ANNOUNCED = 200
 
+UNREADABLE = "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
+FAILED = "This page failed; the log of `balancewatch board` says why. Other pages still work."
+
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class Body:
+    """The HTML inside the frame, its title, and the status of the response."""
+
+    title: str
+    html: str
+    status: int = 200
+
+
 class Board:
-    """The pages over one warehouse. `render` may run in several threads."""
+    """The pages over one warehouse. `render` and `value_json` may run in several threads."""
 
     def __init__(
         self,
@@ -47,44 +64,97 @@ class Board:
         warehouse: Location,
         clock_ms: Callable[[], int],
         pages: tuple[Page[Any], ...] = PAGES,
-        runbooks_url: str = ROOT,
+        runbooks_url: str = runbooks.ROOT,
     ) -> None:
-        self._settings, self._runbooks_url = settings, runbooks_url
-        self._clock_ms = clock_ms
+        self.settings, self._runbooks_url = settings, runbooks_url
+        self.now_ms = clock_ms
+        """Returns epoch ms by the board's clock."""
         self._tables = Tables(warehouse)
-        self._pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
-        self._bodies: OrderedDict[str, str] = OrderedDict()
+        self.pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
+        self._bodies: OrderedDict[str, Body] = OrderedDict()
         self._alerts: tuple[str, dict[str, Any] | None] = ("", None)
         self._newest: tuple[str, int | None] = ("", None)
         self._lock = threading.Lock()
-        self.rendered = 0
-        """Number of rendered bodies."""
-
-    def now_ms(self) -> int:
-        """Return epoch ms by the board's clock."""
-        return self._clock_ms()
 
     def can_open(self) -> bool:
         """Return whether a table of the warehouse can be opened."""
         return self._tables.can_open()
 
-    def render(self, path: str, search: str, shown: str | None) -> tuple[str | None, str, dict[str, Any] | None]:
-        """Return the body as JSON, its key and the firing incidents; only the key if `shown` is that key."""
-        now_ms = self._clock_ms()
+    def page(self, path: str) -> Page[Any] | None:
+        """Return the page at this path; a slash at its end is ignored."""
+        return self.pages.get(path.rstrip("/") or "/")
+
+    def render(
+        self, page: Page[Any], search: str, shown: str | None = None
+    ) -> tuple[Body | None, str, dict[str, Any] | None]:
+        """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
+        now_ms = self.now_ms()
         seen = self._tables.look()
-        key = _key(path, search, seen.tag, str(now_ms // MINUTE))
+        key = _key(page.path, search, seen.tag, str(now_ms // MINUTE))
         if key == shown:
             return None, key, None
         with self._lock:
-            known = self._bodies.get(key)
-        if known is None:
-            known = shown_json(str(to_json_plotly(self._body(path, search, seen, now_ms))))  # names of all pages
+            body = self._bodies.get(key)
+        if body is None:
+            body = self._body(page, search, seen, now_ms)
             with self._lock:
-                self.rendered += 1
-                self._bodies[key] = known
+                self._bodies[key] = body
                 while len(self._bodies) > KEPT_BODIES:
                     self._bodies.popitem(last=False)
-        return known, key, self._announced(seen)
+        return body, key, self._announced(seen)
+
+    def value_json(self, page: Page[Any], search: str) -> tuple[str, int]:
+        """Return the page's value as JSON and the status of the response; of an error its sentence."""
+        now_ms = self.now_ms()
+        seen = self._tables.look()
+        if seen.history is None:
+            return as_json({"error": seen.trouble}), 503
+        try:
+            view, value = self._read(page, search, seen, now_ms, page.read)
+        except (AskedError, WarehouseError, Exception) as error:
+            sentence, status = _describe(page, error)
+            return as_json({"error": sentence}), status
+        left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
+        return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
+
+    def _body(self, page: Page[Any], search: str, seen: Seen, now_ms: int) -> Body:
+        if seen.history is None:
+            html = _message("No tables yet", "hint", seen.trouble, now_ms, is_without_tables=True)
+            return Body("No tables yet", html)
+        try:
+            _, html = self._read(page, search, seen, now_ms, page.body)
+        except Exception as error:
+            sentence, status = _describe(page, error)
+            back = page.back or (f"{page.title} without filters", page.path)
+            is_refused = status == 400  # Bad Request
+            html = _message(page.title, "error", sentence, now_ms, back=back if is_refused else None)
+            return Body(page.title, html, 200 if is_refused else status)
+        return Body(page.title, html)
+
+    def _read(
+        self, page: Page[Any], search: str, seen: Seen, now_ms: int, read: Callable[[View], Any]
+    ) -> tuple[View, Any]:
+        """Return the view and what `read` makes of it. Raises AskedError and whatever `read` raises."""
+        asked = read_asked(search, page.parameters)
+        try:
+            view = self._view(asked, seen, now_ms)
+            return view, read(view)
+        except WarehouseError:  # files may have been vacuumed since the refresh
+            view = self._view(asked, self._tables.look(at_once=True), now_ms)
+            return view, read(view)
+
+    def _view(self, asked: Mapping[str, str], seen: Seen, now_ms: int) -> View:
+        if seen.history is None:
+            raise WarehouseError(seen.trouble)
+        newest_ms = self._newest_of(seen)
+        return View(
+            seen.history,
+            asked,
+            now_ms,
+            round(self.settings.stale_seconds * 1000),
+            None if newest_ms is None else min(newest_ms, now_ms),
+            self._runbooks_url,
+        )
 
     def _announced(self, seen: Seen) -> dict[str, Any] | None:
         """Return the firing incidents, read once per state of the tables."""
@@ -95,42 +165,6 @@ class Board:
             with self._lock:
                 self._alerts = (seen.tag, alerts)
         return alerts
-
-    def _body(self, path: str, search: str, seen: Seen, now_ms: int) -> Component:
-        page = self._pages.get(path.rstrip("/") or "/")
-        if page is None:
-            return _unknown_page(path, self._pages.values())
-        try:
-            asked = read_asked(search, page.parameters)
-            try:
-                return self._ask(page, asked, seen, now_ms)
-            except WarehouseError:  # files may have been vacuumed since the refresh
-                return self._ask(page, asked, self._tables.look(at_once=True), now_ms)
-        except AskedError as error:
-            return _refused(page, str(error))
-        except WarehouseError as error:
-            log.warning("page query failed", page=page.name, error=str(error))
-            return _failed(
-                page, "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
-            )
-        except Exception:
-            log.exception("page failed", page=page.name)
-            return _failed(page, "This page failed; the log of `balancewatch board` says why. Other pages still work.")
-
-    def _ask(self, page: Page[Any], asked: Mapping[str, str], seen: Seen, now_ms: int) -> Component:
-        if seen.history is None:
-            return _no_tables(seen.trouble)
-        newest_ms = self._newest_of(seen)
-        view = View(
-            seen.history,
-            asked,
-            now_ms,
-            round(self._settings.stale_seconds * 1000),
-            None if newest_ms is None else min(newest_ms, now_ms),
-            self._runbooks_url,
-        )
-        unreadable = left_out_notice(seen.history.left_out, page.tables)
-        return with_notices(page.body(view), stale_notice(view), unreadable)
 
     def _newest_of(self, seen: Seen) -> int | None:
         """Return the newest row's time, read once per state of the tables."""
@@ -143,55 +177,100 @@ class Board:
         return newest_ms
 
 
-def make_app(board: Board, settings: BoardSettings, pages: tuple[Page[Any], ...] = PAGES) -> Dash:
-    """Return the Dash application of a board. It loads nothing from other hosts."""
-    app = Dash(
-        __name__,
-        title="balancewatch",
-        update_title="",
-        assets_folder=str(Path(__file__).with_name("assets")),
-        assets_ignore=r"theme\.js|runbook\.css",
-        meta_tags=META,
-        index_string=INDEX,
-        serve_locally=True,
-        suppress_callback_exceptions=True,
-        add_log_handler=False,
-        compress=False,
-    )
-    serve_plotly(app)
-    serve_runbooks(app, pages)
-    serve_health(app, board.can_open)
-    app.layout = frame(pages, settings.refresh_seconds, version("balancewatch"))
+def make_app(board: Board, access: AccessControl, proxy: str = "") -> Starlette:
+    """Return the application of a board behind access control. It loads nothing from other hosts."""
+    frame = {"pages": list(board.pages.values()), "assets": asset_url, "version": version("balancewatch")}
+    every_ms = round(board.settings.refresh_seconds * 1000)
+    unknown = f"There is no such page; the pages are {', '.join(sorted(board.pages))}.\n"
 
-    @app.callback(
-        Output("body-data", "data"),
-        Output("shown", "data"),
-        Output("alerts", "data"),
-        Output("beat", "data"),
-        Input("url", "pathname"),
-        Input("url", "search"),
-        Input("tick", "n_intervals"),
-        State("shown", "data"),
-    )
-    def show(path: str | None, search: str | None, ticks: int | None, shown: str | None) -> tuple[Any, ...]:
-        body, key, alerts = board.render(path or "/", search or "", shown)
-        beat = {"every_ms": round(settings.refresh_seconds * 1000), "ticks": ticks, "now_ms": board.now_ms()}
+    def show(request: Request) -> Response:
+        page = board.page(request.url.path)
+        if page is None:
+            return PlainTextResponse(unknown, 404)
+        body, key, alerts = board.render(page, request.url.query, request.headers.get("if-none-match"))
+        headers = {"ETag": key, "X-Now-Ms": str(board.now_ms())}
         if body is None:
-            return no_update, no_update, no_update, beat
-        return {"key": key, "tree": body}, key, alerts, beat
+            return Response(status_code=304, headers=headers)
+        count = f"({alerts['count']}) " if alerts and alerts["count"] else ""
+        html = render(
+            "frame.html",
+            board.now_ms(),
+            title=count + body.title,
+            path=page.path,
+            body=body.html,
+            alerts=json.dumps(alerts),
+            every_ms=every_ms,
+            **frame,
+        )
+        return HTMLResponse(html, body.status, headers)
 
-    app.clientside_callback(  # type: ignore[no-untyped-call]  # Dash types only its decorators
-        ClientsideFunction("board", "arrived"),
-        Output("applied", "data"),
-        Input("body-data", "data"),
-        Input("alerts", "data"),
-        Input("beat", "data"),
+    def show_value(request: Request) -> Response:
+        name = request.path_params["name"]
+        page = next((page for page in board.pages.values() if page.name == name), None)
+        if page is None:
+            names = ", ".join(f"/api/{page.name}" for page in board.pages.values())
+            return PlainTextResponse(f"There is no such value; the values are {names}.\n", 404)
+        text, status = board.value_json(page, request.url.query)
+        return Response(text, status, media_type="application/json")
+
+    def show_runbook(request: Request) -> Response:
+        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX)
+        if found is None:
+            link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
+            found = ("Runbook not found", link)
+        title, html = found
+        status = 404 if title == "Runbook not found" else 200
+        return HTMLResponse(render("runbook.html", 0, title=title, path="", body=html, **frame), status)
+
+    def health(_: Request) -> Response:
+        is_open = board.can_open()
+        return PlainTextResponse("ok\n" if is_open else "no table can be opened\n", 200 if is_open else 503)
+
+    @asynccontextmanager
+    async def limit_threads(_: Starlette) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = board.settings.threads
+        yield
+
+    return Starlette(
+        routes=[
+            Route(HEALTH, health),
+            Route(runbooks.ROOT, show_runbook),
+            Route(f"{runbooks.ROOT}/", show_runbook),
+            Route(f"{runbooks.ROOT}/{{name}}", show_runbook),
+            Route("/api/{name}", show_value),
+            Mount(ASSETS, StaticFiles(packages=[("streaming.board", "assets")])),
+            Route("/{path:path}", show),
+        ],
+        middleware=[Middleware(Guard, access=access, proxy=proxy), Middleware(GZipMiddleware, minimum_size=1_000)],
+        lifespan=limit_threads,
     )
-    return app
+
+
+@cache
+def asset_url(name: str) -> str:
+    """Return the URL of a static file, which changes with its content."""
+    content = (files("streaming.board") / "assets" / name).read_bytes()
+    return f"{ASSETS}/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def _key(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _describe(page: Page[Any], error: Exception) -> tuple[str, int]:
+    """Return the sentence and the status of an error, and log one that is not the reader's."""
+    if isinstance(error, AskedError):
+        return str(error), 400
+    if isinstance(error, WarehouseError):
+        log.warning("page query failed", page=page.name, error=str(error))
+        return UNREADABLE, 503
+    log.error("page failed", page=page.name, exc_info=error)
+    return FAILED, 500
+
+
+def _message(title: str, look: str, sentence: str, now_ms: int, **more: Any) -> str:
+    values = {"back": None, "is_without_tables": False, **more}
+    return render("message.html", now_ms, title=title, look=look, sentence=sentence, **values)
 
 
 def _firing(seen: Seen) -> dict[str, Any] | None:
@@ -210,41 +289,3 @@ def _firing(seen: Seen) -> dict[str, Any] | None:
     newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
     alerts: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
     return alerts | ({"left_out": dict(seen.history.left_out)} if seen.history.left_out else {})
-
-
-def _unknown_page(path: str, pages: Any) -> Component:
-    links = [html.Li(el.link(page.title, page.path)) for page in pages if page.nav]
-    return html.Div(
-        [el.heading("Page not found"), el.notice("hint", f"{path[:200]} is not a page of the board.", html.Ul(links))]
-    )
-
-
-def _refused(page: Page[Any], sentence: str) -> Component:
-    text, path = page.back or (f"{page.title} without filters", page.path)
-    back = html.P(el.link(text, path))
-    return html.Div([el.heading(page.title), el.notice("error", sentence, back)])
-
-
-def _failed(page: Page[Any], sentence: str) -> Component:
-    return html.Div([el.heading(page.title), el.notice("error", sentence)])
-
-
-def _no_tables(trouble: str) -> Component:
-    return html.Div(
-        [
-            el.heading("No tables yet"),
-            el.notice(
-                "hint",
-                trouble,
-                html.P(
-                    [
-                        "Start ",
-                        el.code("balancewatch run"),
-                        ", which creates them, or choose another folder: ",
-                        el.code("balancewatch board --warehouse FOLDER"),
-                        ". This page retries.",
-                    ]
-                ),
-            ),
-        ]
-    )

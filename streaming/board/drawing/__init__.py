@@ -1,1 +1,0 @@
-"""Elements, tables and figures out of values; nothing here queries a table."""

@@ -1,0 +1,146 @@
+"""A page of the board: `read(view)` returns its value, a template of the same name shows it, `/api` returns it as JSON.
+
+Rules for every page:
+
+- `read` queries the tables and the URL and returns a frozen dataclass with all values of the page. It runs after every
+  change of the tables and once a minute, for every viewer, possibly in several threads at once.
+- The template shows the value as `page`. `draw` may derive more from the value, such as a chart; it uses no table, URL
+  or clock. The first element is `parts.heading`.
+- Elements that can move (rows, cards) have an `id`, which keeps their node, focus and scroll position.
+- The URL holds every choice (filter, time, queue), so a link reproduces the page. `view.asked` has the parameters. One
+  that cannot be used raises AskedError in `read`; the board shows its message.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from schemas.tables import TABLES
+from streaming.board import words
+from streaming.board.url import href
+from streaming.store.store import History
+from streaming.text.times import ago, clock, iso, span
+from streaming.text.visible_text import visible
+from udfs.groups.verdict_reason import VERDICT_REASONS
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class View:
+    """Inputs of a page: the tables as of one refresh, the URL's parameters, and the time."""
+
+    history: History
+    asked: Mapping[str, str]
+    """Query parameters of the URL, the last of each name; values are at most 512 characters."""
+    now_ms: int
+    stale_ms: int = 120_000
+    """Age from which data are stale (board.stale_seconds)."""
+    newest_ms: int | None = None
+    """Time of the newest row, at most `now_ms`; None if unknown."""
+    runbooks_url: str = "/runbooks"
+    """Base URL of the runbooks."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the data are stale."""
+        return self.newest_ms is not None and self.now_ms - self.newest_ms > self.stale_ms
+
+    @property
+    def known_until_ms(self) -> int:
+        """End of the data: now, or the newest row of stale data. Open incidents are drawn up to it."""
+        return self.known_within(self.now_ms)
+
+    def known_within(self, until_ms: int) -> int:
+        """Return the end of the data for a period that ends at `until_ms`."""
+        return self.newest_ms if self.newest_ms is not None and self.is_stale else until_ms
+
+
+def _draw_nothing(_: Any) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Page(Generic[Value]):
+    """One page; its template is `name`.html. `nav` is its label in the navigation; None hides it there."""
+
+    name: str
+    path: str
+    title: str
+    read: Callable[[View], Value]
+    draw: Callable[[Value], Mapping[str, Any]] = _draw_nothing
+    nav: str | None = None
+    parameters: frozenset[str] = field(default_factory=frozenset)
+    """Allowed query parameters; any other is an error."""
+    tables: frozenset[str] = frozenset(TABLES)
+    """Tables that the page reads; it shows a notice for unreadable rows of these."""
+    back: tuple[str, str] | None = None
+    """Text and path of the link shown with a URL error; None links to this page without parameters."""
+
+    def body(self, view: View) -> str:
+        """Return the page's HTML."""
+        value = self.read(view)
+        left_out = {name: number for name, number in sorted(view.history.left_out.items()) if name in self.tables}
+        return render(f"{self.name}.html", view.now_ms, page=value, view=view, left_out=left_out, **self.draw(value))
+
+
+def render(template: str, now_ms: int, **values: Any) -> str:
+    """Return a template's HTML. Characters that are invisible or turn the direction of reading are written out."""
+    return visible(_ENVIRONMENT.get_template(template).render(now_ms=now_ms, **values))
+
+
+def as_json(value: Any) -> str:
+    """Return a page's value as JSON: dataclasses as objects, epoch ms as numbers, bytes as text with escapes."""
+    return json.dumps(_plain(value), separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name.name: _plain(getattr(value, name.name)) for name in fields(value)}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("streaming.board"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "ago": ago,
+        "clock": clock,
+        "iso": iso,
+        "span": span,
+        "counted": words.counted,
+        "counts": words.describe_counts,
+        "number": "{:,}".format,
+        "percent": "{:.0%}".format,
+        "began": words.began_words,
+        "since": words.verdict_since_words,
+        "worst_first": words.worst_first,
+    }
+    environment.globals |= {
+        "link": href,
+        "STATES": words.STATE_SHAPES,
+        "VERDICTS": words.VERDICTS,
+        "REASONS": VERDICT_REASONS,
+    }
+    return environment
+
+
+_ENVIRONMENT = _environment()

@@ -1,0 +1,223 @@
+"""One consumer group, now or at a past time: its queues, channels and open incidents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.views import acknowledged_sql
+from streaming.board.url import AskedError
+from streaming.store.store import History
+from streaming.text.suggestions import MOST_NAMED, closest
+
+MOST_INCIDENTS = 50
+
+OPEN_STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN")
+"""States of an open incident."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of the group: its planned owner, its observed owners, the verdict, and since when the verdict holds.
+
+    `reason` is why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason).
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    planned_owner: str | None
+    observed_owners: tuple[str, ...]
+    verdict: str
+    since_ms: int
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.broker_name}:{self.queue_id}"
+
+    @property
+    def key(self) -> str:
+        """Topic and name."""
+        return f"{self.topic} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One connection of a member, as one broker lists it."""
+
+    broker_name: str
+    client_id: str
+    client_addr: str
+    language: str | None
+    client_version: str | None
+    topics: tuple[str, ...]
+    strategy: str | None
+    joined_ms: int
+    last_heartbeat_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """An open incident of the group."""
+
+    incident_id: str
+    kind: str
+    severity: str
+    state: str
+    cause: str | None
+    topic: str | None
+    client_id: str | None
+    queues: tuple[str, ...]
+    summary: str
+    advice: str
+    inhibited_by: str | None
+    started_ms: int
+    acknowledged_by: str | None = None
+    """Who acknowledged it last."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of one cluster as of `at_ms`; None means now."""
+
+    cluster: str
+    consumer_group: str
+    at_ms: int | None
+    queues: tuple[Queue, ...]
+    channels: tuple[Channel, ...]
+    incidents: tuple[OpenIncident, ...]
+
+    def topics(self) -> list[str]:
+        """Return the topics of its queues, sorted."""
+        return sorted({queue.topic for queue in self.queues})
+
+    def twins(self) -> set[str]:
+        """Return the ClientIds of twins, by its open incidents."""
+        return {one.client_id for one in self.incidents if one.kind == "duplicate_client_id" and one.client_id}
+
+
+def read_group(
+    history: History,
+    cluster: str | None,
+    consumer_group: str,
+    at_ms: int | None = None,
+    queues: Sequence[Queue] | None = None,
+) -> Group:
+    """Return the group; `queues` are read unless given.
+
+    Raises AskedError for an unknown group, or one that several clusters have.
+    """
+    name = cluster or find_cluster(history, consumer_group)
+    params = {"cluster": name, "consumer_group": consumer_group} | ({} if at_ms is None else {"at": at_ms})
+    group = Group(
+        name,
+        consumer_group,
+        at_ms,
+        tuple(_read_queues(history, params) if queues is None else queues),
+        tuple(_read_channels(history, params)),
+        tuple(_read_incidents(history, params)),
+    )
+    if not group.queues and not group.channels and not _is_known(history, params, at_ms is not None):
+        raise AskedError(_describe_unknown(history, cluster, consumer_group))
+    return group
+
+
+def _newest(table: str, params: dict[str, Any]) -> str:
+    return f"{table}_at(make_timestamptz($at * 1000))" if "at" in params else f"{table}_now"
+
+
+_OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
+
+
+def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
+    rows = history.query(
+        "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
+        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {_newest('assignments', params)} WHERE {_OF_GROUP} "
+        "ORDER BY topic, broker_name, queue_id",
+        params,
+    )
+    return queues_of(rows)
+
+
+def queues_of(rows: pa.Table) -> list[Queue]:
+    """Return the rows of a query with a Queue's fields as columns, in their order; the reason is optional."""
+    columns = [rows.column(name).to_pylist() for name in rows.column_names]
+    return [
+        Queue(topic, broker_name, queue_id, planned_owner, tuple(observed), verdict, since_ms, *reason)
+        for topic, broker_name, queue_id, planned_owner, observed, verdict, since_ms, *reason in zip(
+            *columns, strict=True
+        )
+    ]
+
+
+def _read_channels(history: History, params: dict[str, Any]) -> list[Channel]:
+    rows = history.rows(
+        "SELECT broker_name, client_id, client_addr, language, client_version, coalesce(topics, []) AS topics, "
+        "strategy, epoch_ms(changed_at) AS joined_ms, epoch_ms(last_heartbeat) AS last_heartbeat_ms "
+        f"FROM {_newest('memberships', params)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
+        "ORDER BY client_id, broker_name, client_addr",
+        params,
+    )
+    return [Channel(**{**row, "topics": tuple(row["topics"])}) for row in rows]
+
+
+def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncident]:
+    until = "make_timestamptz($at * 1000)" if "at" in params else ""
+    rows = history.rows(
+        f"""
+        SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
+            advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
+        FROM {_newest("alerts", params)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
+        WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
+        ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}
+        """,
+        params,
+    )
+    return [OpenIncident(**{**row, "queues": tuple(row["queues"])}) for row in rows]
+
+
+def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:
+    """Return whether an alert names the group, or its queues were judged at another time than the requested one."""
+    asked = {name: params[name] for name in ("cluster", "consumer_group")}
+    tables = ("alerts", "assignments") if at_another_time else ("alerts",)
+    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", asked) for table in tables)
+
+
+def is_alerted_topic(history: History, group: Group, topic: str) -> bool:
+    """Return whether an alert of the group names the topic. Such alerts link here, although no queue of it is known."""
+    asked = {"cluster": group.cluster, "consumer_group": group.consumer_group, "topic": topic}
+    return bool(history.rows(f"SELECT 1 FROM alerts WHERE {_OF_GROUP} AND topic = $topic LIMIT 1", asked))
+
+
+def find_cluster(history: History, consumer_group: str) -> str:
+    """Return the only cluster with this group. Raises AskedError for none and for several."""
+    clusters = _names(
+        history,
+        "SELECT cluster FROM assignments WHERE consumer_group = $consumer_group UNION "
+        "SELECT cluster FROM memberships WHERE consumer_group = $consumer_group UNION "
+        "SELECT cluster FROM alerts WHERE consumer_group = $consumer_group",
+        {"consumer_group": consumer_group},
+    )
+    if not clusters:
+        raise AskedError(_describe_unknown(history, None, consumer_group))
+    if len(clusters) > 1:
+        raise AskedError(f"Group {consumer_group} is in clusters {', '.join(clusters)}; add cluster= with one of them.")
+    return clusters[0]
+
+
+def _describe_unknown(history: History, cluster: str | None, consumer_group: str) -> str:
+    known = _names(
+        history,
+        "SELECT DISTINCT consumer_group FROM assignments WHERE $cluster IS NULL OR cluster = $cluster",
+        {"cluster": cluster},
+    )
+    near = closest(consumer_group, known, 0.4) or known[:MOST_NAMED]
+    place = f" in cluster {cluster}" if cluster else ""
+    hint = f"; known groups include {', '.join(near)}." if near else "; no group is known there."
+    return f"Group {consumer_group!r} is unknown{place}{hint}"
+
+
+def _names(history: History, sql: str, params: dict[str, Any]) -> Sequence[str]:
+    return sorted(name for row in history.rows(sql, params) for name in row.values())

@@ -1,1 +1,0 @@
-"""Values of the pages: each module queries the tables in SQL and returns frozen dataclasses, no components."""

@@ -1,0 +1,146 @@
+"""Parsing of URLs: query parameters, a time, a page of a list; and the links that carry them.
+
+Parameters are bounded and validated, with a sentence for each invalid one.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from streaming.text.time_text import parse_span
+from streaming.text.times import DAY, to_ms
+
+MOST_PARAMETERS = 20
+LONGEST_VALUE = 512
+
+LONGEST_SPAN_MS = 3_650 * DAY
+"""Ten years. RocketMQ keeps nothing that long, and the resulting time is valid on every clock."""
+
+
+class AskedError(ValueError):
+    """A URL parameter that cannot be used. The message names the parameter and its value."""
+
+
+def read_asked(search: str, known: Collection[str]) -> Mapping[str, str]:
+    """Return the parameters of a URL's `?...` without empty ones. Raises AskedError."""
+    try:
+        pairs = parse_qsl(search.removeprefix("?"), max_num_fields=MOST_PARAMETERS, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise AskedError(f"The URL has more than {MOST_PARAMETERS} parameters or is not UTF-8.") from None
+    asked = {name: value.strip() for name, value in pairs}
+    for name, value in asked.items():
+        if name not in known:
+            choices = f"allowed: {', '.join(sorted(known))}" if known else "it has none"
+            raise AskedError(f"{name[:60]!r} is not a parameter of this page; {choices}.")
+        if len(value) > LONGEST_VALUE or not value.isprintable():
+            raise AskedError(f"{name} is invalid: at most {LONGEST_VALUE} characters, all printable, are allowed.")
+    return asked
+
+
+def href(path: str, asked: Mapping[str, str | int | None] | None = None, /, **more: str | int | None) -> str:
+    """Return a link to a page with these parameters, without None and "". Keywords override the mapping."""
+    given = {**(asked or {}), **more}
+    query = urlencode({name: value for name, value in given.items() if value not in (None, "")})
+    return f"{path}?{query}" if query else path
+
+
+def parse_url_span(value: str) -> int | None:
+    """Parse like `parse_span`, and accept a space before the unit, which a URL writes as a plus."""
+    return parse_span(_BLANK.sub("", value))
+
+
+_BLANK = re.compile(r"(?<=\d)\s+(?=[smhd]$)")
+
+
+def read_span_ms(asked: Mapping[str, str], name: str, default: str) -> int:
+    """Return a duration such as 30m, 24h or 7d in ms. Raises AskedError."""
+    value = asked.get(name, default)
+    span_ms = parse_url_span(value)
+    if not span_ms:
+        raise AskedError(f"{name} = {value!r} is not a duration; give a number with s, m, h or d, such as {default}.")
+    if span_ms > LONGEST_SPAN_MS:
+        raise AskedError(f"{name} = {value!r} is longer than ten years; give a shorter duration, such as {default}.")
+    return span_ms
+
+
+def read_choice(asked: Mapping[str, str], name: str, choices: Collection[str], default: str = "") -> str:
+    """Return one of the choices, or the default for a missing parameter. Raises AskedError."""
+    value = asked.get(name, default)
+    if value != default and value not in choices:
+        raise AskedError(f"{name} = {value!r}: choose one of {', '.join(choices)}.")
+    return value
+
+
+def read_number(asked: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    """Return an integer within the bounds, such as a page. Raises AskedError."""
+    value = asked.get(name)
+    if value is None:
+        return default
+    if not re.fullmatch(r"-?\d{1,15}", value) or not least <= int(value) <= most:
+        raise AskedError(f"{name} = {value!r}: give an integer from {least} to {most}.")
+    return int(value)
+
+
+EARLIEST_MS = 1_000_000_000_000
+"""September 2001, before RocketMQ existed."""
+
+_SPOILT_ZONE = re.compile(r"(.*\d:\d\d.*) (\d\d(?::?\d\d)?)")
+"""A time with a zone whose "+" the URL decoded to a space."""
+
+
+def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | None:
+    """Return epoch ms, or None where the URL names no time or one that is not in the past. Raises AskedError."""
+    value = asked.get(name)
+    if not value:
+        return None
+    moment_ms = _parse(asked, name, value, now_ms)
+    if moment_ms < EARLIEST_MS:
+        raise AskedError(f"{name} = {value!r} is too early; 2001-09-09T01:46:40Z is the earliest.")
+    return moment_ms if moment_ms < now_ms else None
+
+
+def _parse(asked: Mapping[str, str], name: str, value: str, now_ms: int) -> int:
+    if re.fullmatch(r"\d{1,15}", value):
+        return int(value)
+    if parse_url_span(value) is not None:
+        return now_ms - read_span_ms(asked, name, value)
+    try:
+        time = datetime.fromisoformat(_SPOILT_ZONE.sub(r"\1+\2", value))
+        return to_ms(time if time.tzinfo else time.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        raise AskedError(
+            f"{name} = {value!r} is not a time; give epoch ms, a duration before now (2h) or 2026-11-21T03:12:05Z."
+        ) from None
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Slice(Generic[Item]):
+    """One page of a list of `total` items. `page` counts from 1; a number beyond the end gives the last page."""
+
+    items: Sequence[Item]
+    page: int
+    pages: int
+    total: int
+
+    def describe(self, noun: str) -> str:
+        """Return `100 of 10,000 queues`, or `16 queues` if all are shown."""
+        shown = f"{len(self.items):,} of " if len(self.items) < self.total else ""
+        return f"{shown}{self.total:,} {noun}{'' if self.total == 1 else 's'}"
+
+
+def slice_of(items: Sequence[Item], asked: Mapping[str, str], size: int) -> Slice[Item]:
+    """Return the page that `page` asks for. Raises AskedError."""
+    page, pages = read_page(asked, len(items), size)
+    return Slice(items[(page - 1) * size : page * size], page, pages, len(items))
+
+
+def read_page(asked: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
+    """Return the requested page's number and the number of pages. Raises AskedError."""
+    pages = max(1, -(-total // size))
+    return min(read_number(asked, "page", 1, 1, 1_000_000), pages), pages
