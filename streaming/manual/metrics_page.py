@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streaming.manual.block import markdown_table
-from streaming.metrics.metric import Counter, Histogram, Metric
-from streaming.metrics.names import HEALTH, METRICS, VERDICTS
+from streaming.metrics.names import HEALTH, METRICS, VERDICTS, Counter, Histogram, Metric
 
 PAGE = Path(__file__).parents[1] / "metrics" / "README.md"
 
@@ -17,7 +16,7 @@ OPENING = """\
 # Metrics
 
 The Prometheus metrics of `run` and `relay`, for operators: the `runbook` links of the Prometheus rules lead here.
-`python -m streaming.manual.metrics_page` writes this page from `streaming/metrics/*_names.py`. `/metrics` also has the
+`python -m streaming.manual.metrics_page` writes this page from `streaming/metrics/names.py`. `/metrics` also has the
 Python client's `process_*` and `python_gc_*`.
 
 A counter starts at 0 with each process. A gauge without labels is NaN until it is set. The canary's cluster is in no

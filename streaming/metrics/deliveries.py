@@ -8,7 +8,7 @@ from typing import Any
 from conf.location import Location
 from conf.oncall import CANARY
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.verdict_names import (
+from streaming.metrics.names import (
     ATTEMPT_SECONDS,
     CANARY_AGE,
     CANARY_SECONDS,
@@ -18,7 +18,6 @@ from streaming.metrics.verdict_names import (
     DUE_NOTICES,
     RELAY_RESTARTS,
 )
-from streaming.metrics.verdicts import Verdicts
 from streaming.relay.canary import read_canaries
 from streaming.relay.outbox import EVERYBODY, Record
 from streaming.relay.relay import Reply
@@ -28,8 +27,8 @@ from streaming.warehouse.warehouse_error import WarehouseError
 class Deliveries:
     """The RelayListener of the metrics. The canary has separate metrics."""
 
-    def __init__(self, exporter: Exporter, verdicts: Verdicts) -> None:
-        self._exporter, self._verdicts = exporter, verdicts
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
         self._canary_at: float | None = None
         self._due: set[str] = set()
 
@@ -48,7 +47,6 @@ class Deliveries:
             self._exporter.observe(ATTEMPT_SECONDS, reply.latency_ms / 1000, receiver=reply.receiver)
 
     def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
-        self._verdicts.update_alerts(self_alerts)
         for record in records:
             seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
             is_delivered = record.outcome == "DELIVERED"

@@ -8,16 +8,15 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.logs.logs import count_lines
+from streaming.metrics.batches import count_rows
 from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.health import reasons_not_alive, reasons_not_ready
-from streaming.metrics.health_names import LOG_LINES, RULES_TAKEN
-from streaming.metrics.listener import listen
-from streaming.metrics.liveness import Liveness
+from streaming.metrics.liveness import Liveness, listen, reasons_not_alive, reasons_not_ready
+from streaming.metrics.names import CANARY_INTERVAL, LOG_LINES, RULES_TAKEN
 from streaming.metrics.server import Endpoint, Server, read_token
-from streaming.metrics.verdict_names import CANARY_INTERVAL
-from streaming.metrics.verdicts import Verdicts
+from streaming.metrics.tables import TableMetrics
 from streaming.queries import balance
+from streaming.queries.shard_clock import CLOCK_HEARD, RUN
 from streaming.queries.written_batch import WrittenBatch
 
 FOLLOWER = "relay"
@@ -32,9 +31,9 @@ class Instruments:
     def __init__(self, settings: Settings, expected: Sequence[str], *, key: str = "port") -> None:
         """`expected` are the names of the queries, `key` is the setting of the port. Raises SettingsError."""
         self._settings = settings
-        self.exporter = Exporter()
-        self.verdicts = Verdicts(self.exporter, settings.metrics.max_groups)
-        self.deliveries = Deliveries(self.exporter, self.verdicts)
+        self.tables = TableMetrics(settings.metrics.max_groups)
+        self.exporter = Exporter(self.tables)
+        self.deliveries = Deliveries(self.exporter)
         self.liveness = Liveness(self.exporter, expected)
         self.exporter.add(RULES_TAKEN, 0)
         self.exporter.set(CANARY_INTERVAL, settings.canary.interval_seconds)
@@ -52,13 +51,14 @@ class Instruments:
         return self._server.port
 
     def begin(self, spark: SparkSession | None, *, runs_queries: bool, notifies: bool) -> None:
-        """Listen to Spark before its queries start, and load the tables. `spark` is None in a separate relay."""
+        """Listen to Spark before its queries start. `spark` is None in a separate relay, which exports no tables."""
         warehouse = self._settings.paths.warehouse
         if spark is not None:
             self._guard(lambda: listen(spark, self.liveness))
             self._guard(lambda: self.liveness.ask_jvm(spark))
         self.liveness.has_jvm = spark is not None
-        self._guard(lambda: self.verdicts.load(warehouse, runs_queries=runs_queries, notifies=notifies))
+        if runs_queries:
+            self.tables.begin(warehouse)
         if notifies:
             self._guard(lambda: self.deliveries.load(warehouse))
 
@@ -69,7 +69,10 @@ class Instruments:
 
     def on_batch(self, batch: WrittenBatch) -> None:
         """Count a batch that is in the tables."""
-        self._guard(lambda: self.verdicts.update(batch.rows))
+        self._guard(lambda: count_rows(self.exporter, batch.rows))
+        for clock in batch.rows.get(CLOCK_HEARD, ()):
+            if clock["source"] != RUN:  # the clock events of `run` do not show a silent collector
+                self.tables.note_clock(clock["cluster"], clock["newest_ms"])
 
     def take_rules(self) -> None:
         """Count a reload of rules or notification settings."""
@@ -85,6 +88,7 @@ class Instruments:
         count_lines(None)
         self.liveness.stop()
         self._server.close()
+        self.tables.close()
 
     def __enter__(self) -> "Instruments":
         return self

@@ -1,30 +1,86 @@
-"""The signs of life of one process: its queries, its JVM and its threads, told by whom it concerns and read by anybody.
+"""Signs of life of one process: its queries, its JVM and its threads, and the rules of /healthz and /readyz.
 
-Ages are reckoned when they are asked for, by whoever asks, so what hangs is seen to hang.
+Ages are computed at each request, so that they grow while a query or the JVM hangs. Spark's listener bus reports
+progress once per batch, outside the query's thread.
 """
 
+import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from streaming.metrics.batches import Pauses, export_progress, has_run, without_pause
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.health import QuerySigns, Signs
-from streaming.metrics.health_names import JVM_AGE, JVM_HEAP, JVM_HEAP_MAX, PART_ALIVE, PROGRESS_AGE, QUERY_STARTS
-from streaming.metrics.progress import export_progress, has_run
-from streaming.metrics.rests import Rests, without_rest
+from streaming.metrics.names import JVM_AGE, JVM_HEAP, JVM_HEAP_MAX, PART_ALIVE, PROGRESS_AGE, QUERY_STARTS
 
 ASK_SECONDS = 5.0
-"""Between two questions to the JVM."""
+"""Interval between two calls of the JVM."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class QuerySigns:
+    """`age_seconds`: since the query ended a batch or was idle; `has_worked`: it did so since the service started."""
+
+    age_seconds: float
+    is_running: bool
+    has_worked: bool
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Signs of life at one moment.
+
+    jvm_age_seconds   since the JVM answered; None before it starts
+    queries           each expected query by name; None before it starts
+    parts             each thread by name: whether it is alive
+    has_jvm           whether a JVM is expected
+    """
+
+    jvm_age_seconds: float | None = None
+    queries: Mapping[str, QuerySigns | None] = field(default_factory=dict)
+    parts: Mapping[str, bool] = field(default_factory=dict)
+    has_jvm: bool = True
+
+
+def reasons_not_alive(signs: Signs, unhealthy_after_seconds: float) -> Iterator[str]:
+    """Yield the reasons to restart the process; none during startup."""
+    for part, is_alive in signs.parts.items():
+        if not is_alive:
+            yield f"the thread {part} is dead"
+    if signs.jvm_age_seconds is not None and signs.jvm_age_seconds > unhealthy_after_seconds:
+        yield f"the JVM has not answered for {signs.jvm_age_seconds:.0f} s"
+    for name, query in signs.queries.items():
+        if query is not None and query.age_seconds > unhealthy_after_seconds:
+            yield f"the query {name} has shown no progress for {query.age_seconds:.0f} s"
+
+
+def reasons_not_ready(signs: Signs, unready_after_seconds: float) -> Iterator[str]:
+    """Yield the reasons why data may be old or incomplete, including those of `reasons_not_alive`."""
+    if signs.jvm_age_seconds is None and signs.has_jvm:
+        yield "Spark is starting"
+    for name, query in signs.queries.items():
+        if query is None:
+            yield f"the query {name} has not started"
+        elif not query.is_running:
+            yield f"the query {name} has stopped"
+        elif not query.has_worked:
+            yield f"the query {name} has not finished its first batch"
+    yield from reasons_not_alive(signs, unready_after_seconds)
 
 
 @dataclass
 class _Query:
-    """`seen_at` is ahead of now while it rests."""
+    """`seen_at` is in the future during a pause."""
 
     seen_at: float
     is_running: bool = True
@@ -32,23 +88,23 @@ class _Query:
 
 
 class Liveness:
-    """A Hearer of Spark's listener bus. `expected` are the queries that this process is there for."""
+    """The signs of life, reported by Spark's listener bus and the service. `expected` are the names of the queries."""
 
     def __init__(
         self, exporter: Exporter, expected: Sequence[str], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._exporter, self._expected, self._monotonic = exporter, expected, monotonic
         self._queries: dict[str, _Query] = {}
-        self._rests = Rests()
+        self._pauses = Pauses()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._jvm_at: float | None = None
         self.has_jvm = True
-        """Whether one is to answer."""
+        """Whether a JVM is expected."""
         self._stop = threading.Event()
         self._asking: threading.Thread | None = None
 
     def ask_jvm(self, spark: SparkSession) -> None:
-        """Ask it every few seconds from now on, in a thread that may hang with it."""
+        """Start a thread that calls the JVM every few seconds; the thread may hang with the JVM."""
         session: Any = spark
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()
         self._jvm_at = self._monotonic()
@@ -57,7 +113,7 @@ class Liveness:
         self._asking.start()
 
     def watch(self, part: str, is_alive: Callable[[], bool]) -> None:
-        """A thread of the service."""
+        """Watch a thread of the service."""
         self._parts[part] = is_alive
         self._exporter.follow(PART_ALIVE, lambda: float(is_alive()), part=part)
 
@@ -70,29 +126,31 @@ class Liveness:
 
     def progressed(self, progress: dict[str, Any]) -> None:
         name = progress["name"]
-        self._see(name)
-        rested = self._rests.take(name, progress["batchId"]) if has_run(progress) else 0.0
-        export_progress(self._exporter, without_rest(progress, rested) if rested else progress)
+        self.idled(name)
+        paused = self._pauses.take(name, progress["batchId"]) if has_run(progress) else 0.0
+        export_progress(self._exporter, without_pause(progress, paused) if paused else progress)
 
     def rests(self, name: str, seconds: float) -> None:
-        """From now on, for so long at the most: no sign of life is due before."""
+        """Expect no progress for up to this duration."""
         if name in self._queries:
             self._queries[name].seen_at = self._monotonic() + seconds
 
     def rested(self, name: str, batch_id: int, seconds: float) -> None:
-        """After this batch, which Spark will tell of next; the rest is no part of its work."""
-        self._rests.note(name, batch_id, seconds)
+        """End the pause after this batch, before Spark reports the batch."""
+        self._pauses.note(name, batch_id, seconds)
         if name in self._queries:
             self._queries[name].seen_at = self._monotonic()
 
     def idled(self, name: str) -> None:
-        self._see(name)
+        query = self._queries.get(name)
+        if query is not None:
+            query.seen_at, query.has_worked = self._monotonic(), True
 
     def ended(self, name: str) -> None:
         self._queries[name].is_running = False
 
     def signs(self) -> Signs:
-        """As of now."""
+        """Return the current signs of life."""
         return Signs(
             None if self._jvm_at is None else self._jvm_age(),
             {name: self._signs_of(self._queries.get(name)) for name in self._expected},
@@ -101,20 +159,15 @@ class Liveness:
         )
 
     def stop(self) -> None:
-        """No part is expected to be alive any more."""
+        """Expect no thread to be alive any more."""
         self._parts.clear()
         self._stop.set()
         if self._asking is not None:
             self._asking.join(timeout=2 * ASK_SECONDS)
 
-    def _see(self, name: str) -> None:
-        query = self._queries.get(name)
-        if query is not None:
-            query.seen_at, query.has_worked = self._monotonic(), True
-
     def _ask(self, runtime: Any) -> None:
         while not self._stop.wait(ASK_SECONDS):
-            with suppress(Exception):  # one that is gone does not answer, and grows old
+            with suppress(Exception):  # a dead JVM does not answer: its age grows
                 total, free, most = runtime.totalMemory(), runtime.freeMemory(), runtime.maxMemory()
                 self._jvm_at = self._monotonic()
                 self._exporter.set(JVM_HEAP, total - free)
@@ -128,3 +181,57 @@ class Liveness:
 
     def _age(self, query: _Query) -> float:
         return max(0.0, self._monotonic() - query.seen_at)
+
+
+class Listener:
+    """A listener of Spark's bus; the methods have Spark's names. Failures are logged, because the bus has other users.
+
+    A restarted query is another run, and the end of the earlier run may be reported after the restart. pyspark's own
+    wrapper calls the JVM once per field; this listener reads an event as one JSON text.
+    """
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._names: dict[str, str] = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._guard(self._start, event)
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._guard(lambda batch: self._liveness.progressed(json.loads(batch.progress().json())), event)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._guard(lambda run: self._report(self._liveness.idled, run), event)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._guard(lambda run: self._report(self._liveness.ended, run), event)
+
+    def _start(self, event: Any) -> None:
+        name = event.name()
+        if name is not None:
+            others = {run: known for run, known in self._names.items() if known != name}
+            self._names = others | {event.runId().toString(): name}
+            self._liveness.started(name)
+
+    def _report(self, report: Callable[[str], None], event: Any) -> None:
+        name = self._names.get(event.runId().toString())
+        if name is not None:
+            report(name)
+
+    def _guard(self, work: Callable[[Any], None], event: Any) -> None:
+        try:
+            work(event)
+        except Exception as error:
+            log.warning("query progress not exported", error=str(error)[:300])
+
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012  # py4j's form
+
+
+def listen(spark: SparkSession, liveness: Liveness) -> None:
+    """Report the session's queries to the liveness."""
+    gateway: Any = SparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark gives it none
+    session: Any = spark
+    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+    session._jsparkSession.streams().addListener(wrapper(Listener(liveness)))

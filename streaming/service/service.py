@@ -284,8 +284,6 @@ class Service:
 
     def _on_alerts(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Alerts are in the table that are in no batch."""
-        if self._instruments is not None:
-            self._instruments.verdicts.update_alerts(rows)
         if self._relay is not None:
             self._relay.look()
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from streaming.metrics.metric import Metric
-from streaming.metrics.names import METRICS
+from streaming.metrics.names import METRICS, Metric
 from tests.conf.promql import names_in
 from tests.conf.test_prometheus import LABELS, PROMETHEUS_OWN, SERIES
 

@@ -11,10 +11,9 @@ from ruamel.yaml import YAML
 
 from conf.settings import Settings
 from streaming.manual.metrics_page import page
-from streaming.metrics.groups import VERDICTS
-from streaming.metrics.metric import Histogram
-from streaming.metrics.names import METRICS
-from streaming.metrics.progress import PHASES
+from streaming.metrics.batches import PHASES
+from streaming.metrics.names import METRICS, Histogram
+from streaming.metrics.tables import VERDICTS
 from streaming.relay.outbox import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in

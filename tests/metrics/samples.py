@@ -1,4 +1,4 @@
-"""Reading what an exporter says, and rows to feed it."""
+"""Samples of an exporter, and rows for the tables."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from streaming.metrics.exporter import Exporter
 
 
 def samples(exporter: Exporter, name: str) -> dict[tuple[tuple[str, str], ...], float]:
-    """The series of one name (with _bucket, _sum, _count or _total where it has them): labels, sorted, to value."""
+    """Return the series of one name (with _bucket, _sum, _count or _total): sorted labels to value."""
     return {
         tuple(sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(exporter.text().decode())
@@ -18,7 +18,7 @@ def samples(exporter: Exporter, name: str) -> dict[tuple[tuple[str, str], ...], 
 
 
 def value(exporter: Exporter, name: str, **labels: str) -> float | None:
-    """One series; None when there is none."""
+    """Return the value of one series; None without it."""
     return samples(exporter, name).get(tuple(sorted(labels.items())))
 
 
@@ -36,7 +36,7 @@ def assignment(group: str, queue_id: int, verdict: str, **more: Any) -> dict[str
 
 
 def closed(group: str, queue_id: int) -> dict[str, Any]:
-    """The last row of a queue whose group or topic was deleted."""
+    """Return the last row of a queue whose group or topic was deleted."""
     return assignment(group, queue_id, "NOT_JUDGED", planned_owner=None, observed_owners=[])
 
 
@@ -48,15 +48,4 @@ def membership(group: str, client_addr: str, client_id: str, change: str = "JOIN
         "client_id": client_id,
         "client_addr": client_addr,
         "change": change,
-    } | more
-
-
-def alert(incident_id: str, state: str, **more: Any) -> dict[str, Any]:
-    return {
-        "incident_id": incident_id,
-        "cluster": "c",
-        "kind": "starved_queue",
-        "severity": "critical",
-        "state": state,
-        "inhibited_by": None,
     } | more

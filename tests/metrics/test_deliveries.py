@@ -1,4 +1,4 @@
-"""What a relay does, as metrics: a real relay with scripted receivers, and single words of it."""
+"""Metrics of the relay: a real relay with scripted receivers, and single reports."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.verdicts import Verdicts
 from streaming.relay.notice import read_transition
 from streaming.relay.outbox import Record
 from streaming.relay.receivers import make_receivers
@@ -20,18 +19,18 @@ from tests.relay.test_relay import SECONDS, settings_of
 
 def deliveries() -> tuple[Exporter, Deliveries]:
     exporter = Exporter()
-    return exporter, Deliveries(exporter, Verdicts(exporter, 10))
+    return exporter, Deliveries(exporter)
 
 
 def record(outcome: str, seconds: float, **fields: object) -> Record:
     at_ms = START_MS + round(seconds * 1000)
     known = {"kind": "starved_queue", "status": "firing", "changed_at_ms": START_MS, "at_ms": at_ms, "receiver": "am"}
-    return Record("i", "key", outcome=outcome, **(known | fields))  # type: ignore[arg-type]  # whatever a test gives
+    return Record("i", "key", outcome=outcome, **(known | fields))  # type: ignore[arg-type]  # fields of the test
 
 
-def test_a_relay_at_work_reports_its_calls_its_decisions_and_what_is_due(tmp_path: Path) -> None:
+def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_path: Path) -> None:
     exporter, listener = deliveries()
-    settings = settings_of("http://127.0.0.1:9/")  # nobody listens there
+    settings = settings_of("http://127.0.0.1:9/")  # a closed port
     relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), make_receivers(settings), listener=listener)
     try:
         relay.observe([read_transition(alert_row("i", "FIRING", START_MS + 1))])
@@ -46,7 +45,7 @@ def test_a_relay_at_work_reports_its_calls_its_decisions_and_what_is_due(tmp_pat
     assert value(exporter, "balancewatch_delivery_seconds_count", receiver="hook") is None
 
 
-def test_delivery_takes_from_the_alerts_step_to_the_receivers_yes() -> None:
+def test_delivery_time_is_from_the_state_change_to_acceptance() -> None:
     exporter, listener = deliveries()
     listener.decided([record("DELIVERED", 12.5), record("RETRYING", 90), record("INHIBITED", 1, receiver="*")], [])
     assert value(exporter, "balancewatch_delivery_seconds_count", receiver="am") == 1
@@ -60,7 +59,7 @@ def test_delivery_takes_from_the_alerts_step_to_the_receivers_yes() -> None:
     }
 
 
-def test_the_canary_is_its_own_figure_and_nobodys_page() -> None:
+def test_the_canary_has_its_own_metrics() -> None:
     exporter, listener = deliveries()
     listener.answered(Reply("canary", Answer("DELIVERED", None, "here"), 1))
     listener.decided(
@@ -74,7 +73,7 @@ def test_the_canary_is_its_own_figure_and_nobodys_page() -> None:
     assert list(samples(exporter, "balancewatch_notifications_pending")) == [(("receiver", "am"),)]
 
 
-def test_the_newest_canary_of_the_run_before_counts_on(tmp_path: Path) -> None:
+def test_the_age_continues_from_the_newest_canary_of_an_earlier_run(tmp_path: Path) -> None:
     exporter, listener = deliveries()
     arrived = record("DELIVERED", 4, receiver="canary", kind="duplicate_client_id")
     DeliveryLog(tmp_path).append([arrived])
@@ -84,8 +83,8 @@ def test_the_newest_canary_of_the_run_before_counts_on(tmp_path: Path) -> None:
     assert listener._canary_at == arrived.at_ms / 1000
 
 
-def test_a_canary_that_never_comes_grows_old_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the rule on its age would say nothing, for there is no newest one."""
+def test_without_a_canary_the_age_grows_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the rule on the age would have no data."""
     exporter, listener = deliveries()
     monkeypatch.setattr("time.time", lambda: 5_000.0)
     listener.load(tmp_path / "nothing yet")
@@ -93,18 +92,14 @@ def test_a_canary_that_never_comes_grows_old_from_the_start(tmp_path: Path, monk
     assert value(exporter, "balancewatch_canary_age_seconds") == 700
 
 
-def test_a_receiver_that_the_settings_no_longer_name_takes_its_series_along() -> None:
+def test_a_removed_receiver_loses_its_series() -> None:
     exporter, listener = deliveries()
     listener.owes({"am": 3, "hook": 1})
     listener.owes({"am": 2})
     assert samples(exporter, "balancewatch_notifications_pending") == {(("receiver", "am"),): 2}
 
 
-def test_alerts_about_the_relay_are_open_incidents_too() -> None:
+def test_restarts_of_the_relay_are_counted() -> None:
     exporter, listener = deliveries()
-    row = alert_row("own", "FIRING", START_MS, kind="canary_lost", cluster="balancewatch")
-    listener.decided([], [row])
-    labels = {"cluster": "balancewatch", "kind": "canary_lost", "severity": "critical", "is_inhibited": "false"}
-    assert value(exporter, "balancewatch_incidents", **labels, state="FIRING") == 1
     listener.restarted()
     assert value(exporter, "balancewatch_relay_restarts_total") == 1

@@ -1,4 +1,4 @@
-"""The signs of life: told by the listener, grown old by whoever asks."""
+"""Signs of life: reported by the listener, with ages that grow; and the rules of /healthz and /readyz."""
 
 import threading
 from typing import Any
@@ -8,10 +8,16 @@ import pytest
 
 from streaming.metrics import liveness as module
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.listener import Listener
-from streaming.metrics.liveness import Liveness
+from streaming.metrics.liveness import (
+    Listener,
+    Liveness,
+    QuerySigns,
+    Signs,
+    reasons_not_alive,
+    reasons_not_ready,
+)
 from tests.metrics.samples import value
-from tests.metrics.test_progress import SAMPLE
+from tests.metrics.test_batches import SAMPLE
 
 
 class Clock:
@@ -33,24 +39,26 @@ def signs_of(liveness: Liveness) -> Any:
     return liveness.signs().queries["balance"]
 
 
-def test_a_query_that_hangs_is_seen_to_grow_old() -> None:
+def test_the_age_of_a_hanging_query_grows() -> None:
     exporter, liveness, clock = started()
     clock.now += 90
     assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 90
     assert signs_of(liveness).age_seconds == 90
 
 
-@pytest.mark.parametrize("tell", [lambda one: one.progressed(SAMPLE), lambda one: one.idled("balance")])
-def test_a_batch_and_a_query_without_work_are_both_a_sign_of_life(tell: Any) -> None:
+@pytest.mark.parametrize(
+    "report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled("balance")]
+)
+def test_a_batch_and_an_idle_query_are_signs_of_life(report: Any) -> None:
     exporter, liveness, clock = started()
     assert not signs_of(liveness).has_worked
     clock.now += 90
-    tell(liveness)
+    report(liveness)
     assert signs_of(liveness).has_worked
     assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 0
 
 
-def test_a_query_that_rests_is_no_older_and_one_that_oversleeps_is() -> None:
+def test_the_age_grows_only_after_the_announced_pause() -> None:
     _, liveness, clock = started()
     liveness.rests("balance", 60)
     clock.now += 59
@@ -59,7 +67,7 @@ def test_a_query_that_rests_is_no_older_and_one_that_oversleeps_is() -> None:
     assert signs_of(liveness).age_seconds == 30
 
 
-def test_a_query_that_was_woken_ages_from_then_on() -> None:
+def test_after_a_pause_the_age_grows_from_its_end() -> None:
     _, liveness, clock = started()
     liveness.rests("balance", 60)
     clock.now += 1
@@ -68,7 +76,7 @@ def test_a_query_that_was_woken_ages_from_then_on() -> None:
     assert signs_of(liveness).age_seconds == 7
 
 
-def test_a_query_that_is_started_again_by_other_rules_has_worked_before() -> None:
+def test_a_query_restarted_for_changed_rules_counts_as_having_worked() -> None:
     exporter, liveness, _ = started()
     liveness.idled("balance")
     liveness.ended("balance")
@@ -79,8 +87,8 @@ def test_a_query_that_is_started_again_by_other_rules_has_worked_before() -> Non
     assert value(exporter, "balancewatch_query_starts_total", query="balance") == 2
 
 
-def test_a_jvm_that_does_not_answer_grows_old_while_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that asks hangs with it; the age is reckoned by whoever scrapes."""
+def test_the_age_of_a_silent_jvm_grows_without_blocking_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that calls the JVM hangs with it; the age is computed at each scrape."""
     monkeypatch.setattr(module, "ASK_SECONDS", 0.001)
     asked, hang = threading.Event(), threading.Event()
     runtime = MagicMock()
@@ -130,15 +138,15 @@ def event(name: str = "balance", progress: str = "{}", run: str = "1") -> MagicM
     return made
 
 
-def test_the_listener_knows_queries_by_the_name_they_were_started_with() -> None:
-    hearer = MagicMock()
-    listener = Listener(hearer)
+def test_the_listener_reports_queries_by_the_name_of_their_start() -> None:
+    liveness = MagicMock()
+    listener = Listener(liveness)
     listener.onQueryStarted(event())
     listener.onQueryIdle(event())
     listener.onQueryProgress(event(progress='{"name": "balance"}'))
     listener.onQueryTerminated(event())
     listener.onQueryIdle(event("never started"))
-    assert [(call[0], call.args) for call in hearer.mock_calls] == [
+    assert [(call[0], call.args) for call in liveness.mock_calls] == [
         ("started", ("balance",)),
         ("idled", ("balance",)),
         ("progressed", ({"name": "balance"},)),
@@ -146,7 +154,7 @@ def test_the_listener_knows_queries_by_the_name_they_were_started_with() -> None
     ]
 
 
-def test_the_end_of_a_run_that_is_reported_late_does_not_end_the_next() -> None:
+def test_a_late_report_of_an_earlier_runs_end_does_not_end_the_next_run() -> None:
     _, liveness, _ = started()
     listener = Listener(liveness)
     listener.onQueryStarted(event(run="1"))
@@ -157,10 +165,64 @@ def test_the_end_of_a_run_that_is_reported_late_does_not_end_the_next() -> None:
     assert not signs_of(liveness).is_running
 
 
-def test_what_goes_wrong_in_the_listener_stays_there() -> None:
-    """Spark's bus would drop it otherwise."""
-    hearer = MagicMock()
-    hearer.progressed.side_effect = KeyError("name")
-    Listener(hearer).onQueryProgress(event(progress="{}"))
-    Listener(hearer).onQueryProgress(event(progress="no JSON"))
-    assert hearer.progressed.call_count == 1
+def test_failures_in_the_listener_are_contained() -> None:
+    """Spark's bus would drop the listener otherwise."""
+    liveness = MagicMock()
+    liveness.progressed.side_effect = KeyError("name")
+    Listener(liveness).onQueryProgress(event(progress="{}"))
+    Listener(liveness).onQueryProgress(event(progress="no JSON"))
+    assert liveness.progressed.call_count == 1
+
+
+LATE, HUNG = 60, 600
+WELL = QuerySigns(5, is_running=True, has_worked=True)
+ALL_WELL = Signs(2, {"balance": WELL}, {"relay": True})
+
+
+def age(seconds: float) -> Signs:
+    return Signs(2, {"balance": QuerySigns(seconds, is_running=True, has_worked=True)}, {"relay": True})
+
+
+@pytest.mark.parametrize(
+    ("signs", "alive", "ready"),
+    [
+        (ALL_WELL, [], []),
+        (Signs(), [], ["Spark is starting"]),
+        (
+            Signs(None, {"balance": None}),
+            [],
+            ["Spark is starting", "the query balance has not started"],
+        ),
+        (
+            Signs(2, {"balance": QuerySigns(5, is_running=True, has_worked=False)}),
+            [],
+            ["the query balance has not finished its first batch"],
+        ),
+        (
+            Signs(2, {"balance": QuerySigns(5, is_running=False, has_worked=True)}),
+            [],
+            ["the query balance has stopped"],
+        ),
+        (age(LATE), [], []),
+        (age(LATE + 1), [], ["the query balance has shown no progress for 61 s"]),
+        (
+            age(HUNG + 1),
+            ["the query balance has shown no progress for 601 s"],
+            ["the query balance has shown no progress for 601 s"],
+        ),
+        (Signs(LATE + 1, {"balance": WELL}), [], ["the JVM has not answered for 61 s"]),
+        (
+            Signs(HUNG + 1, {"balance": WELL}),
+            ["the JVM has not answered for 601 s"],
+            ["the JVM has not answered for 601 s"],
+        ),
+        (
+            Signs(2, {"balance": WELL}, {"relay": False, "canary": True}),
+            ["the thread relay is dead"],
+            ["the thread relay is dead"],
+        ),
+    ],
+)
+def test_reasons_of_healthz_and_readyz(signs: Signs, alive: list[str], ready: list[str]) -> None:
+    assert list(reasons_not_alive(signs, HUNG)) == alive
+    assert list(reasons_not_ready(signs, LATE)) == ready

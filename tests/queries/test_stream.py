@@ -16,8 +16,7 @@ from schemas.events import EVENTS, PULLS, SEND_LATENCIES
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.metrics.instruments import Instruments
-from streaming.metrics.names import METRICS
-from streaming.metrics.verdict_names import CANARY_AGE, DUE_NOTICES
+from streaming.metrics.names import CANARY_AGE, DUE_NOTICES, METRICS
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
@@ -117,6 +116,7 @@ def played_live(
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with Instruments(settings, ["balance"]) as instruments:
+        instruments.tables._cache_seconds = 0  # at 40 times the speed, states last less than the cache
         scraper = Scraper(instruments.port)
         with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:
             service.wait_until_idle()

@@ -1,0 +1,324 @@
+"""Metrics of the Delta tables: at a scrape, a collector queries the tables that changed since the last query.
+
+The tables are the memory. Kept here are the newest answers, the names that have series, and each cluster's clock.
+"""
+
+import hashlib
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from conf.location import Location
+from schemas.tables import TABLES
+from streaming.metrics.names import (
+    CLIENT_IDS,
+    EVENT_TIME_GAP,
+    FOLDED,
+    GROUPS,
+    INCIDENTS,
+    MEMBERS,
+    PRODUCERS,
+    QUEUES,
+    TABLE_AGE,
+    UNAVAILABLE_PRODUCERS,
+    Gauge,
+)
+from streaming.store.store import History
+from streaming.warehouse.warehouse_error import NotWrittenError
+from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
+
+Row = Mapping[str, Any]
+Subject = tuple[str, str]
+"""A cluster and a name in it."""
+
+Figures = Mapping[tuple[Gauge, tuple[str, ...]], int]
+"""A subject's values by gauge and by the labels that do not name the subject."""
+
+Sample = tuple[Gauge, tuple[str, ...], float]
+
+CACHE_SECONDS = 5.0
+"""Interval between two reads of the tables, however many scrapes ask."""
+
+WAIT_SECONDS = 5.0
+"""Longest wait of a scrape for the tables; after it, the scrape has the previous answer."""
+
+MOST_CLUSTERS = 100
+"""Limit on clusters with series."""
+
+MOST_CLOCKS = 1_000
+"""Limit on clusters whose clock is kept: those of the newest clock events."""
+
+AHEAD_MS = 60_000
+"""Limit on the clock skew of a collector; clock events further in the future are ignored here."""
+
+OTHER = "other"
+"""The label value of all names beyond a limit, and of a real name "other"."""
+
+LONGEST = 255
+"""RocketMQ's limit for the length of a group name."""
+
+VERDICTS = (OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
+
+GAUGES = (
+    QUEUES, MEMBERS, CLIENT_IDS, UNAVAILABLE_PRODUCERS, PRODUCERS, GROUPS, FOLDED, INCIDENTS, EVENT_TIME_GAP, TABLE_AGE
+)  # fmt: skip
+"""The gauges of this collector."""
+
+_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_NEWEST = "(changed_at, batch_id)"
+_REAL = f"cluster <> '{CANARY_CLUSTER}'"
+_INCIDENT = "cluster, kind, severity, state, coalesce(inhibited_by, '') <> '' AS is_inhibited"
+
+QUERIES = {
+    # A closed queue has no planned owner any more; a deleted group leaves only closed queues.
+    "assignments": f"""
+        SELECT cluster, consumer_group, bool_and(is_closed) AS is_closed, epoch_ms(max(changed_at)) AS newest_ms,
+               {", ".join(f"count(*) FILTER (verdict = '{verdict}') AS {verdict}" for verdict in VERDICTS)}
+        FROM (
+            SELECT cluster, consumer_group, arg_max(verdict, {_NEWEST}) AS verdict, max(changed_at) AS changed_at,
+                   arg_max(verdict = '{NOT_JUDGED}' AND coalesce(planned_owner, '') = ''
+                           AND coalesce(len(observed_owners), 0) = 0, {_NEWEST}) AS is_closed
+            FROM assignments WHERE {_REAL} GROUP BY cluster, consumer_group, topic, broker_name, queue_id)
+        GROUP BY cluster, consumer_group""",
+    "memberships": f"""
+        SELECT cluster, consumer_group, max(channels) AS channels, max(client_ids) AS client_ids
+        FROM (
+            SELECT cluster, consumer_group, count(DISTINCT client_addr) AS channels,
+                   count(DISTINCT client_id) AS client_ids
+            FROM (
+                SELECT cluster, consumer_group, broker_name, client_id, client_addr,
+                       arg_max(change, {_NEWEST}) AS change
+                FROM memberships WHERE {_REAL}
+                GROUP BY cluster, consumer_group, broker_name, client_id, client_addr)
+            WHERE change IN ('JOINED', 'CHANGED') GROUP BY cluster, consumer_group, broker_name)
+        GROUP BY cluster, consumer_group""",
+    "broker_health": f"""
+        SELECT cluster, broker_name, unavailable_producers, producers FROM broker_health_now
+        WHERE {_REAL} AND producers > 0""",
+    # A past state counts 0, so that an incident that ends is seen to end.
+    "alerts": f"""
+        SELECT cluster, kind, severity, state, is_inhibited, sum(is_open) AS incidents
+        FROM (SELECT {_INCIDENT}, 0 AS is_open FROM alerts
+              UNION ALL SELECT {_INCIDENT}, 1 FROM alerts_now)
+        WHERE {_REAL} AND state <> 'RESOLVED' GROUP BY ALL""",
+}
+"""Table to the query of its metrics."""
+
+log = structlog.get_logger()
+
+
+def clean(name: str) -> str:
+    """Return the name as a label value. A changed name gets a digest, so that different names stay different."""
+    if len(name) <= LONGEST and not _HARMFUL.search(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_HARMFUL.sub('?', name)[: LONGEST - 9]}~{digest}"
+
+
+class TableReader:
+    """One table's query: `rows` is the newest answer and `read_at` the time at which it was current."""
+
+    def __init__(self, warehouse: Location, table: str) -> None:
+        self.table = table
+        self.rows: Sequence[Row] = ()
+        self.read_at = time.monotonic()
+        self._warehouse = warehouse
+        self._history: History | None = None
+        self._failure = ""
+
+    def read(self) -> None:
+        """Query the table if it changed. A failure is logged once and leaves the previous rows."""
+        began = time.monotonic()
+        try:
+            if self._history is None:
+                self._history = History(self._warehouse, [TABLES[self.table]])
+                self.rows = self._history.rows(QUERIES[self.table])
+            elif self._history.refresh():
+                self.rows = self._history.rows(QUERIES[self.table])
+        except NotWrittenError:
+            self._history, self.rows = None, ()
+        except Exception as error:
+            self._history = None
+            failure = f"{type(error).__name__}: {error}"[:300]
+            if failure != self._failure:
+                log.error("table not read for metrics", table=self.table, error=failure)
+            self._failure = failure
+            return
+        self._failure, self.read_at = "", began
+
+
+class Names:
+    """Names with series: a named one stays while it is wanted, and the first of the others fill the free places."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._named = limit, frozenset[Any]()
+
+    def choose(self, wanted: Sequence[Any]) -> frozenset[Any]:
+        """Return the names with series, of `wanted` in order of urgency."""
+        kept = [name for name in wanted if name in self._named]
+        others = [name for name in wanted if name not in self._named]
+        self._named = frozenset([*kept, *others][: self._limit])
+        return self._named
+
+
+class TableMetrics(Collector):
+    """The gauges of the tables for one registry; nothing before `begin`."""
+
+    def __init__(self, max_groups: int, cache_seconds: float = CACHE_SECONDS) -> None:
+        self._cache_seconds = cache_seconds
+        self._readers: tuple[TableReader, ...] = ()
+        self._reading: threading.Thread | None = None
+        self._began_at = -cache_seconds
+        self._lock = threading.Lock()
+        self._clusters, self._groups, self._brokers = Names(MOST_CLUSTERS), Names(max_groups), Names(max_groups)
+        self._clocks_ms: dict[str, int] = {}
+
+    def begin(self, warehouse: Location) -> None:
+        """Answer from these tables from now on."""
+        self._readers = tuple(TableReader(warehouse, table) for table in QUERIES)
+
+    def note_clock(self, cluster: str, newest_ms: int) -> None:
+        """Keep the time of a collector's clock event."""
+        now_ms = int(time.time() * 1000)
+        if newest_ms <= now_ms + AHEAD_MS:
+            self._clocks_ms[cluster] = max(min(newest_ms, now_ms), self._clocks_ms.pop(cluster, newest_ms))
+            if len(self._clocks_ms) > MOST_CLOCKS:
+                del self._clocks_ms[next(iter(self._clocks_ms))]
+
+    def close(self) -> None:
+        """Wait for a read in progress, within limits."""
+        if self._reading is not None:
+            self._reading.join(WAIT_SECONDS)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return the families without samples, so that registering reads no table."""
+        return [_family(gauge) for gauge in GAUGES]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the families of the newest answers."""
+        families = {gauge: _family(gauge) for gauge in GAUGES}
+        with self._lock:
+            self._read()
+            for gauge, labels, value in self._samples():
+                families[gauge].add_metric(labels, value)
+        yield from families.values()
+
+    def _read(self) -> None:
+        """Read the tables in a thread, which outlasts this scrape if the storage hangs."""
+        if self._reading is None or not self._reading.is_alive():
+            if time.monotonic() - self._began_at < self._cache_seconds:
+                return
+            self._began_at = time.monotonic()
+            self._reading = threading.Thread(target=self._read_all, args=(self._readers,), name="tables", daemon=True)
+            self._reading.start()
+            self._reading.join(WAIT_SECONDS)
+
+    @staticmethod
+    def _read_all(readers: Iterable[TableReader]) -> None:
+        for reader in readers:
+            reader.read()
+
+    def _samples(self) -> Iterator[Sample]:
+        rows: dict[str, Sequence[Row]] = dict.fromkeys(QUERIES, ())
+        for reader in self._readers:
+            rows[reader.table] = reader.rows
+            yield TABLE_AGE, (reader.table,), time.monotonic() - reader.read_at
+        groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
+        full = {cluster for cluster, _ in (*groups, *brokers)}
+        full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
+        named = self._clusters.choose(sorted(full))
+        empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
+        shown = {*named, *sorted(empty)[: MOST_CLUSTERS - len(named)]}
+        urgent_first = sorted(groups, key=lambda subject: (not _is_starved(groups[subject]), subject))
+        folded = {"clusters": len(full - named)}
+        for kind, figures, names, subjects in (
+            ("groups", groups, self._groups, urgent_first),
+            ("brokers", brokers, self._brokers, sorted(brokers)),
+        ):
+            wanted = [subject for subject in subjects if subject[0] in named and subject[1] != OTHER]
+            chosen = names.choose(wanted)
+            folded[kind] = len(wanted) - len(chosen)
+            yield from _sums(figures, named, chosen)
+        for kind, count in folded.items():
+            yield FOLDED, (kind,), count
+        sizes = Counter({row["cluster"]: 0 for row in rows["assignments"]})
+        sizes.update(cluster for cluster, _ in groups)
+        yield from ((GROUPS, (clean(cluster),), sizes[cluster]) for cluster in sizes.keys() & shown)
+        yield from _incidents(rows["alerts"], shown)
+        yield from self._event_time_lags(rows["assignments"], named)
+
+    def _event_time_lags(self, assignments: Sequence[Row], clusters: Collection[str]) -> Iterator[Sample]:
+        """Yield the age of each cluster's clock, or of its newest verdict before the first clock event."""
+        now_ms = time.time() * 1000
+        newest_ms: dict[str, int] = {}
+        for row in assignments:
+            if row["newest_ms"] <= now_ms + AHEAD_MS:
+                newest_ms[row["cluster"]] = max(row["newest_ms"], newest_ms.get(row["cluster"], 0))
+        newest_ms |= dict(self._clocks_ms)
+        for cluster in newest_ms.keys() & clusters:
+            yield EVENT_TIME_GAP, (clean(cluster),), max(0.0, now_ms - newest_ms[cluster]) / 1000
+
+
+def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
+    """Return the figures of each group with an open queue or a member."""
+    queues = {(row["cluster"], row["consumer_group"]): row for row in assignments}
+    members = {(row["cluster"], row["consumer_group"]): row for row in memberships}
+    groups: dict[Subject, Figures] = {}
+    for subject in members.keys() | {subject for subject, row in queues.items() if not row["is_closed"]}:
+        counts, channels = queues.get(subject, {}), members.get(subject, {})
+        groups[subject] = {(QUEUES, (verdict,)): counts.get(verdict, 0) for verdict in VERDICTS} | {
+            (MEMBERS, ()): channels.get("channels", 0),
+            (CLIENT_IDS, ()): channels.get("client_ids", 0),
+        }
+    return groups
+
+
+def _brokers(rows: Sequence[Row]) -> dict[Subject, Figures]:
+    """Return the figures of each broker for which a producer keeps a FaultItem."""
+    return {
+        (row["cluster"], row["broker_name"]): {
+            (UNAVAILABLE_PRODUCERS, ()): row["unavailable_producers"],
+            (PRODUCERS, ()): row["producers"],
+        }
+        for row in rows
+    }
+
+
+def _is_starved(group: Figures) -> bool:
+    return any(group[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
+
+
+def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
+    """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
+    sums: Counter[tuple[Gauge, tuple[str, ...]]] = Counter()
+    for subject, values in figures.items():
+        cluster, name = subject
+        is_named = cluster in named and (subject in chosen or cluster != OTHER)
+        labels = clean(cluster) if is_named else OTHER, clean(name) if subject in chosen else OTHER
+        for (gauge, more), value in values.items():
+            sums[gauge, (*labels, *more)] += value
+    yield from ((gauge, labels, value) for (gauge, labels), value in sums.items())
+
+
+def _incidents(rows: Sequence[Row], shown: Collection[str]) -> Iterator[Sample]:
+    """Yield the open incidents by their labels; 0 for labels that past incidents had."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for row in rows:
+        cluster = clean(row["cluster"]) if row["cluster"] in shown else OTHER
+        if row["cluster"] in shown or row["incidents"]:
+            is_inhibited = "true" if row["is_inhibited"] else "false"
+            counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
+    yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
+
+
+def _family(gauge: Gauge) -> GaugeMetricFamily:
+    return GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels)

@@ -1,0 +1,154 @@
+"""Metrics of batches: Spark's progress without pauses, and written rows. The sample is Spark 4.2's JSON, shortened."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.metrics.batches import MOST_PAUSES, Pauses, count_rows, export_progress, without_pause
+from streaming.metrics.exporter import Exporter
+from streaming.metrics.liveness import Liveness
+from tests.metrics.samples import samples, value
+
+SAMPLE: dict[str, Any] = json.loads((Path(__file__).parent / "progress.json").read_text())
+
+
+def exported(*progresses: dict[str, Any]) -> Exporter:
+    exporter = Exporter()
+    for progress in progresses:
+        export_progress(exporter, progress)
+    return exporter
+
+
+def with_source(**fields: Any) -> dict[str, Any]:
+    return SAMPLE | {"sources": [SAMPLE["sources"][0] | fields]}
+
+
+def test_each_phase_is_one_observation_in_seconds() -> None:
+    exporter = exported(SAMPLE)
+    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="addBatch") == 1
+    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="addBatch") == 20.615
+    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="triggerExecution") == (
+        29.286
+    )
+
+
+def test_lag_is_the_messages_that_the_batch_left_in_kafka() -> None:
+    latest = {"rocketmq.send_latencies": {"0": 2098, "1": 40}, "rocketmq.clock": {"0": 100}}
+    exporter = exported(with_source(latestOffset=latest))
+    labels = {"query": "balance", "topic": "rocketmq.send_latencies"}
+    assert value(exporter, "balancewatch_kafka_lag_messages", **labels) == 140
+    assert value(exporter, "balancewatch_kafka_lag_max_messages", **labels) == 100
+    assert value(exporter, "balancewatch_kafka_lag_messages", query="balance", topic="rocketmq.clock") == 0
+
+
+def test_messages_are_counted_by_topic_from_the_start_offsets() -> None:
+    start = {"rocketmq.send_latencies": {"0": 1000, "1": 0}, "rocketmq.clock": {"0": 90}}
+    exporter = exported(with_source(startOffset=start))
+    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.send_latencies") == 998
+    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.clock") == 10
+
+
+@pytest.mark.parametrize(("read", "topics"), [(2098, {"rocketmq.send_latencies", "rocketmq.clock"}), (60, {"other"})])
+def test_a_first_batch_without_start_offsets_counts_by_topic_only_if_they_were_0(read: int, topics: set[str]) -> None:
+    """With starting_offsets = "latest" its offsets are no counts."""
+    exporter = exported(with_source(numInputRows=read))
+    counted = samples(exporter, "balancewatch_messages_total")
+    assert {dict(key)["topic"] for key in counted} == topics
+    assert sum(counted.values()) == read
+
+
+def test_state_is_summed_over_operators() -> None:
+    exporter = exported(SAMPLE)
+    assert value(exporter, "balancewatch_state_rows_updated_total", query="balance") == 3
+    assert value(exporter, "balancewatch_state_memory_bytes", query="balance") == 8392
+    assert value(exporter, "balancewatch_state_files_bytes", query="balance") == 3155
+    assert value(exporter, "balancewatch_state_commit_seconds_sum", query="balance") == 1.439
+
+
+def test_a_query_without_messages_reports_only_its_lag() -> None:
+    """It repeats the state's figures of the batch before, which would count twice."""
+    idle = SAMPLE | {"numInputRows": 0, "durationMs": {"latestOffset": 23, "triggerExecution": 25}}
+    exporter = exported(SAMPLE, idle)
+    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="triggerExecution") == 1
+    assert value(exporter, "balancewatch_state_commit_seconds_count", query="balance") == 1
+    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
+
+
+def test_a_source_that_is_not_kafka_has_no_lag() -> None:
+    """The relay's query reads a Delta table, whose offsets are of another kind."""
+    delta = {"startOffset": {"reservoirVersion": 3}, "endOffset": {"reservoirVersion": 4}, "latestOffset": None}
+    exporter = exported(SAMPLE | {"name": "relay", "stateOperators": [], "sources": [SAMPLE["sources"][0] | delta]})
+    assert samples(exporter, "balancewatch_kafka_lag_messages") == {}
+    assert samples(exporter, "balancewatch_messages_total") == {}
+    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="relay", phase="addBatch") == 1
+
+
+def batch(batch_id: int, **durations: int) -> dict[str, Any]:
+    return SAMPLE | {"batchId": batch_id, "durationMs": {"addBatch": 4_400, "triggerExecution": 4_500} | durations}
+
+
+def test_a_pause_is_removed_from_the_total_and_its_phase() -> None:
+    worked = without_pause(batch(1, walCommit=46), 4.2)
+    assert worked["durationMs"] == {"addBatch": 200, "triggerExecution": 300, "walCommit": 46}
+    assert worked["processedRowsPerSecond"] == 71.3 * 15
+
+
+def test_a_pause_longer_than_its_batch_leaves_0() -> None:
+    """Two clocks, both rounded."""
+    worked = without_pause(batch(1, addBatch=4_199, triggerExecution=4_200), 4.2)
+    assert worked["durationMs"] == {"addBatch": 0, "triggerExecution": 0}
+    assert worked["processedRowsPerSecond"] == 71.3
+
+
+def test_a_pause_belongs_to_its_batch_and_is_taken_once() -> None:
+    pauses = Pauses()
+    for batch_id in (3, 4, 6):
+        pauses.note("balance", batch_id, batch_id / 2)
+    assert [pauses.take("balance", batch_id) for batch_id in (4, 4, 5, 6)] == [2.0, 0.0, 0.0, 3.0]
+    assert pauses.take("relay", 6) == 0.0
+
+
+def test_pauses_of_batches_that_spark_never_reports_are_forgotten() -> None:
+    pauses = Pauses()
+    for batch_id in range(MOST_PAUSES + 50):
+        pauses.note("balance", batch_id, 1.0)
+    assert pauses.take("balance", 49) == 0.0
+    assert pauses.take("balance", 50) == 1.0
+
+
+def test_a_batch_is_exported_without_its_pause() -> None:
+    exporter = Exporter()
+    liveness = Liveness(exporter, ["balance"])
+    liveness.started("balance")
+    liveness.rested("balance", 7, 4.2)
+    liveness.progressed(batch(7) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}})  # no messages
+    liveness.progressed(batch(7))
+    liveness.progressed(batch(8))
+    for phase, seconds in (("addBatch", 0.2 + 4.4), ("triggerExecution", 0.3 + 4.5)):
+        reported = value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase=phase)
+        assert round(reported, 6) == round(seconds, 6)
+    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
+
+
+def test_written_rows_are_counted_by_table_and_quarantine_by_topic_and_reason_within_bounds() -> None:
+    exporter = Exporter()
+    rows = [
+        {"topic": "rocketmq.pulls", "reasons": ["missing_field: topic", "missing_field: queue_id", "time_ahead: x"]},
+        {"topic": "rocketmq.pulls", "reasons": ["missing_field: topic"]},
+        {"topic": "made up", "reasons": ["made up too: x"]},
+    ]
+    count_rows(exporter, {"quarantine": rows})
+    assert value(exporter, "balancewatch_quarantined_total", topic="rocketmq.pulls", reason="missing_field") == 2
+    assert value(exporter, "balancewatch_quarantined_total", topic="rocketmq.pulls", reason="time_ahead") == 1
+    assert value(exporter, "balancewatch_quarantined_total", topic="other", reason="other") == 1
+    assert value(exporter, "balancewatch_rows_written_total", table="quarantine") == 3
+    assert value(exporter, "balancewatch_quarantined_messages_total", topic="rocketmq.pulls") == 2
+    assert value(exporter, "balancewatch_quarantined_messages_total", topic="other") == 1
+
+
+def test_rows_that_belong_to_no_table_are_not_counted() -> None:
+    exporter = Exporter()
+    count_rows(exporter, {"clock_heard": [{"cluster": "c"}], "clock_needed": [{"cluster": "c"}]})
+    assert samples(exporter, "balancewatch_rows_written_total") == {}

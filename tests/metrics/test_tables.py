@@ -1,0 +1,431 @@
+"""The gauges of the tables: sums of the newest rows, bounded in number, without a failed scrape."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics import tables as module
+from streaming.metrics.exporter import Exporter
+from streaming.metrics.names import GROUPS
+from streaming.metrics.tables import LONGEST, MOST_CLOCKS, MOST_CLUSTERS, QUERIES, VERDICTS, Names, TableMetrics, clean
+from streaming.store.store import History
+from streaming.warehouse.writer import append_rows
+from tests.metrics.samples import assignment, closed, membership, samples, value
+from tests.oncall.stage import START_MS, alert_row
+from tests.row_writer import RowWriter
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=400)
+GROUP = {"cluster": "c", "consumer_group": "g"}
+
+
+class Scrapes:
+    """A warehouse and the metrics of its tables, read at each scrape."""
+
+    def __init__(self, folder: Path, max_groups: int = 10) -> None:
+        self.folder = folder
+        self.tables = TableMetrics(max_groups, cache_seconds=0)
+        self.exporter = Exporter(self.tables)
+        self.tables.begin(folder)
+        self._batch = 0
+
+    def write(self, **rows: Sequence[dict[str, Any]]) -> "Scrapes":
+        """Append a batch, one second later than the one before."""
+        self._batch += 1
+        at_ms = START_MS + 1000 * self._batch
+        times = {"since": at_ms, "changed_at": at_ms, "last_heartbeat": at_ms}
+        timed = {table: [times | row for row in of_table] for table, of_table in rows.items()}
+        append_rows(RowWriter(self.folder), timed, "app", self._batch)
+        return self
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return value(self.exporter, f"balancewatch_{name}", **labels)
+
+    def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+        return samples(self.exporter, f"balancewatch_{name}")
+
+    def queues(self, group: str) -> dict[str, int]:
+        """Return the verdicts that queues of the group have."""
+        found = ((dict(labels), int(count)) for labels, count in self.samples("queues").items())
+        return {labels["verdict"]: count for labels, count in found if labels["consumer_group"] == group if count}
+
+    def groups(self) -> set[str]:
+        return {dict(labels)["consumer_group"] for labels in self.samples("queues")}
+
+
+@pytest.fixture
+def scrapes(tmp_path: Path) -> Scrapes:
+    return Scrapes(tmp_path)
+
+
+def alert(incident: str, state: str, at_ms: int, **columns: Any) -> dict[str, Any]:
+    return alert_row(incident, state, at_ms, **({"cluster": "c"} | columns))
+
+
+def health(unavailable: int, producers: int, **columns: Any) -> dict[str, Any]:
+    row = {"cluster": "c", "broker_name": "b", "unavailable_producers": unavailable, "producers": producers}
+    return row | columns
+
+
+def test_a_queue_counts_under_its_newest_verdict(scrapes: Scrapes) -> None:
+    scrapes.write(assignments=[assignment("g", number, "OK") for number in range(4)])
+    assert scrapes.queues("g") == {"OK": 4}
+    scrapes.write(assignments=[assignment("g", 0, "UNOWNED"), assignment("g", 1, "NOT_CONSUMED")])
+    scrapes.write(assignments=[assignment("g", 0, "DOUBLE_CONSUMED")])
+    assert scrapes.queues("g") == {"OK": 2, "NOT_CONSUMED": 1, "DOUBLE_CONSUMED": 1}
+
+
+def test_every_verdict_of_a_group_has_a_series(scrapes: Scrapes) -> None:
+    """A rule on UNOWNED then reads 0, not missing data."""
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    assert {dict(labels)["verdict"] for labels in scrapes.samples("queues")} == set(VERDICTS)
+
+
+def test_twins_are_two_channels_with_one_client_id(scrapes: Scrapes) -> None:
+    scrapes.write(
+        memberships=[membership("g", "1:1", "same"), membership("g", "2:1", "same"), membership("g", "3:1", "other")]
+    )
+    assert (scrapes.value("members", **GROUP), scrapes.value("client_ids", **GROUP)) == (3, 2)
+    scrapes.write(memberships=[membership("g", "2:1", "same", "EXPIRED"), membership("g", "3:1", "other", "CHANGED")])
+    assert (scrapes.value("members", **GROUP), scrapes.value("client_ids", **GROUP)) == (2, 2)
+
+
+def test_members_are_those_of_the_broker_that_lists_the_most(scrapes: Scrapes) -> None:
+    rows = [membership("g", f"{number}:1", f"id{number}", broker_name="a") for number in range(3)]
+    scrapes.write(memberships=[*rows, membership("g", "9:1", "id0", broker_name="b")])
+    assert scrapes.value("members", **GROUP) == 3
+
+
+def test_a_deleted_group_loses_its_series(scrapes: Scrapes) -> None:
+    scrapes.write(
+        assignments=[assignment("g", 0, "OK"), assignment("stays", 0, "OK")], memberships=[membership("g", "1:1", "x")]
+    )
+    assert scrapes.value("groups", cluster="c") == 2
+    scrapes.write(assignments=[closed("g", 0)], memberships=[membership("g", "1:1", "x", "LEFT")])
+    assert scrapes.value("groups", cluster="c") == 1
+    assert scrapes.groups() == {"stays"}
+    assert {dict(labels)["consumer_group"] for labels in scrapes.samples("members")} == {"stays"}
+
+
+def test_a_group_without_a_plan_counts_while_it_has_members(scrapes: Scrapes) -> None:
+    scrapes.write(assignments=[closed("broadcast", 0)], memberships=[membership("broadcast", "1:1", "x")])
+    assert scrapes.queues("broadcast") == {"NOT_JUDGED": 1}
+
+
+def test_groups_beyond_the_limit_are_summed_and_a_starved_group_keeps_its_name(tmp_path: Path) -> None:
+    scrapes = Scrapes(tmp_path, max_groups=1)
+    scrapes.write(assignments=[assignment("a", 0, "OK"), assignment("b", 0, "OK"), assignment("z", 0, "UNOWNED")])
+    assert (scrapes.queues("z"), scrapes.queues("other")) == ({"UNOWNED": 1}, {"OK": 2})
+    assert scrapes.value("series_limited", kind="groups") == 2
+    scrapes.write(assignments=[assignment("b", 0, "UNOWNED"), assignment("z", 0, "OK")])
+    assert (scrapes.queues("z"), scrapes.queues("other")) == ({"OK": 1}, {"OK": 1, "UNOWNED": 1})
+    scrapes.write(assignments=[closed("z", 0)])
+    assert (scrapes.queues("b"), scrapes.queues("other")) == ({"UNOWNED": 1}, {"OK": 1})
+    assert scrapes.value("series_limited", kind="groups") == 1
+
+
+def test_a_group_with_the_name_other_is_summed_with_the_others(tmp_path: Path) -> None:
+    scrapes = Scrapes(tmp_path, max_groups=1)
+    scrapes.write(assignments=[assignment("other", 0, "OK"), assignment("a", 0, "OK"), assignment("b", 0, "OK")])
+    assert (scrapes.queues("a"), scrapes.queues("other")) == ({"OK": 1}, {"OK": 2})
+
+
+def test_brokers_beyond_the_limit_are_summed(tmp_path: Path) -> None:
+    scrapes = Scrapes(tmp_path, max_groups=1)
+    scrapes.write(broker_health=[health(2, 5), health(1, 3, broker_name="b2"), health(0, 4, broker_name="b3")])
+    assert scrapes.value("unavailable_producers", cluster="c", broker_name="b") == 2
+    assert scrapes.value("producers", cluster="c", broker_name="other") == 7
+    assert scrapes.value("series_limited", kind="brokers") == 2
+    scrapes.write(broker_health=[health(0, 0)])
+    assert scrapes.value("producers", cluster="c", broker_name="b") is None
+
+
+def test_the_canarys_cluster_is_left_out(scrapes: Scrapes) -> None:
+    canary = {"cluster": "balancewatch_canary"}
+    scrapes.write(
+        assignments=[assignment("g", 0, "OK", **canary)],
+        memberships=[membership("g", "1:1", "x", **canary)],
+        broker_health=[health(1, 1, **canary)],
+        alerts=[alert("i", "FIRING", START_MS, **canary)],
+    )
+    scrapes.tables.note_clock("balancewatch_canary", START_MS)
+    for name in ("queues", "groups", "members", "producers", "incidents", "event_time_lag_seconds"):
+        assert scrapes.samples(name) == {}
+
+
+def test_an_incident_counts_once_under_its_newest_state(scrapes: Scrapes) -> None:
+    rows = [alert("i", "PENDING", START_MS), alert("i", "FIRING", START_MS + 1), alert("j", "FIRING", START_MS)]
+    scrapes.write(alerts=rows)
+    labels = {"cluster": "c", "kind": "starved_queue", "severity": "critical", "is_inhibited": "false"}
+    assert scrapes.value("incidents", **labels, state="FIRING") == 2
+    scrapes.write(alerts=[alert("i", "RECOVERING", START_MS + 2)])
+    assert scrapes.value("incidents", **labels, state="FIRING") == 1
+    assert scrapes.value("incidents", **labels, state="RECOVERING") == 1
+
+
+def test_a_resolved_incident_is_a_0_and_not_missing_data(scrapes: Scrapes) -> None:
+    scrapes.write(alerts=[alert("i", "FIRING", START_MS), alert("i", "RESOLVED", START_MS + 1)])
+    assert list(scrapes.samples("incidents").values()) == [0]
+
+
+def test_an_inhibited_incident_has_its_own_series(scrapes: Scrapes) -> None:
+    scrapes.write(alerts=[alert("i", "FIRING", START_MS, inhibited_by="j")])
+    assert [dict(labels)["is_inhibited"] for labels in scrapes.samples("incidents")] == ["true"]
+
+
+def test_alerts_about_the_relay_are_incidents_too(scrapes: Scrapes) -> None:
+    scrapes.write(alerts=[alert("own", "FIRING", START_MS, kind="canary_lost", cluster="balancewatch")])
+    labels = {"cluster": "balancewatch", "kind": "canary_lost", "severity": "critical", "is_inhibited": "false"}
+    assert scrapes.value("incidents", **labels, state="FIRING") == 1
+
+
+def test_a_batch_that_is_run_again_counts_nothing_twice(scrapes: Scrapes) -> None:
+    rows = {
+        "assignments": [assignment("g", 0, "OK")],
+        "memberships": [membership("g", "1:1", "x")],
+        "alerts": [alert("i", "FIRING", START_MS)],
+    }
+    scrapes.write(**rows)
+    before = [scrapes.samples(name) for name in ("queues", "members", "incidents")]
+    scrapes.write(**rows)
+    assert [scrapes.samples(name) for name in ("queues", "members", "incidents")] == before
+
+
+def test_after_a_restart_the_values_are_the_same(scrapes: Scrapes) -> None:
+    scrapes.write(
+        assignments=[assignment("g", 0, "UNOWNED"), assignment("g", 1, "OK")],
+        memberships=[membership("g", "1:1", "x")],
+        broker_health=[health(2, 5)],
+        alerts=[alert("i", "FIRING", START_MS), alert("over", "RESOLVED", START_MS)],
+    )
+    restarted = Scrapes(scrapes.folder)
+    for name in ("queues", "members", "client_ids", "groups", "unavailable_producers", "producers", "incidents"):
+        assert restarted.samples(name) == scrapes.samples(name) != {}
+
+
+def test_before_the_first_batch_there_are_no_series(scrapes: Scrapes) -> None:
+    assert scrapes.samples("queues") == {}
+    assert set(scrapes.samples("series_limited").values()) == {0}
+    assert {dict(labels)["table"] for labels in scrapes.samples("table_age_seconds")} == QUERIES.keys()
+
+
+def test_a_process_that_does_not_begin_reads_no_table() -> None:
+    exporter = Exporter(TableMetrics(10))
+    assert samples(exporter, "balancewatch_table_age_seconds") == {}
+    assert samples(exporter, "balancewatch_incidents") == {}
+
+
+def test_event_time_lag_is_the_age_of_the_newest_clock_event(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    now = START_MS / 1000 + 1000
+    monkeypatch.setattr("time.time", lambda: now)
+    scrapes.tables.note_clock("c", START_MS + 990_000)
+    scrapes.tables.note_clock("c", START_MS + 980_000)
+    assert scrapes.samples("event_time_lag_seconds") == {(("cluster", "c"),): 10}
+    monkeypatch.setattr("time.time", lambda: now + 60)
+    assert scrapes.value("event_time_lag_seconds", cluster="c") == 70
+
+
+def test_verdicts_hide_no_silent_collector(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock events of `run` go on, and so do verdicts."""
+    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 300)
+    scrapes.tables.note_clock("c", START_MS)
+    scrapes.write(assignments=[assignment("g", 0, "UNKNOWN", changed_at=START_MS + 299_000)])
+    assert scrapes.value("event_time_lag_seconds", cluster="c") == 300
+
+
+def test_a_clock_from_the_future_hides_no_lag(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that is a little ahead counts as now."""
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 1000)
+    scrapes.tables.note_clock("c", START_MS + 900_000)
+    scrapes.tables.note_clock("c", START_MS + 1_000_000 + 3_600_000)
+    assert scrapes.value("event_time_lag_seconds", cluster="c") == 100
+    scrapes.tables.note_clock("c", START_MS + 1_002_000)
+    assert scrapes.value("event_time_lag_seconds", cluster="c") == 0
+
+
+def test_before_the_first_clock_event_the_newest_verdict_has_the_time(
+    scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scrapes.write(assignments=[assignment("g", 0, "OK", changed_at=START_MS), assignment("g", 1, "OK")])
+    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 401)
+    assert scrapes.value("event_time_lag_seconds", cluster="c") == 400
+
+
+def test_clock_events_alone_name_no_cluster(scrapes: Scrapes) -> None:
+    for number in range(2 * MOST_CLOCKS):
+        scrapes.tables.note_clock(f"made up {number}", START_MS)
+    assert len(scrapes.tables._clocks_ms) == MOST_CLOCKS
+    assert scrapes.samples("event_time_lag_seconds") == {}
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    assert scrapes.value("groups", cluster="c") == 1
+
+
+def test_clusters_beyond_their_limit_are_summed_and_free_their_places(scrapes: Scrapes) -> None:
+    names = [f"made up {number:03}" for number in range(MOST_CLUSTERS + 5)]
+    scrapes.write(
+        assignments=[assignment("g", 0, "OK", cluster=name) for name in names],
+        alerts=[alert(name, "FIRING", START_MS, cluster=name) for name in names],
+    )
+    assert len(scrapes.samples("groups")) == MOST_CLUSTERS
+    assert scrapes.value("series_limited", kind="clusters") == 5
+    assert scrapes.value("queues", cluster="other", consumer_group="other", verdict="OK") == 5
+    assert sum(scrapes.samples("incidents").values()) == MOST_CLUSTERS + 5
+    scrapes.write(
+        assignments=[closed("g", 0) | {"cluster": name} for name in names] + [assignment("g", 0, "OK")],
+        alerts=[alert(name, "RESOLVED", START_MS + 1, cluster=name) for name in names],
+    )
+    assert scrapes.value("groups", cluster="c") == 1
+    assert scrapes.value("series_limited", kind="clusters") == 0
+    for name in ("groups", "incidents", "event_time_lag_seconds"):
+        assert len(scrapes.samples(name)) <= MOST_CLUSTERS
+
+
+def test_an_unreadable_table_fails_no_scrape_and_its_age_grows(
+    scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its series keep their last values; the failure is logged once."""
+    scrapes.write(assignments=[assignment("g", 0, "UNOWNED")], memberships=[membership("g", "1:1", "x")])
+    assert scrapes.value("members", **GROUP) == 1
+    for entry in (scrapes.folder / "memberships" / "_delta_log").glob("*.json"):
+        entry.write_text("no log")
+    scrapes.tables._readers[1]._history = None
+    later = time.monotonic() + 300
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    with structlog.testing.capture_logs() as lines:
+        scrapes.write(assignments=[assignment("g", 0, "OK")])
+        assert scrapes.queues("g") == {"OK": 1}
+        assert scrapes.value("members", **GROUP) == 1
+    assert [(line["log_level"], line["table"]) for line in lines if "table" in line] == [("error", "memberships")]
+    ages = {dict(labels)["table"]: age for labels, age in scrapes.samples("table_age_seconds").items()}
+    assert ages.pop("memberships") >= 300
+    assert set(ages.values()) == {0}
+
+
+def test_a_table_that_is_readable_again_is_current(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrapes.write(assignments=[assignment("g", 0, "UNOWNED")])
+    with monkeypatch.context() as broken:
+        broken.setattr(History, "rows", lambda *_: 1 / 0)
+        assert scrapes.queues("g") == {}
+    assert scrapes.queues("g") == {"UNOWNED": 1}
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Reads that hang until the event is set."""
+    release, read = threading.Event(), module.TableReader.read
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(module.TableReader, "read", lambda reader: release.wait(30) and read(reader))
+    yield release
+    release.set()
+
+
+def test_a_storage_that_hangs_holds_up_no_scrape(scrapes: Scrapes, hanging: threading.Event) -> None:
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    assert scrapes.queues("g") == {}
+    reading = scrapes.tables._reading
+    assert scrapes.queues("g") == {}
+    assert scrapes.tables._reading is reading
+    hanging.set()
+    assert reading is not None
+    reading.join(30)
+    scrapes.tables.close()
+    assert scrapes.queues("g") == {"OK": 1}
+
+
+def test_scrapes_within_the_cache_time_read_the_tables_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrapes = Scrapes(tmp_path).write(assignments=[assignment("g", 0, "OK")])
+    scrapes.tables._cache_seconds = 3600
+    reads: list[str] = []
+    monkeypatch.setattr(module.TableReader, "read", lambda reader: reads.append(reader.table))
+    scrapes.tables._began_at = time.monotonic() - 3601
+    for _ in range(3):
+        scrapes.samples("queues")
+    assert reads == [*QUERIES]
+
+
+def test_a_table_without_changes_is_not_queried_again(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrapes.write(assignments=[assignment("g", 0, "OK")])
+    assert scrapes.queues("g") == {"OK": 1}
+    monkeypatch.setattr(History, "rows", lambda *_: pytest.fail("queried again"))
+    assert scrapes.queues("g") == {"OK": 1}
+    assert all(age < 60 for age in scrapes.samples("table_age_seconds").values())
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.sampled_from(["OK", "UNOWNED", "closed"])), max_size=40
+)
+
+
+@given(steps, st.integers(1, 3))
+def test_sums_are_those_of_the_newest_rows(log: list[tuple[str, int, str]], limit: int) -> None:
+    known, tables = duckdb.connect(), TableMetrics(limit)
+    known.execute(
+        "CREATE TABLE assignments (cluster VARCHAR, consumer_group VARCHAR, topic VARCHAR, broker_name VARCHAR, "
+        "queue_id INT, verdict VARCHAR, planned_owner VARCHAR, observed_owners VARCHAR[], changed_at TIMESTAMPTZ, "
+        "batch_id BIGINT)"
+    )
+    for number, (group, queue_id, verdict) in enumerate(log):
+        row = closed(group, queue_id) if verdict == "closed" else assignment(group, queue_id, verdict)
+        known.execute(
+            "INSERT INTO assignments VALUES (?, ?, ?, ?, ?, ?, ?, ?, make_timestamptz(?), ?)",
+            [*row.values(), number // 3 * 1000, number],
+        )
+    answer = known.execute(QUERIES["assignments"])
+    columns = [column[0] for column in answer.description or ()]
+    tables.begin("nowhere")
+    tables._readers[0].rows = [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+    newest = {(group, queue_id): verdict for group, queue_id, verdict in log}
+    open_groups = {group for (group, _), verdict in newest.items() if verdict != "closed"}
+    expected = Counter(verdict for (group, _), verdict in newest.items() if group in open_groups)
+    counts: Counter[str] = Counter()
+    shown: dict[str, list[tuple[tuple[str, ...], float]]] = {}
+    for gauge, labels, number in tables._samples():
+        shown.setdefault(gauge.name, []).append((labels, number))
+    for labels, queues in shown.get("balancewatch_queues", ()):
+        counts[labels[2]] += int(queues)
+    assert all(counts[verdict] == expected[verdict] for verdict in ("OK", "UNOWNED"))
+    assert dict(shown.get("balancewatch_groups", ())) == ({("c",): len(open_groups)} if log else {})
+    names = {labels[1] for labels, _ in shown.get("balancewatch_queues", ())}
+    assert len(names - {"other"}) <= limit
+    assert ("other" in names) == (dict(shown["balancewatch_series_limited"])["groups",] > 0)
+
+
+@given(ANY_TEXT)
+def test_any_name_is_a_label_value_that_prometheus_reads_back(name: str) -> None:
+    class One(TableMetrics):
+        def _samples(self) -> Any:
+            yield GROUPS, (clean(name),), 1
+
+    families = {family.name: family for family in text_string_to_metric_families(Exporter(One(1)).text().decode())}
+    (sample,) = families["balancewatch_groups"].samples
+    assert sample.labels["cluster"] == clean(name)
+    assert len(clean(name)) <= LONGEST
+
+
+@settings(max_examples=50)
+@given(ANY_TEXT, ANY_TEXT)
+def test_different_names_have_different_labels(name: str, other: str) -> None:
+    assert (clean(name) == clean(other)) == (name == other)
+
+
+@pytest.mark.parametrize("name", ["billing", "%RETRY%billing", "消费组", 'with "quotes" and \\'])
+def test_a_plain_name_is_not_changed(name: str) -> None:
+    assert clean(name) == name
+
+
+def test_a_name_keeps_its_series_until_it_is_gone() -> None:
+    names = Names(2)
+    assert names.choose(["b", "c", "d"]) == {"b", "c"}
+    assert names.choose(["a", "d", "b", "c"]) == {"b", "c"}
+    assert names.choose(["a", "d", "c"]) == {"a", "c"}
