@@ -16,7 +16,8 @@ from streaming.metrics.names import CANARY_INTERVAL, LOG_LINES, RULES_TAKEN
 from streaming.metrics.server import Endpoint, Server, read_token
 from streaming.metrics.tables import TableMetrics
 from streaming.queries import balance
-from streaming.queries.shard_clock import CLOCK_HEARD, RUN
+from streaming.queries.events import RUN
+from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.written_batch import WrittenBatch
 
 FOLLOWER = "relay"
