@@ -21,7 +21,7 @@ from streaming.metrics.tables import LONGEST, MOST_CLOCKS, MOST_CLUSTERS, QUERIE
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.metrics.samples import assignment, closed, membership, samples, value
-from tests.oncall.stage import START_MS, alert_row
+from tests.relay.stage import START_MS, alert_row
 from tests.row_writer import RowWriter
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=400)

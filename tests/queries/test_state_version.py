@@ -54,7 +54,7 @@ def test_a_note_that_nobody_can_read_says_nothing(text: str, tmp_path: Path) -> 
 
 
 def test_a_disk_that_takes_nothing_costs_the_note_alone(tmp_path: Path) -> None:
-    (tmp_path / STATE_FILE).with_suffix(".new").mkdir()
+    (tmp_path / f".{STATE_FILE}.new").mkdir()
     StateNote("balance", tmp_path).on_batch(BATCH)
     assert not (tmp_path / STATE_FILE).exists()
 

@@ -279,7 +279,7 @@
     var box = dragged.box, inner = dragged.plot.querySelector(".zoom");
     dragged.mark.remove();
     var before = { x: parseFloat(inner.getAttribute("x")), width: parseFloat(inner.getAttribute("width")) };
-    var ends = [dragged.from, event.clientX].map(function (x) {  // as a share of the whole time
+    var ends = [dragged.from, event.clientX].map(function (x) {  // as a share of all the time shown
       var share = Math.min(Math.max((x - box.left) / box.width, 0), 1) * 100;
       return (share - before.x) / before.width;
     }).sort(function (a, b) { return a - b; });
