@@ -1,18 +1,24 @@
-"""`balancewatch sql`: read-only SQL on all tables."""
+"""`balancewatch sql`: read-only SQL on all tables, or the list of their views."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
 
-from streaming.history.query_options import FirstLimit, FormatName, QueryOptions, parse_options
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+from streaming.history.query_options import FirstLimit, Format, FormatName, parse_options
 from streaming.history.sql_process import print_apart
-from streaming.history.sql_request import Request
-from streaming.history.view_list import list_views
 from streaming.store.light_arrow import load_arrow
 from streaming.terminal.command import fail
+from streaming.terminal.printing import print_records
 from streaming.terminal.setting_options import Warehouse
+from streaming.text.console import VisibleConsole
 from streaming.text.output import note
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -44,27 +50,26 @@ def sql(
 
     Example: balancewatch sql -f report.sql --format parquet > report.parquet
     """
-
     if query is not None and file is not None:
         fail("give either the SQL or --file", code=2)
     text = _read(query, file)
     options = parse_options(format_=format_, limit=limit, warehouse=warehouse)
     if text is None:
-        _list(options)
+        load_arrow()
+        _list_views(options.format)
         return
     try:
-        reported = print_apart(Request(text, str(options.warehouse), options.format, options.limit, timeout))
+        reported = print_apart(
+            sql=text,
+            warehouse=str(options.warehouse),
+            format_=options.format,
+            limit=options.limit,
+            seconds=timeout,
+        )
     except WarehouseError as error:
         fail(f"--file {file}: {error}" if file is not None else str(error))
     if reported:
         note(reported)
-
-
-def _list(options: QueryOptions) -> None:
-
-    load_arrow()
-
-    list_views(options.format)
 
 
 def _read(query: str | None, file: Path | None) -> str | None:
@@ -80,3 +85,32 @@ def _read(query: str | None, file: Path | None) -> str | None:
     if not text.strip():
         fail("the SQL is empty", code=2)
     return text
+
+
+def _list_views(format_: Format) -> None:
+    """Print each table with its columns, and each view; other formats have a row for each column."""
+    if format_ != "table":
+        print_records(list(_columns()), format_)
+        return
+    console = VisibleConsole()
+    for table in TABLES.values():
+        console.print(Text(table.name, style="bold").append(f"  {table.comment}", style="not bold"))
+        for line in (
+            f"{table.name}_now: the newest row of each {', '.join(table.key)}",
+            f"{table.name}_at(moment): the newest row of each key at that time of {table.time}",
+        ):
+            console.print(f"  {line}", style="dim")
+        grid = Grid.grid(padding=(0, 2))
+        for column in table.columns:
+            grid.add_row(Text(column.name), Text(column.type.value, style="dim"), Text(column.comment))
+        console.print(Padding(grid, (0, 0, 1, 4)))
+    for view in VIEWS.values():
+        console.print(Text(view.name, style="bold").append(f"  {view.comment}", style="not bold"))
+
+
+def _columns() -> Iterator[dict[str, Any]]:
+    for table in TABLES.values():
+        for column in table.columns:
+            yield {"view": table.name, "column": column.name, "type": column.type.value, "comment": column.comment}
+    for view in VIEWS.values():
+        yield {"view": view.name, "column": None, "type": None, "comment": view.comment}

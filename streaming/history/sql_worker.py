@@ -1,20 +1,19 @@
-"""The process that answers one question in somebody's own SQL, and can be ended whatever it does.
+"""The process that answers one query of `balancewatch sql`, so that any query can be ended.
 
-Its one argument is the process that started it. It reads a Request as JSON from stdin, prints the answer to stdout, and
-then one JSON object to stderr: {"note": ...}, {"error": ...} or {}. What DuckDB prints by itself goes nowhere. SIGALRM
-ends it at the deadline.
+Its argument is the id of the process that started it. It reads the arguments of `answer` as JSON from stdin, prints the
+answer to stdout, and then one JSON object to stderr: {"note": ...}, {"error": ...} or {}. DuckDB's own output is
+dropped. At the deadline SIGALRM ends it.
 """
 
+import ctypes
 import json
 import os
+import resource
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from streaming.history.confinement import end_after, end_with_parent, hold_files, hold_memory
-from streaming.history.sql_request import FILES_GONE, Request
 from streaming.store.limits import MEMORY_BYTES, too_much
 from streaming.store.store import History
 from streaming.terminal.printing import print_answer, print_columns
@@ -22,53 +21,73 @@ from streaming.text.result import first_rows
 from streaming.warehouse.warehouse_error import FilesGoneError, WarehouseError
 from udfs.alerts.prose import count
 
+TRIES = 3
+"""Tries to read the tables while compaction deletes their files."""
+
 MOST_CHARACTERS = 4_000
-DEEPEST = 10_000
-"""Levels of SQL in SQL, of which each takes several."""
+_SIGNAL_WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     end_with_parent(int(sys.argv[1]))
     words = _take_stderr()
-    request = Request(**json.load(sys.stdin))
-    said = _said(request)
+    request = json.load(sys.stdin)
+    try:
+        note = answer(**request)
+        sys.stdout.flush()
+        said = {"note": note} if note else {}
+    except MemoryError:
+        said = {"error": too_much()}
+    except WarehouseError as error:
+        said = {"error": str(error)}
+    except Exception as error:  # each failure is one sentence
+        said = {"error": f"{type(error).__name__}: {error}"}
     words.write(json.dumps({key: " ".join(text.split())[:MOST_CHARACTERS] for key, text in said.items()}))
     words.flush()
-    os._exit(0)  # nothing of what a library does at its end is waited for
+    os._exit(0)  # without waiting for exit handlers of libraries
+
+
+def answer(*, sql: str, warehouse: str, format_: str, limit: int | None, seconds: float) -> str:
+    """Print the rows and return a note. `seconds` begin when the tables are open."""
+    history = History(warehouse, is_closed=True)
+    limit_memory(MEMORY_BYTES)
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process
+    for attempt in range(TRIES):
+        try:
+            found = first_rows(history.stream(sql), limit)
+            break
+        except FilesGoneError:
+            if attempt == TRIES - 1:
+                raise
+            history = History(warehouse, is_closed=True)
+    print_answer(found.rows, format_, print_columns, "No row.")
+    return f"only the first {count(limit or 0, 'row')}; --limit 0 prints all" * found.is_cut
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends (Linux only); exit now if that has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Limit the address space to `more_bytes` more than now (Linux only), and write no core dump."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    size = Path("/proc/self/statm")
+    if size.exists():
+        most = int(size.read_text().split()[0]) * resource.getpagesize() + more_bytes
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _take_stderr() -> TextIO:
-    """What was stderr; what a library writes there from now on is lost."""
+    """Return the original stderr; file descriptor 2 writes to nowhere from now on."""
     words = os.fdopen(os.dup(2), "w")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)
     return words
-
-
-def _said(request: Request) -> Mapping[str, str]:
-    try:
-        note = _answer(request)
-        sys.stdout.flush()
-    except MemoryError:
-        return {"error": too_much()}
-    except WarehouseError as error:
-        return {"error": str(error)}
-    except Exception as error:  # whatever it is, it is told in one sentence
-        return {"error": f"{type(error).__name__}: {error}"}
-    return {"note": note} if note else {}
-
-
-def _answer(request: Request) -> str:
-    """Print it; what there is to note."""
-    sys.setrecursionlimit(DEEPEST)
-    try:
-        history = History(Path(request.warehouse), seal=hold_files, given=request.files)
-        hold_memory(MEMORY_BYTES)
-        end_after(request.seconds)
-        found = first_rows(history.stream(request.sql), request.limit)
-    except FilesGoneError:
-        os._exit(FILES_GONE)
-    print_answer(found.rows, request.format, print_columns, "No row.")
-    return f"only the first {count(request.limit or 0, 'row')}; --limit 0 prints all" * found.is_cut

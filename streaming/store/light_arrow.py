@@ -1,17 +1,18 @@
-"""pyarrow without numpy, for a process that answers one question: importing numpy takes longer than many an answer.
+"""Import pyarrow without numpy, whose import takes longer than many queries.
 
-pyarrow uses numpy where it can import it, and does without it otherwise (optional since its release 18).
+pyarrow works without numpy since its release 18.
 """
 
+import importlib
 import sys
 
 
-def load_arrow() -> None:
-    """Import pyarrow as where numpy is not installed; where either is loaded already nothing is changed."""
+def load_arrow(module: str = "pyarrow") -> None:
+    """Import pyarrow, or one of its modules, as if numpy were not installed. Do nothing if either is loaded."""
     if "numpy" in sys.modules or "pyarrow" in sys.modules:
         return
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # Python's own sign for what cannot be imported
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # Python's own mark of a module that cannot be imported
     try:
-        import pyarrow  # noqa: F401, PLC0415  # now, not with this module
+        importlib.import_module(module)
     finally:
         del sys.modules["numpy"]

@@ -1,7 +1,7 @@
-"""How long a question may take, and what is said when it cannot be answered.
+"""Time limit of a query, and DuckDB's errors as sentences.
 
-DuckDB looks at the time between two vectors and counts the memory of its own buffers; for SQL that is not ours see
-confinement.
+DuckDB checks the time between two vectors and counts only the memory of its buffers; SQL of the user has a process
+with limits of the kernel (streaming/history/sql_worker.py).
 """
 
 import threading
@@ -17,7 +17,7 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 @contextmanager
 def in_words(seconds: float | None) -> Iterator[None]:
-    """DuckDB's errors as WarehouseError; `seconds` are what was allowed."""
+    """Raise DuckDB's errors as WarehouseError; `seconds` is the limit."""
     try:
         yield
     except duckdb.InterruptException:
@@ -31,19 +31,19 @@ def in_words(seconds: float | None) -> Iterator[None]:
 
 
 def _sentence(error: duckdb.Error) -> str:
-    """DuckDB's own words in one line, without the picture of where in the SQL it is."""
+    """Return DuckDB's message in one line, without the excerpt of the SQL."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
 class Timer:
-    """Interrupts what it guards `seconds` after it began to; None never does."""
+    """An interrupt of a cursor after `seconds`; None means never."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self._timer: threading.Timer | None = None
 
     def guard(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        """The same cursor; another one before it is guarded no more."""
+        """Return the cursor, guarded from now on in place of the one before."""
         self.stop()
         if self.seconds is not None:
             self._timer = threading.Timer(self.seconds, cursor.interrupt)

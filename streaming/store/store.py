@@ -1,15 +1,15 @@
-"""The Delta tables as DuckDB views, read-only and without a JVM: delta-rs finds the files, DuckDB reads them.
+"""The Delta tables as DuckDB views, read-only and without a JVM: delta-rs lists the files, DuckDB reads them.
 
-Views: see schemas.views. A table that nobody has written yet is an empty view. What has been committed since is seen
-after `refresh`. Every engine lives in memory, may open files of the warehouse's folder alone, and is asked nothing but
-what `check_question` lets pass.
+Views: see schemas.views. A table that was never written is an empty view. `refresh` shows later commits. Every engine
+lives in memory and opens only files of the warehouse's folder; a closed one opens no file at all, so that it can
+answer SQL of the user.
 """
 
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,37 +21,35 @@ from schemas.tables import TABLES, Table
 from schemas.views import VIEWS
 from streaming.store.limits import MEMORY_LIMIT
 from streaming.store.odd_types import with_text
-from streaming.store.question import MOST_CHARACTERS, check_question
 from streaming.store.reading import Timer, in_words
-from streaming.store.table_files import TableFiles, UnreadableTableError, files_of
+from streaming.store.table_files import TableFiles, UnreadableTableError
 from streaming.store.unreadable import leave_out_unreadable
 from streaming.store.view_text import newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.text.result import records_of, unique_names
 from streaming.warehouse.copies_folder import local_folder
+from streaming.warehouse.rows import arrow_schema
 from streaming.warehouse.warehouse_error import FilesGoneError, NotWrittenError, WarehouseError
 
 __all__ = ["History", "WarehouseError"]
 
 Params = Sequence[Any] | Mapping[str, Any]
-Seal = Callable[[Sequence[str]], Any]
 Answer = TypeVar("Answer")
 
 OPENERS = 4
-MOST_THREADS = 8
 BATCH_ROWS = 10_000
 
-_ALONE = {"threads": 1, "async_threads": 0}
-"""DuckDB works in the thread that calls it."""
+ONE_SELECT = "only one SELECT at a time: the tables are read, never written"
 
 _SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
     "SET GLOBAL TimeZone = 'UTC'",
     "SET GLOBAL parquet_metadata_cache = true",  # of thousands of small files each footer is read once
-    "SET GLOBAL enable_external_file_cache = false",  # the system's own serves whoever asks again
+    "SET GLOBAL enable_external_file_cache = false",  # the system's own serves repeated reads
     "SET GLOBAL temp_directory = ''",  # what does not fit the memory limit fails; it fills no disk
     "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view's, never a variable's of ours
     "SET GLOBAL autoinstall_known_extensions = false",
     "SET GLOBAL autoload_known_extensions = false",
 )
+_LOCKED = "SET enable_external_access = false; SET lock_configuration = true"
 
 
 class History:
@@ -64,44 +62,38 @@ class History:
         self,
         warehouse: Location,
         tables: Collection[Table] = tuple(TABLES.values()),
-        seal: Seal | None = None,
-        given: Mapping[str, Sequence[str]] | None = None,
+        *,
+        is_closed: bool = False,
     ) -> None:
-        """Raises NotWrittenError when none of the tables is there. `given` are their files, where they are known.
+        """Raises NotWrittenError when none of the tables is there.
 
-        `seal` is called with the paths of all files before DuckDB has any thread; with it DuckDB opens these alone, so
-        that `refresh` is not to be called, and FilesGoneError is raised when one of them is taken away.
+        A closed history is for SQL of the user. Its views read files through Arrow, which Python has opened, and DuckDB
+        itself can open no file. It answers one SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN at a time in a read-only
+        transaction, is never refreshed, and raises FilesGoneError when a file was deleted.
         """
         self.warehouse: Location = str(warehouse) if is_store(warehouse) else Path(warehouse).expanduser().resolve()
         """Where the tables are; `_folder`, where their files are on this machine."""
         self._folder = local_folder(self.warehouse)
-        self._files = files_of(self.warehouse, tables, given)
+        self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
         self._lock = threading.RLock()
-        self._is_sealed = seal is not None
+        self._is_closed = is_closed
         changed = self._read_logs(again=False)
         if not self.versions:
             raise NotWrittenError(warehouse, None if len(tables) == len(TABLES) else next(iter(tables)).name)
-        paths = [path for files in self._files.values() for path in files.paths()]
-        with self._gone_is_said():
-            self._engine = self._open(paths, seal)
-        with in_words(None), self._gone_is_said():
+        self._engine = self._open()
+        with in_words(None), self._deleted_files_named():
             self._show_again_if_gone(changed)
+            if is_closed:
+                self._engine.execute(_LOCKED)
 
-    def _open(self, paths: Sequence[str], seal: Seal | None) -> duckdb.DuckDBPyConnection:
-        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, **(_ALONE if seal is not None else {})})
-        if seal is not None:  # of a thread before it nothing would be held
-            seal(paths)
-            with suppress(duckdb.IOException):  # it reads how many processors it may use, or it stays alone
-                engine.execute(f"SET threads = {min(os.cpu_count() or 1, MOST_THREADS)}")
-                engine.execute(f"SET async_threads = {MOST_THREADS}")
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
         for setting in _SETTINGS:
             engine.execute(setting)
-        setting, allowed = "allowed_directories", [str(self._folder)]
-        if seal is not None and no_pattern(allowed[0]) == allowed[0]:  # a pattern is looked for in folders
-            setting, allowed = "allowed_paths", list(paths)
-        engine.execute(f"SET {setting} = ?", [[*allowed, *map(no_pattern, allowed)]])
-        engine.execute("SET enable_external_access = false")
-        engine.execute("SET lock_configuration = true")
+        if not self._is_closed:
+            folder = str(self._folder)
+            engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
+            engine.execute(_LOCKED)
         engine.execute("; ".join(_views()))
         return engine
 
@@ -126,10 +118,9 @@ class History:
             return self._look(again=False)
 
     def query(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.Table:
-        """The answer to one SELECT over the views, or an EXPLAIN of one. Times are TIMESTAMP, UTC.
+        """Return the answer. Times are TIMESTAMP, UTC.
 
-        Raises WarehouseError for what is neither, for what takes longer than `seconds`, or what DuckDB cannot answer,
-        in its words.
+        Raises WarehouseError for an answer that takes longer than `seconds`, or DuckDB's error.
         """
         timer = Timer(seconds)
         try:
@@ -180,39 +171,32 @@ class History:
         return f"({newest_of(table, self.between(table, None, until_ms))})"
 
     def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
-        """Compaction and vacuum may take a file away between the look at the log and the reading: then look again."""
-        if len(sql) > MOST_CHARACTERS:
-            raise WarehouseError(f"the SQL has {len(sql)} characters; at most {MOST_CHARACTERS} are allowed")
-        with in_words(timer.seconds), self._gone_is_said():
+        """Ask DuckDB. If compaction and vacuum deleted a file after its log was read, read the logs again."""
+        with in_words(timer.seconds), self._deleted_files_named():
+            if self._is_closed:
+                cursor = timer.guard(self._cursor())
+                _check_one_select(cursor, sql)
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                return ask(cursor, sql)
             try:
                 return ask(timer.guard(self._cursor()), self._with_files(sql))
             except duckdb.IOException:
-                if self._is_sealed:
-                    raise
                 self._look(again=True)
                 return ask(timer.guard(self._cursor()), self._with_files(sql))
 
     def _with_files(self, sql: str) -> str:
-        """The SQL as it will run, checked: with the files of now in the place of each span."""
-        if self._is_sealed:
-            check_question(self._cursor(), sql)
-            return sql
+        """Return the SQL with the current files in place of each span."""
         with self._lock:
-            text = with_spans(sql, self._files)
-            paths = (
-                {no_pattern(path) for files in self._files.values() for path in files.paths()} if text != sql else ()
-            )
-            check_question(self._cursor(), text, paths)
-            return text
+            return with_spans(sql, self._files)
 
     @contextmanager
-    def _gone_is_said(self) -> Iterator[None]:
-        """Where other files cannot be looked for, it is told apart that one of these went away."""
+    def _deleted_files_named(self) -> Iterator[None]:
+        """Raise FilesGoneError in a closed history if an error follows from a deleted file."""
         try:
             yield
-        except (duckdb.IOException, duckdb.PermissionException, FileNotFoundError):
+        except (duckdb.Error, OSError):
             paths = (path for files in self._files.values() for path in files.paths())
-            if not self._is_sealed or all(map(os.path.exists, paths)):
+            if not self._is_closed or all(map(os.path.exists, paths)):
                 raise
             raise FilesGoneError("files of the tables were replaced during the query; run it again") from None
 
@@ -231,7 +215,7 @@ class History:
         try:
             self._show(changed)
         except duckdb.IOException:  # a file went away between the log and the view
-            if self._is_sealed:
+            if self._is_closed:
                 raise
             self._show(self._read_logs(again=True))
 
@@ -248,18 +232,36 @@ class History:
         """Views change together, or not at all."""
         for one in changed:
             leave_out_unreadable(self._engine, one)
-        views = [
-            f"CREATE OR REPLACE VIEW {one.table.name} AS {rows_of(one.table, one.paths(), one.readable)}"
-            for one in changed
-        ]
         self._engine.execute("BEGIN")
         try:
-            for view in views:
-                self._engine.execute(view)
+            for one in changed:
+                self._show_one(one)
             self._engine.execute("COMMIT")
         except duckdb.Error:
             self._engine.execute("ROLLBACK")
             raise
+
+    def _show_one(self, files: TableFiles) -> None:
+        name, paths = files.table.name, files.paths()
+        if not self._is_closed or not paths:
+            view = rows_of(files.table, paths, files.readable)
+            self._engine.execute(f"CREATE OR REPLACE VIEW {name} AS {view}")
+            return
+        from pyarrow import dataset  # noqa: PLC0415  # only for SQL of the user
+
+        rows = self._engine.from_arrow(dataset.dataset(paths, schema=arrow_schema(files.table), format="parquet"))
+        rows.filter(files.readable or "true").create_view(name, replace=True)
+
+
+def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Raises WarehouseError for other statements, and duckdb.Error for invalid SQL."""
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        raise WarehouseError("the SQL is not valid UTF-8") from None
+    kinds = [statement.type for statement in cursor.extract_statements(sql)]
+    if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
+        raise WarehouseError(ONE_SELECT)
 
 
 def _views() -> Iterator[str]:

@@ -3,7 +3,6 @@
 Those of an object store are copied to this machine first.
 """
 
-from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import unquote
 
@@ -108,30 +107,6 @@ class TableFiles:
                 rows = zip(*(values_of(batch.column(name)) for name in columns), strict=True)
                 spans |= {_name_of(path): (_ms(first), _ms(last)) for path, first, last in rows}
         return [spans.get(_name_of(path), (None, None)) for path in self._uris]
-
-
-class GivenFiles(TableFiles):
-    """Files that somebody else has found, on this machine: a process that may not look for them is given them."""
-
-    def __init__(self, warehouse: Location, table: Table, paths: Sequence[str]) -> None:
-        super().__init__(warehouse, table)
-        self._paths = list(paths)
-
-    def look(self, *, again: bool = False) -> bool:
-        before, self.version = self.version, 0
-        return before is None or again
-
-    def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
-        return self._paths
-
-
-def files_of(
-    warehouse: Location, tables: Collection[Table], given: Mapping[str, Sequence[str]] | None
-) -> dict[str, TableFiles]:
-    """Each table's files, by its name; `given` are those that somebody else has found, of the tables that are there."""
-    if given is None:
-        return {table.name: TableFiles(warehouse, table) for table in tables}
-    return {table.name: GivenFiles(warehouse, table, given[table.name]) for table in tables if table.name in given}
 
 
 def _ms(time: datetime | None) -> int | None:

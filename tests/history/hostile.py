@@ -1,5 +1,5 @@
-"""SQL that would write, run other SQL, or read what is not the tables' own. {data}, {log} and {other} are files of the
-warehouse: of a table, of its log, and of nobody; {new} is none yet, and {secret} is a file outside."""
+"""SQL that would write, run other SQL, or read other files. {data}, {log} and {other} are files of the warehouse: of a
+table, of its log, and an unrelated one; {new} does not exist, and {secret} is a file outside."""
 
 import duckdb
 
@@ -29,6 +29,16 @@ _WRITES = (
     "EXPLAIN /* */ ANALYZE WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
     "EXPLAIN (ANALYZE) WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
     "EXPLAIN ANALYZE EXPLAIN ANALYZE COPY (SELECT 1) TO '{new}'",
+    "EXPLAIN ANALYZE DROP VIEW alerts",
+    "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
+    "EXPLAIN ANALYZE CREATE OR REPLACE VIEW alerts AS SELECT 1",
+    "--EXPLAIN\nEXPLAIN ANALYZE WITH x AS (COPY (SELECT 1 AS gone) TO '{data}' (FORMAT parquet, USE_TMP_FILE false)) "
+    "SELECT * FROM x UNION ALL SELECT 1",
+    "/* EXPLAIN */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{data}'",
+    "--EXPLAIN\nEXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
+    f"--EXPLAIN\nEXPLAIN ANALYZE SELECT * FROM json_execute_serialized_sql('{_SERIALIZED}')",
+    "COPY (SELECT 1) TO '{data}' (FORMAT parquet, USE_TMP_FILE false)",
+    "COPY alerts TO '/dev/stdout'",
     "SELECT 1; WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
     "SELECT 1;; COPY (SELECT 1) TO '{new}'; SELECT 2",
     "WITH x AS (INSERT INTO alerts SELECT * FROM alerts RETURNING *) FROM x",
@@ -61,8 +71,6 @@ _WRITES = (
     "BEGIN",
     "PREPARE p AS SELECT 1",
     "SELECT nextval('x')",
-    "SELECT setseed(0.5)",
-    "SELECT write_log('x')",
 )
 _SETTINGS = (
     "SET memory_limit = '100GB'",
@@ -76,23 +84,9 @@ _SETTINGS = (
     "INSTALL httpfs",
     "LOAD '{data}'",
     "USE memory",
-    "SELECT current_setting('memory_limit')",
-    "SELECT getvariable('x')",
     "SELECT getenv('HOME')",
-    "FROM duckdb_settings()",
     "FROM duckdb_secrets()",
-    "FROM duckdb_variables()",
-    "FROM duckdb_logs()",
-    "FROM duckdb_views()",
-    "FROM duckdb_views",
     "FROM duckdb_settings",
-    "FROM pragma_database_list",
-    "FROM sqlite_master",
-    "FROM pg_catalog.pg_settings",
-    "WITH duckdb_views AS (SELECT 1) SELECT * FROM main.duckdb_views",
-    "SELECT * FROM (WITH duckdb_views AS (SELECT 1) FROM duckdb_views), duckdb_views",
-    "SHOW VARIABLES",
-    "SHOW memory_limit",
     "SHOW ALL SETTINGS",
 )
 _FILES = (
@@ -147,20 +141,42 @@ _FILES = (
     "FROM alerts JOIN alerts_now ON (SELECT true FROM read_text('{}'))",
     "UNPIVOT (FROM read_text('{}')) ON COLUMNS(*)",
     "SELECT 'x'.read_text('{}')",
-    "SELECT json_serialize_plan('FROM read_text(''{}'')')",
     "SELECT \"read_text\"('{}')",
     "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r, read_text('{}') WHERE a < 2) FROM r",
 )
 _ODD = (
     "FROM arrow_scan(1, 2, 3)",
     "FROM python_map_function()",
-    "FROM test_all_types()",
-    "FROM duckdb_functions()",
+    "FROM python_arrow_scan()",
+    "FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)",
+    "FROM read_text('/proc/self/environ')",
+    "FROM enable_logging(storage = 'file', storage_path = '{new}')",
+    "CALL enable_logging(storage = 'file', storage_path = '{new}')",
+    "WITH \0 AS (COPY (SELECT 1) TO '{new}') SELECT 1",
     "FROM read_text(getvariable('x'))",
     "",
     ";",
     "-- nothing",
 )
+
+HARMLESS = (
+    "EXPLAIN ANALYZE SET VARIABLE x = 1",
+    "SELECT setseed(0.5)",
+    "SELECT write_log('x')",
+    "SELECT current_setting('memory_limit')",
+    "SELECT getvariable('x')",
+    "FROM duckdb_settings()",
+    "FROM duckdb_variables()",
+    "FROM duckdb_views()",
+    "FROM duckdb_functions()",
+    "FROM pragma_database_list",
+    "FROM sqlite_master",
+    "SHOW VARIABLES",
+    "SHOW memory_limit",
+    "SELECT json_serialize_plan('FROM read_text(''{secret}'')')",
+    "SELECT json_serialize_plan('FROM read_csv(''{other}'')')",
+)
+"""SQL that only reads DuckDB's own state, or changes it until the end of the process."""
 
 HOSTILE = (
     *_WRITES,

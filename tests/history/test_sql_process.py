@@ -1,4 +1,4 @@
-"""`sql` works in a process of its own: time, memory, Ctrl-C and whatever else ends it, and what it hands on."""
+"""The worker process of `sql`: its deadline, memory limit and end, and the output that it passes on."""
 
 import io
 import json
@@ -9,16 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from streaming.history import sql_process
+from streaming.history import sql_process, sql_worker
 from streaming.history.sql_process import print_apart
-from streaming.history.sql_request import Request
 from streaming.store.odd_types import with_text
+from streaming.store.store import History
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.history.warehouse_stage import alert, rows_of, run, write
 from tests.offenders import assert_none
@@ -75,7 +77,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def failure(warehouse: Path, sql: str, seconds: float) -> str:
     with pytest.raises(WarehouseError) as error:
-        print_apart(Request(sql, str(warehouse), "table", None, seconds))
+        print_apart(sql=sql, warehouse=str(warehouse), format_="table", limit=None, seconds=seconds)
     return str(error.value)
 
 
@@ -98,11 +100,10 @@ def test_a_question_gets_no_more_than_two_gigabytes(warehouse: Path) -> None:
     program = """
 import json, resource, sys
 from streaming.history.sql_process import print_apart
-from streaming.history.sql_request import Request
 from streaming.warehouse.warehouse_error import WarehouseError
 for name, sql in json.load(sys.stdin).items():
     try:
-        print_apart(Request(sql, sys.argv[1], "json", None, 60))
+        print_apart(sql=sql, warehouse=sys.argv[1], format_="json", limit=None, seconds=60)
     except WarehouseError as error:
         told = str(error)
     kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -162,7 +163,6 @@ def test_whatever_ends_the_command_ends_its_worker(number: signal.Signals, wareh
         ("import os; os.abort()", r"needs more than 2GB of memory; select less \(DuckDB ended by SIGABRT\)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
         ("raise ImportError('no such library')", "could not be started: ImportError: no such library"),
-        ("import os; os._exit(75)", "were deleted or replaced while the query read them; run it again"),
         ("import os; os._exit(0)", "could not be started"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_worker_that_ends_by_itself_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(sql_process, "_PROGRAM", program)
     with pytest.raises(WarehouseError, match=sentence) as error:
-        print_apart(Request("SELECT 1", str(warehouse), "table", None, 5))
+        print_apart(sql="SELECT 1", warehouse=str(warehouse), format_="table", limit=None, seconds=5)
     assert "\n" not in str(error.value)
 
 
@@ -197,12 +197,57 @@ def test_every_type_of_duckdb_can_be_written_as_parquet() -> None:
     assert table.column_names == types.columns
 
 
-def test_the_worker_is_reported_no_secret(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", '{"sasl.password": "secret"}')
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+def test_the_worker_gets_no_secret(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", '{"sasl.password": "hunter2"}')
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setattr(sql_process, "_PROGRAM", "import os, sys; sys.exit(' '.join(os.environ.values()))")
-    assert "secret" not in failure(warehouse, "SELECT 1", 1)
-    assert "secret" in os.environ["AWS_SECRET_ACCESS_KEY"]
+    assert "hunter2" not in failure(warehouse, "SELECT 1", 1)
+    assert "hunter2" in os.environ["AWS_SECRET_ACCESS_KEY"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{new}'",
+        " --EXPLAIN\nEXPLAIN ANALYZE WITH x AS (COPY (SELECT 1 AS gone) TO '{data}' (FORMAT parquet)) SELECT * FROM x "
+        "UNION ALL SELECT 1",
+        "FROM read_text('/proc/self/environ')",
+        "ATTACH '{new}'",
+        "SELECT 1; SELECT 2",
+    ],
+)
+def test_a_refused_query_exits_with_1_and_one_sentence(sql: str, warehouse: Path) -> None:
+    (data,), new = (warehouse / "alerts").glob("*.parquet"), warehouse / "new.csv"
+    before = data.read_bytes()
+    result = run(warehouse, "sql", sql.format(data=data, new=new))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert data.read_bytes() == before
+    assert not new.exists()
+
+
+def test_tables_are_read_again_while_compaction_deletes_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]}, {"alerts": [alert("two", "FIRING", 6)]})
+    table, opened = DeltaTable(f"{tmp_path}/alerts"), list[History]()
+
+    def open_and_compact(*args: Any, **options: Any) -> History:
+        opened.append(History(*args, **options))
+        if len(opened) == 1:
+            table.optimize.compact()
+            table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        return opened[-1]
+
+    monkeypatch.setattr(sql_worker, "History", open_and_compact)
+    monkeypatch.setattr(sql_worker, "limit_memory", lambda _: None)
+    monkeypatch.setattr(signal, "setitimer", lambda *_: None)
+    sql_worker.answer(
+        sql="SELECT count(*) AS n FROM alerts", warehouse=str(tmp_path), format_="csv", limit=None, seconds=60
+    )
+    assert capsys.readouterr().out.split() == ["n", "2"]
+    assert len(opened) == 2
 
 
 def test_neither_side_loads_what_it_does_not_need() -> None:
