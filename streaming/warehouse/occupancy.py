@@ -1,35 +1,55 @@
 """Exclusive use of tables, checkpoints and demo folders by one `run`, one relay and one demo.
 
-Folders have file locks, object stores leases (streaming/warehouse/lease.py). Shared folders have both, because their
-locks may not reach other machines. After a crash there is nothing to clean up: the kernel releases locks, and leases
-expire.
+A folder has a file lock, which the kernel releases when its process ends. A bucket has an object that the holder
+rewrites; every write is conditional on the one before, so one of two concurrent processes gets it. Clocks of machines
+are not compared. After a crash there is nothing to clean up.
 """
 
 import contextlib
+import errno
+import fcntl
+import json
 import os
 import signal
+import socket
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import obstore
 import structlog
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from conf.location import Location, is_store
 from conf.settings import Settings
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_checkpoints, make_private
-from streaming.warehouse.folder_place import FolderPlace
-from streaming.warehouse.lease import Lease, LeaseHeldError
-from streaming.warehouse.lease_place import ObjectPlace, described
+from streaming.text.times import iso, wall_ms
+from streaming.warehouse.table_store import impatient_store
 
 log = structlog.get_logger()
 
 Part = Literal["run", "relay", "demo"]
+Words = dict[str, Any]
+"""A holder's record in its lock."""
 
 NOTE_SECONDS = 0.2
-"""Time within which a new holder writes its name beside the lock."""
+"""Time within which a new holder writes its record into the lock file."""
+
+RENEW_SECONDS = 5.0
+LEASE_SECONDS = 30.0
+"""Time without a rewrite after which another machine takes over a bucket's lock."""
+
+LOOK_SECONDS = 0.5
+PATIENCE = timedelta(seconds=10)
+MOST_BYTES = 4_000
+
+_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+_REFUSED = (AlreadyExistsError, PreconditionError, FileNotFoundError)
 
 ADVICE: Mapping[Part, str] = {
     "run": "stop it first, or use other folders",
@@ -40,6 +60,14 @@ ADVICE: Mapping[Part, str] = {
 
 class OccupiedError(BalancewatchError):
     """Another process uses the folder. The message names it and says what to do."""
+
+
+class Wish(NamedTuple):
+    """A request for exclusive use as `part` of these folders, by setting; `command` is shown to other processes."""
+
+    part: Part
+    command: str
+    folders: Mapping[str, Location]
 
 
 def work_folders(settings: Settings) -> dict[str, Location]:
@@ -53,14 +81,6 @@ def work_folders(settings: Settings) -> dict[str, Location]:
     }
 
 
-class Wish(NamedTuple):
-    """A request for exclusive use as `part` of these folders, by setting; `command` is shown to other processes."""
-
-    part: Part
-    command: str
-    folders: Mapping[str, Location]
-
-
 @contextlib.contextmanager
 def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iterator[None]:
     """Hold one wish; see `occupying_all`."""
@@ -72,96 +92,226 @@ def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iter
 def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
     """Hold all wishes or none. Raises OccupiedError for the first one that another process holds.
 
-    They are taken in order, so one of two concurrent processes gets all; and watched in parallel before, so the leases
-    of a dead process expire together.
+    They are taken in order, so one of two concurrent processes gets all. All locks in buckets are read first, so those
+    of a dead process expire together. A process that was suspended and lost a lock gets SIGTERM.
     """
-    places: dict[tuple[Part, str], _Hold] = {}
+    locks: dict[tuple[Part, str], tuple[str, FileLock | BucketLock]] = {}
     for wish in wishes:
         for key, folder in wish.folders.items():
             place = str(folder) if is_store(folder) else str(Path(folder).expanduser().resolve())
-            places.setdefault((wish.part, place), _Hold(wish, key, place))
-    holds = list(places.values())
+            kind = BucketLock if is_store(place) else FileLock
+            locks.setdefault((wish.part, place), (key, kind(place, f"{wish.part}.lock", wish.command)))
     with contextlib.ExitStack() as held:
-        for hold in holds:
-            held.callback(hold.let_go)
-            hold.lock()
-        with ThreadPoolExecutor(max(1, len(holds))) as threads:
-            watched = [threads.submit(hold.watch) for hold in holds]
-        for one in watched:
-            one.result()
-        for hold in holds:
-            hold.take()
+        for (part, place), (key, lock) in locks.items():
+            with _named(key, place, part):
+                held.callback(lock.release)
+                lock.look()
+        for (part, place), (key, lock) in locks.items():
+            with _named(key, place, part):
+                lock.take()
         yield
-    for hold in holds:
-        hold.refuse_lost()
-
-
-class _Hold:
-    """A lock or lease. If another process takes it over after a long suspension, this process gets SIGTERM."""
-
-    def __init__(self, wish: Wish, key: str, place: str) -> None:
-        self._part, self._command, self._key, self._place = wish.part, wish.command, key, place
-        self._file: FolderPlace | None = None
-        self._lease: Lease | None = None
-        self._lost: str | None = None
-        self._is_taken = False
-
-    def lock(self) -> None:
-        """Take the file lock of a folder."""
-        name = f"{self._part}.lock"
-        if is_store(self._place):
-            self._lease = Lease(ObjectPlace(self._place, name), name, self._command, self._lose)
-            return
-        folder = Path(self._place)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = file = FolderPlace(folder / name)
-        if not file.lock():
-            raise self._occupied(_holder_of(file))
-        if file.is_writable:
-            self._lease = Lease(file, name, self._command, self._lose)
-
-    def watch(self) -> None:
-        self._if_free(Lease.watch)
-
-    def take(self) -> None:
-        self._if_free(Lease.take)
-        self._is_taken = True
-
-    def _if_free(self, step: Callable[[Lease], None]) -> None:
-        try:
-            if self._lease is not None:
-                step(self._lease)
-        except LeaseHeldError as holder:
-            raise self._occupied(str(holder)) from None
-
-    def let_go(self) -> None:
-        if self._lease is not None and self._is_taken:
-            self._lease.release()
-        if self._file is not None:
-            self._file.close()
-
-    def refuse_lost(self) -> None:
-        if self._lost is not None:
+    for (_, place), (key, lock) in locks.items():
+        if lock.lost_to:
             raise OccupiedError(
-                f"{self._key} = {self._place!r}: in use by {self._lost}, which took over while this process was cut off"
+                f"{key} = {place!r}: in use by {lock.lost_to}, which took over while this process was cut off"
             )
 
-    def _lose(self, holder: str) -> None:
-        self._lost = holder
-        log.error("lease lost, stopping", key=self._key, holder=holder)
-        os.kill(os.getpid(), signal.SIGTERM)
 
-    def _occupied(self, holder: str) -> OccupiedError:
-        return OccupiedError(f"{self._key} = {self._place!r}: in use by {holder}; {ADVICE[self._part]}")
+class HeldError(Exception):
+    """A live process holds the lock; the message names it."""
 
 
-def _holder_of(file: FolderPlace) -> str:
-    """Return the process that is noted as the holder."""
-    until = time.monotonic() + NOTE_SECONDS
-    while True:
-        seen = file.look()
-        if seen is not None and "pid" in seen.words:
-            return described(seen.words)
-        if time.monotonic() > until:
-            return "another process"
-        time.sleep(NOTE_SECONDS / 10)
+@contextlib.contextmanager
+def _named(key: str, place: str, part: Part) -> Iterator[None]:
+    try:
+        yield
+    except HeldError as holder:
+        raise OccupiedError(f"{key} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
+
+
+class FileLock:
+    """A kernel lock on a file in a folder. A lock file of another user is only read."""
+
+    lost_to = ""
+
+    def __init__(self, place: str, name: str, command: str) -> None:
+        self._path, self._words = Path(place) / name, _own_words(command)
+        self._number: int | None = None
+
+    def look(self) -> None:
+        """Take the lock: the kernel knows at once whether it is free. Raises HeldError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except PermissionError:
+            self._number = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _HELD:
+                raise HeldError(self._holder()) from None
+            log.warning("file locks unsupported, continuing without", folder=str(self._path.parent))
+
+    def take(self) -> None:
+        """Write this process's name into the file."""
+        assert self._number is not None  # noqa: S101  # look() has opened it
+        with contextlib.suppress(OSError):  # another user's file
+            os.ftruncate(self._number, os.pwrite(self._number, json.dumps(self._words).encode(), 0))
+
+    def release(self) -> None:
+        if self._number is not None:
+            os.close(self._number)
+
+    def _holder(self) -> str:
+        until = time.monotonic() + NOTE_SECONDS
+        while True:
+            words = _read_words(self._path.read_bytes()[:MOST_BYTES])
+            if "pid" in words or time.monotonic() > until:
+                return described(words)
+            time.sleep(NOTE_SECONDS / 10)
+
+
+class BucketLock:
+    """An object of a bucket. A thread rewrites it every RENEW_SECONDS.
+
+    It is free if it was released, if its holder was a process of this machine that has ended, or after LEASE_SECONDS
+    without a rewrite.
+    """
+
+    def __init__(self, place: str, name: str, command: str, on_lost: Callable[[], None] | None = None) -> None:
+        self.lost_to = ""
+        self._address, self._name = place, name
+        self._words = _own_words(command)
+        self._on_lost = on_lost or (lambda: os.kill(os.getpid(), signal.SIGTERM))
+        self._tag: str | None = None
+        """Of the newest version that was read or written; None without the object."""
+        self._seen: Words = {}
+        self._since = 0.0
+        self._turn = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lock-{name}", daemon=True)
+
+    def look(self) -> None:
+        self._read()
+        self._since = time.monotonic()
+
+    def take(self) -> None:
+        """Wait until the lock is free, or raise HeldError as soon as its holder rewrites it."""
+        if not self._is_free():
+            log.info("lock held, waiting for its expiry", holder=described(self._seen), name=self._name)
+        while not (self._is_free() and self._write(self._words)):
+            time.sleep(LOOK_SECONDS)
+            before = self._tag
+            self._read()
+            if self._seen.get("id") == self._words["id"]:
+                break  # the answer to a write was lost
+            if self._tag != before:
+                self._since = time.monotonic()
+                if not self._is_free():
+                    raise HeldError(described(self._seen))
+        self._thread.start()
+
+    def release(self) -> None:
+        if not self._thread.ident:
+            return
+        self._end.set()
+        self._thread.join(2 * PATIENCE.total_seconds())
+        if self.lost_to:
+            return
+        try:
+            self._write({"free": True})
+        except (BaseError, OSError) as error:
+            log.warning("lock not released", name=self._name, reason=type(error).__name__)
+
+    def _is_free(self) -> bool:
+        is_over = self._tag is None or bool(self._seen.get("free")) or _has_ended(self._seen)
+        return is_over or time.monotonic() - self._since >= LEASE_SECONDS
+
+    def _keep(self) -> None:
+        while not self._end.wait(RENEW_SECONDS):
+            try:
+                if self._write(self._words):
+                    continue
+                self._read()
+            except (BaseError, OSError) as error:
+                log.warning("lock not renewed", name=self._name, reason=type(error).__name__)
+                continue
+            if self._seen.get("id") != self._words["id"]:
+                self.lost_to = described(self._seen)
+                log.error("lock lost, stopping", name=self._name, holder=self.lost_to)
+                self._on_lost()
+                return
+
+    def _read(self) -> None:
+        try:
+            found = obstore.get(self._store(), self._name)
+            self._seen, self._tag = _read_words(bytes(found.bytes())), found.meta["e_tag"]
+        except FileNotFoundError:
+            self._seen, self._tag = {}, None
+
+    def _write(self, words: Words) -> bool:
+        """Return False if the object changed since it was last read or written."""
+        self._turn += 1  # another content has another tag
+        mode: Any = "create" if self._tag is None else {"e_tag": self._tag}
+        content = json.dumps({**words, "turn": self._turn}).encode()
+        try:
+            self._tag = obstore.put(self._store(), self._name, content, mode=mode)["e_tag"]
+        except _REFUSED:
+            return False
+        return True
+
+    def _store(self) -> Any:
+        return impatient_store(self._address, PATIENCE)
+
+
+def described(words: Words) -> str:
+    """Return the name of a holder for a sentence."""
+    if "pid" not in words:
+        return "another process"
+    given = {name: str(words.get(name, "?"))[:100] for name in ("command", "pid", "host", "since")}
+    return f"`balancewatch {given['command']}` (pid {given['pid']} on {given['host']}, since {given['since']})"
+
+
+def machine() -> str:
+    """Return an id of this boot of the machine and its process namespace; empty where the system has none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _own_words(command: str) -> Words:
+    pid = os.getpid()
+    return {
+        "pid": pid,
+        "host": socket.gethostname(),
+        "since": iso(wall_ms(), "seconds"),
+        "machine": machine(),
+        "began": _began(pid),
+        "command": command,
+        "id": str(uuid.uuid4()),
+    }
+
+
+def _has_ended(words: Words) -> bool:
+    """Return whether this was a process of this machine that has ended."""
+    is_here = words.get("machine") not in (None, "") and words["machine"] == machine()
+    return is_here and _began(words.get("pid")) != words.get("began")
+
+
+def _began(pid: Any) -> str:
+    """Return the start of a process in the kernel's ticks; empty if there is none."""
+    try:
+        return Path(f"/proc/{int(pid)}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, ValueError, TypeError, IndexError):
+        return ""
+
+
+def _read_words(content: bytes) -> Words:
+    """Return the record; an unreadable one counts as free."""
+    try:
+        words = json.loads(content)
+    except ValueError:
+        words = None
+    return words if isinstance(words, dict) else {"free": True}

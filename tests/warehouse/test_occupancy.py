@@ -1,10 +1,12 @@
-"""Who works with a folder alone: a second one is told who has it, and a dead one leaves nothing behind."""
+"""Exclusive use of folders: a second process is refused with the name of the first, and a dead one holds nothing."""
 
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from streaming.cli import app
 from streaming.service.run_command import only_run
-from streaming.warehouse.occupancy import OccupiedError, Part, occupying
+from streaming.warehouse.occupancy import OccupiedError, Part, Wish, occupying, occupying_all
 from tests.offenders import assert_none
 
 HOLD = """
@@ -26,7 +28,7 @@ with occupying("run", "run", {"paths.warehouse": Path(sys.argv[1])}):
 """
 
 
-def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     folders = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
     with occupying("run", "run", folders), pytest.raises(OccupiedError) as said, occupying("run", "run", folders):
         pass
@@ -59,7 +61,7 @@ def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: p
                 pass
 
 
-def test_what_was_refused_half_way_lets_go_of_the_other_half(tmp_path: Path) -> None:
+def test_a_refused_process_releases_the_locks_that_it_got(tmp_path: Path) -> None:
     other = {"paths.warehouse": tmp_path / "other", "paths.checkpoints": tmp_path / "c"}
     with (
         occupying("run", "run", {"paths.checkpoints": tmp_path / "c"}),
@@ -76,7 +78,7 @@ def test_one_folder_for_both_is_taken_once(tmp_path: Path) -> None:
         pass
 
 
-def test_a_run_and_a_relay_of_its_own_do_not_meet_unless_the_run_reports_people(tmp_path: Path) -> None:
+def test_a_run_excludes_a_separate_relay_only_if_it_notifies(tmp_path: Path) -> None:
     paths = {"warehouse": tmp_path / "w", "checkpoints": tmp_path / "c"}
     mute = Settings.load(paths=paths, oncall={"enabled": False})
     speaking = Settings.load(paths=paths)
@@ -87,7 +89,7 @@ def test_a_run_and_a_relay_of_its_own_do_not_meet_unless_the_run_reports_people(
             pass
 
 
-def test_who_was_killed_has_let_go(tmp_path: Path) -> None:
+def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         try:
@@ -109,7 +111,49 @@ def test_a_holder_that_noted_nothing_is_still_a_holder(tmp_path: Path) -> None:
             pass
 
 
-def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_lock_file_of_another_user_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.lock").write_text("")
+    opened = os.open
+
+    def refuse(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with (
+        occupying("run", "run", {"paths.warehouse": tmp_path}),
+        pytest.raises(OccupiedError, match="in use by another process"),
+        occupying("run", "run", {"paths.warehouse": tmp_path}),
+    ):
+        pass
+
+
+def test_one_of_three_concurrent_processes_gets_all_locks(tmp_path: Path) -> None:
+    """If each got some of them, all would end."""
+    folders = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
+    came, had, refused = threading.Barrier(3), threading.Event(), []
+
+    def come() -> None:
+        came.wait()
+        try:
+            with occupying_all([Wish("run", "run", folders), Wish("relay", "run", folders)]):
+                had.set()
+                until = time.monotonic() + 60
+                while len(refused) < 2 and time.monotonic() < until:
+                    time.sleep(0.02)
+        except OccupiedError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=come) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (had.is_set(), len(refused)) == (True, 2)
+
+
+def test_a_file_system_without_locks_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -128,10 +172,10 @@ def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path: Path, m
         ("relay", ["relay", "--once"]),
     ],
 )
-def test_a_command_that_comes_second_ends_with_1_and_one_sentence_before_it_starts_anything(
+def test_a_second_command_exits_with_1_and_one_sentence_before_it_starts_anything(
     part: Part, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody answers at its Kafka, and it does not come to ask."""
+    """No Kafka answers there; the command does not ask."""
     started: list[str] = []
     monkeypatch.setattr("streaming.spark.session.start_spark", lambda *_: started.append("spark"))
     monkeypatch.setattr("streaming.service.service.create_topics", lambda *_: started.append("topics"))
@@ -150,7 +194,7 @@ def test_a_command_that_comes_second_ends_with_1_and_one_sentence_before_it_star
     assert_none(started)
 
 
-def test_what_only_reads_asks_nobody(tmp_path: Path) -> None:
+def test_reading_commands_need_no_lock(tmp_path: Path) -> None:
     with occupying("relay", "relay", {"paths.warehouse": tmp_path}):
         shown = CliRunner().invoke(app, ["silence", "list", "--warehouse", str(tmp_path)])
     assert shown.exit_code == 0

@@ -1,4 +1,4 @@
-"""One `run` and one relay a bucket: a second one is refused, a dead one's lock is taken, a lost one ends its holder."""
+"""Exclusive use of a bucket: a second process is refused, a dead holder is replaced, a lost lock ends its holder."""
 
 import json
 import signal
@@ -14,11 +14,8 @@ import pytest
 
 from conf.settings import Settings
 from streaming.service.run_command import only_run
-from streaming.warehouse import lease as module
-from streaming.warehouse import lease_place
-from streaming.warehouse.lease import Lease, LeaseHeldError
-from streaming.warehouse.lease_place import ObjectPlace
-from streaming.warehouse.occupancy import OccupiedError, occupying
+from streaming.warehouse import occupancy as module
+from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import store_of
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
@@ -41,8 +38,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if each were on a machine of its own: nobody can tell who lives."""
-    monkeypatch.setattr(lease_place, "machine", lambda: "")
+    """Let each process seem to be on another machine, so that none knows which processes live."""
+    monkeypatch.setattr(module, "machine", lambda: "")
 
 
 @pytest.fixture
@@ -66,7 +63,7 @@ def free(bucket: str) -> None:
         pass
 
 
-def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(bucket: str) -> None:
+def test_a_second_process_is_refused_until_the_first_ends(bucket: str) -> None:
     with (
         occupying("run", "run", {"paths.warehouse": bucket}),
         pytest.raises(OccupiedError) as said,
@@ -75,11 +72,11 @@ def test_a_second_one_is_reported_who_has_it_and_may_go_on_once_it_is_free(bucke
         pass
     assert f"paths.warehouse = {bucket!r}: in use by `balancewatch run` (pid " in str(said.value)
     assert "; stop it first" in str(said.value)
-    assert words_in(bucket) == {"free": True}
+    assert words_in(bucket)["free"] is True
     free(bucket)
 
 
-def test_a_run_that_reports_people_and_a_relay_of_its_own_do_not_meet(bucket: str, tmp_path: Path) -> None:
+def test_a_run_that_notifies_excludes_a_separate_relay(bucket: str, tmp_path: Path) -> None:
     settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"})
     with only_run(settings):
         with (
@@ -92,7 +89,7 @@ def test_a_run_that_reports_people_and_a_relay_of_its_own_do_not_meet(bucket: st
             pass
 
 
-def test_one_that_was_killed_on_this_machine_is_followed_at_once(
+def test_the_lock_of_a_process_killed_on_this_machine_is_free_at_once(
     bucket: str, holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LEASE_SECONDS", 3_600.0)
@@ -102,9 +99,7 @@ def test_one_that_was_killed_on_this_machine_is_followed_at_once(
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_one_that_died_elsewhere_is_followed_once_its_lock_has_not_changed_for_long(
-    bucket: str, holder: "subprocess.Popen[str]"
-) -> None:
+def test_the_lock_of_a_process_killed_elsewhere_expires(bucket: str, holder: "subprocess.Popen[str]") -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     began = time.monotonic()
@@ -113,22 +108,21 @@ def test_one_that_died_elsewhere_is_followed_once_its_lock_has_not_changed_for_l
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_of_several_that_wait_for_a_dead_one_one_follows(bucket: str, holder: "subprocess.Popen[str]") -> None:
+def test_one_of_several_waiting_processes_takes_an_expired_lock(bucket: str, holder: "subprocess.Popen[str]") -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    leases = [
-        Lease(ObjectPlace(bucket, "run.lock"), "run.lock", f"run {number}", lambda _: None) for number in range(4)
-    ]
+    locks = [BucketLock(bucket, "run.lock", f"run {number}", lambda: None) for number in range(4)]
     taken, refused = [], []
 
-    def take(lease: Lease) -> None:
+    def take(lock: BucketLock) -> None:
+        lock.look()
         try:
-            lease.take()
-            taken.append(lease)
-        except LeaseHeldError:
-            refused.append(lease)
+            lock.take()
+            taken.append(lock)
+        except HeldError:
+            refused.append(lock)
 
-    threads = [threading.Thread(target=take, args=(lease,)) for lease in leases]
+    threads = [threading.Thread(target=take, args=(lock,)) for lock in locks]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -137,24 +131,19 @@ def test_of_several_that_wait_for_a_dead_one_one_follows(bucket: str, holder: "s
     taken[0].release()
 
 
-def test_a_holder_whose_lock_another_took_is_reported_who(bucket: str) -> None:
-    reported: list[str] = []
-    is_reported = threading.Event()
-
-    def lose(holder: str) -> None:
-        reported.append(holder)
-        is_reported.set()
-
-    lease = Lease(ObjectPlace(bucket, "run.lock"), "run.lock", "run", lose)
-    lease.take()
+def test_a_holder_that_lost_its_lock_ends_and_leaves_the_new_holder_alone(bucket: str) -> None:
+    is_lost = threading.Event()
+    lock = BucketLock(bucket, "run.lock", "run", is_lost.set)
+    lock.look()
+    lock.take()
     stolen = {"command": "run", "pid": 7, "host": "other", "since": "now", "id": "other"}
     obstore.put(store_of(bucket), "run.lock", json.dumps(stolen).encode())
-    assert is_reported.wait(30)
-    lease.release()
-    assert reported == ["`balancewatch run` (pid 7 on other, since now)"]
-    assert words_in(bucket) == stolen, "what another has is not taken from it"
+    assert is_lost.wait(30)
+    lock.release()
+    assert lock.lost_to == "`balancewatch run` (pid 7 on other, since now)"
+    assert words_in(bucket) == stolen
 
 
-def test_a_lock_that_nobody_can_read_is_free(bucket: str) -> None:
+def test_an_unreadable_lock_is_free(bucket: str) -> None:
     obstore.put(store_of(bucket), "run.lock", b"\x00not json")
     free(bucket)
