@@ -1,7 +1,6 @@
 """The state version of a checkpoint, saved beside it, so that a release that cannot read the state refuses to start.
 
-A checkpoint without this file is from an earlier release or has no batch yet; its state is checked in the first batch
-(StateError).
+A checkpoint without this file has no batch yet.
 """
 
 import json

@@ -15,9 +15,6 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 PAUSE_SECONDS, COME_SECONDS = 3.0, 60.0
 """How long the executors of a cluster may be apart, and how long they are waited for in all."""
 
-EARLIER = ("fault_items", "assignments")
-"""The two queries that there were before, whose state this one does not read."""
-
 
 def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
     """State partitions and shards; Spark is told of them. A checkpoint's own number goes before the one that is set."""
@@ -53,16 +50,4 @@ def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
         raise SettingsError(
             f"queries.tasks = {asked}: the checkpoint {checkpoint} was created with {frozen}, which cannot change; "
             f"set 0 or {frozen}, or rewind (checkpoints/README.md)"
-        )
-
-
-def refuse_earlier(settings: Settings, name: str) -> None:
-    """Raises SettingsError where the checkpoints of an earlier release's two queries are there, and none of this."""
-    root = settings.paths.checkpoints.expanduser()
-    earlier = [one for one in EARLIER if (root / one).is_dir()]
-    if earlier and not (root / name).is_dir():
-        raise SettingsError(
-            f"paths.checkpoints = {str(settings.paths.checkpoints)!r}: has checkpoints of an earlier release "
-            f"({', '.join(earlier)}), which this release cannot read; move them and the tables away "
-            "(checkpoints/README.md, Rewind)"
         )

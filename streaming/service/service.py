@@ -23,7 +23,7 @@ from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.running import RunningQuery, start_query
 from streaming.queries.state_version import StateNote
-from streaming.queries.tasks import refuse_earlier, refuse_other_tasks, tasks_of
+from streaming.queries.tasks import refuse_other_tasks, tasks_of
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.self_monitoring.data_loss import DataLoss, checkpoint_of, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
@@ -93,7 +93,6 @@ class Service:
         stop = stop or threading.Event()
         notes = [StateNote(query.NAME, checkpoint_of(query.NAME, settings)) for query in QUERIES]
         for query, note in zip(QUERIES, notes, strict=True):
-            refuse_earlier(settings, query.NAME)
             refuse_other_tasks(settings, checkpoint_of(query.NAME, settings))
             note.refuse_other()
         run_unless_stopped(lambda: _look_at_kafka(settings), stop)

@@ -11,7 +11,7 @@ from conf.section import SettingsError
 from conf.settings import Settings
 from streaming.cli import app
 from streaming.queries import tasks as module
-from streaming.queries.tasks import frozen_tasks, refuse_earlier, refuse_other_tasks, tasks_of
+from streaming.queries.tasks import frozen_tasks, refuse_other_tasks, tasks_of
 
 OFFSETS = (
     'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795360000000,"conf":{"spark.sql.streaming.stateStore.providerClass":'
@@ -103,51 +103,23 @@ def test_another_number_than_the_checkpoint_s_is_refused_with_both(tmp_path: Pat
     )
 
 
-@pytest.mark.parametrize("earlier", [["fault_items"], ["assignments"], ["fault_items", "assignments"]])
-def test_checkpoints_of_the_two_queries_are_refused_until_they_are_moved(earlier: list[str], tmp_path: Path) -> None:
-    settings = settings_with(0, checkpoints=tmp_path)
-    for name in earlier:
-        (tmp_path / name).mkdir()
-    with pytest.raises(SettingsError) as refused:
-        refuse_earlier(settings, "balance")
-    assert f"({', '.join(earlier)})" in str(refused.value)
-    assert "move them and the tables away (checkpoints/README.md, Rewind)" in str(refused.value)
-    for name in earlier:
-        (tmp_path / name).rename(tmp_path / f"before.{name}")
-    refuse_earlier(settings, "balance")
-
-
-def test_what_an_earlier_release_left_beside_this_one_s_is_left_alone(tmp_path: Path) -> None:
-    for name in ("fault_items", "assignments", "balance"):
-        (tmp_path / name).mkdir()
-    refuse_earlier(settings_with(0, checkpoints=tmp_path), "balance")
-
-
-def test_a_root_that_is_no_folder_yet_holds_nothing_to_refuse(tmp_path: Path) -> None:
-    refuse_earlier(settings_with(0, checkpoints=tmp_path / "new" / "one"), "balance")
-
-
 def forbidden(*_: Any, **__: Any) -> None:
     raise AssertionError("neither Kafka nor Spark is asked")
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    ("folder", "said"),
-    [("balance", "was created with 3, which cannot change"), ("assignments", "move them and the tables away")],
-)
 @pytest.mark.parametrize("available_now", [True, False])
 def test_run_refuses_before_anything_is_started_in_one_sentence_and_ends_with_2(
-    folder: str, said: str, available_now: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    available_now: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("create_topics", "start_spark"):
         monkeypatch.setattr(f"streaming.service.service.{name}", forbidden)
     monkeypatch.setenv("BALANCEWATCH_QUERIES__TASKS", "4")
-    begun(tmp_path / "checkpoints" / folder, 3)
+    begun(tmp_path / "checkpoints" / "balance", 3)
     paths = ["--warehouse", str(tmp_path / "warehouse"), "--checkpoints", str(tmp_path / "checkpoints")]
     once = ["--available-now"] if available_now else []
     ended = CliRunner().invoke(app, ["run", *once, "--bootstrap-servers", "127.0.0.1:1", *paths])
     reported = [line for line in ended.stderr.splitlines() if '"level": "info"' not in line]
     assert (ended.exit_code, len(reported)) == (2, 1), ended.output
     assert reported[0].startswith("error: ")
-    assert said in reported[0]
+    assert "was created with 3, which cannot change" in reported[0]
