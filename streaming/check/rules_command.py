@@ -13,7 +13,6 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.check.check import Subject, World, check
 from streaming.check.check_command import FormatName, RulesFile, check_format
 from streaming.check.check_printing import print_answer, print_json
-from streaming.check.origins import Origins
 from streaming.oncall.delivery_log import OperatorInput
 from streaming.oncall.log_receiver import LogReceiver
 from streaming.oncall.mute import make_mutes
@@ -136,7 +135,6 @@ def _world(settings: Settings) -> tuple[World, list[dict[str, Any]]]:
     world = World(
         settings=settings,
         rulebook=rulebook(settings),
-        origins=Origins(settings),
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names only: no secrets
         receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
