@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from conf.section import Section, Variable
 
 LOOPBACK_NAMES = frozenset({"localhost"})
-WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # nobody binds to it here
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 USUAL_PORT = 8050
 _NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
 

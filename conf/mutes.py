@@ -1,4 +1,4 @@
-"""The `[[mutes]]` of the settings: recurring windows in which matching alerts notify nobody."""
+"""The `[[mutes]]` of the settings: recurring windows in which matching alerts are not sent."""
 
 from datetime import time
 from difflib import get_close_matches

@@ -7,8 +7,19 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from conf import shape
-from conf.sources import DEFAULTS, PREFIX, Layer, Sources, key_of, variable_of
+from conf.sources import (
+    DEFAULTS,
+    PREFIX,
+    Layer,
+    Sources,
+    Spot,
+    all_names,
+    is_section,
+    key_of,
+    names_of,
+    spot_at,
+    variable_of,
+)
 
 _HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
@@ -52,7 +63,7 @@ def _sentence(path: Path, error: dict[str, Any], model: type[BaseModel], sources
     is_shown = not _HIDDEN.search(key) and error["type"] not in _WITHOUT_VALUE
     value = f" = {_shown(error['input'])}" if is_shown else ""
     said = str(error["msg"])
-    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(shape.spot_at(model, path))):
+    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(spot_at(model, path))):
         said = f"{allowed}{_DURATIONS}" if str(path[-1]).endswith("_ms") else allowed
     return f"{key}{value}: {said[:1].lower()}{said[1:]}{_where(layer) or _where_its_other_is(path, said, sources)}"
 
@@ -94,7 +105,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _allowed(spot: shape.Spot | None) -> str:
+def _allowed(spot: Spot | None) -> str:
     """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
     if spot is None or spot.type not in (int, float):
         return ""
@@ -142,20 +153,20 @@ def _to_the_leaf(path: Path, layer: Layer) -> Path:
 
 def _nearest(path: Path, model: type[BaseModel], sources: Sources, layer: Layer) -> str:
     """Return a hint: the nearest key as the layer would write it, or the keys that exist."""
-    parent = shape.spot_at(model, path[:-1])
-    siblings = shape.names_of(parent.type) if parent is not None and shape.is_section(parent.type) else []
+    parent = spot_at(model, path[:-1])
+    siblings = names_of(parent.type) if parent is not None and is_section(parent.type) else []
     near = get_close_matches(str(path[-1]), siblings, 1) if len(path) > 1 else []
     meant = _key((*path[:-1], near[0])) if near else _near_of_all(path, model, sources)
     if meant:
         return f"did you mean {variable_of(meant) if layer.is_variable else meant}?"
     if siblings and len(path) > 1:
         return f"{_key(path[:-1])} has {', '.join(siblings)}"
-    return f"there are {', '.join(shape.names_of(model))}"
+    return f"there are {', '.join(names_of(model))}"
 
 
 def _near_of_all(path: Path, model: type[BaseModel], sources: Sources) -> str:
     """Return the same key in another section, or the nearest spelling of a section or variable."""
-    known = [*shape.names_of(model), *shape.all_names(model)]
+    known = [*names_of(model), *all_names(model)]
     known += [key_of(name) for name in sources.named if name.startswith(PREFIX)]
     elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]
     wanted = ".".join(map(str, path))

@@ -139,7 +139,7 @@ class Rules(Thresholds):
         return {**{name: getattr(self, name) for name in Thresholds.model_fields}, "kinds": kinds}
 
     def scopes(self) -> list[tuple[Scope, dict[str, Any]]]:
-        """Each override: whom it is for, and what it sets."""
+        """Return each override's scope and keys."""
         overrides: tuple[Scope, ...] = self.overrides
         return [(one, one.model_dump(exclude_none=True, exclude=set(Scope.model_fields))) for one in overrides]
 

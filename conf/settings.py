@@ -1,6 +1,6 @@
 """Settings: conf/*.toml, then `BALANCEWATCH_` environment variables, then flags, then the rules file; the later wins.
 
-Every key and its default stands in balancewatch.toml; the classes here only give each key its type and bounds,
+balancewatch.toml has every key and its default; the classes here only give each key its type and bounds,
 so a default cannot exist twice.
 """
 
@@ -8,20 +8,123 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
 
 from conf.board import Board
-from conf.maintenance import Maintain
+from conf.location import Location
 from conf.metrics import Metrics
 from conf.mutes import Mute
 from conf.oncall import Canary, OnCall
-from conf.paths import Paths
-from conf.quality import Quality
 from conf.refusal import sentences
 from conf.rules import Rules, read_rules_file
 from conf.section import NO_BOOL, Section, SettingsError
 from conf.sources import DEFAULTS, Sources, read_sources, settings_files
+
+
+class Quality(Section):
+    """All of `[quality]`."""
+
+    every_batches: Annotated[int, Field(ge=0, le=1_000_000)]
+    pause_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    sample_messages: Annotated[int, Field(ge=1, le=100_000)]
+    sample_bytes: Annotated[int, Field(ge=1 << 10, le=256 << 20)]
+    alert_share: Annotated[float, Field(ge=0, lt=1)]
+    alert_validations: Annotated[int, Field(ge=1, le=1_000)]
+
+
+TableName = Literal[
+    "alerts",
+    "assignments",
+    "memberships",
+    "fault_items",
+    "broker_health",
+    "quarantine",
+    "alert_deliveries",
+    "silences",
+    "acknowledgements",
+    "quality",
+    "repairs",
+]
+"""The Delta tables; tests/conf/test_maintenance.py holds them against schemas.tables.TABLES."""
+
+Hours = Annotated[int, Field(ge=1, le=87_600)]
+Days = Annotated[int, Field(ge=0, le=36_500)]
+
+
+class Maintain(Section):
+    """All of `[maintain]`. Tables that `retention_days` does not name, or sets to 0, keep all rows."""
+
+    retention_days: dict[TableName, Annotated[Days, NO_BOOL]]
+    target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
+    min_files: Annotated[int, Field(ge=2, le=1_000_000)]
+    beside_seconds: Annotated[float, Field(ge=0, le=86_400), NO_BOOL]
+    reader_hours: Hours
+    vacuum_hours: Hours
+
+    @field_validator("vacuum_hours")
+    @classmethod
+    def _is_not_under_a_readers(cls, hours: int, known: ValidationInfo) -> int:
+        if hours < known.data.get("reader_hours", 0):
+            raise PydanticCustomError(
+                "vacuum_hours",
+                "must not be below reader_hours = {reader_hours}, for which readers need the files",
+                {"reader_hours": known.data["reader_hours"]},
+            )
+        return hours
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*", re.ASCII)
+
+
+def _is_no_address(value: object) -> object:
+    if not str(value):
+        raise PydanticCustomError("path", "is empty; give a folder")
+    if _ADDRESS.match(str(value)):
+        raise PydanticCustomError("path", "is a URL; give a folder, on a cluster one that all machines share")
+    return value
+
+
+def _location(value: object) -> Location:
+    """Return a folder or a bucket's URL. Other URLs may hold a secret and are never shown."""
+    if not isinstance(value, str | Path):
+        raise PydanticCustomError("path", "must be text: a folder, or s3://bucket/prefix")
+    text = str(value)
+    if not _ADDRESS.match(text):
+        return Path(str(_is_no_address(value)))
+    if _STORE.fullmatch(text.rstrip("/")) and not {".", ".."} & set(text.split("/")):
+        return text.rstrip("/")
+    if re.match(r"s3:/", text, re.IGNORECASE):
+        raise PydanticCustomError(
+            "address",
+            "is not a bucket's URL; give s3://bucket/prefix with letters, digits and . _ = - only; put credentials and "
+            "endpoint in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
+        )
+    raise PydanticCustomError("address", "is a URL; give a folder, or s3://bucket/prefix")
+
+
+Folder = Annotated[Path, BeforeValidator(_is_no_address)]
+FolderOrStore = Annotated[Path | str, PlainValidator(_location)]
+
+
+class Paths(Section):
+    """All of `[paths]`."""
+
+    warehouse: FolderOrStore
+    checkpoints: Folder
+    jars: Folder
+
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
@@ -141,6 +244,7 @@ class Settings(Section):
     metrics: Metrics
     log: Log
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _sources: Sources = PrivateAttr(default=Sources((), frozenset()))
 
     @classmethod
     def load(cls, **flags: Any) -> "Settings":
@@ -155,10 +259,10 @@ class Settings(Section):
             file = Path(settings.rules.file).expanduser()
             keys = read_rules_file(file)
             try:
-                settings = cls._of(sources.with_rules(keys))
+                settings = cls._of(sources := sources.with_rules(keys))
             except SettingsError as error:
                 raise SettingsError(f"rules.file = {str(file)!r}: {error}") from None
-        settings._flags = flags
+        settings._flags, settings._sources = flags, sources
         return settings
 
     @classmethod
@@ -172,6 +276,14 @@ class Settings(Section):
     def runbooks_url(self) -> str:
         """What the names of the alerts' runbooks follow: what [oncall] says, else the board's own pages."""
         return self.oncall.runbooks_url or f"{self.board.own_url}/runbooks"
+
+    def origin_of(self, key: str) -> str:
+        """Return where `section.key` was set: a file, a variable, "flag", or "default"."""
+        layer = next(iter(self._sources.layers_with(key.split("."))), None)
+        if layer is None or layer.place == str(DEFAULTS):
+            return "default"
+        is_of_rules_file = self.rules.file and layer is self._sources.layers[-1]
+        return str(Path(self.rules.file).expanduser()) if is_of_rules_file else layer.place or "flag"
 
     def load_again(self) -> "Settings":
         """Every source read anew, with the flags of the first time. Raises SettingsError."""

@@ -9,13 +9,82 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from conf import shape
 from conf.section import SettingsError
 from conf.toml_file import TOO_DEEP, is_too_deep, read_toml
+
+KeyPath = Sequence[str | int]
+
+
+class Spot(NamedTuple):
+    """What a path leads to: its type without None, and the bounds that were written at it."""
+
+    type: Any
+    bounds: tuple[Any, ...]
+
+
+def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
+    """None where the path leads to no setting."""
+    spot = Spot(model, ())
+    for part in path:
+        inner = _inside(spot.type, part)
+        if inner is None:
+            return None
+        spot = inner
+    return spot
+
+
+def names_of(model: type[BaseModel]) -> list[str]:
+    """The keys of one section, as TOML writes them."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def all_names(model: type[BaseModel]) -> Iterator[str]:
+    """`section.key` of every setting that a variable can name."""
+    for section in names_of(model):
+        spot = spot_at(model, [section])
+        if spot is not None and is_section(spot.type):
+            yield from (f"{section}.{name}" for name in names_of(spot.type))
+
+
+def is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def takes_json(spot: Spot | None) -> bool:
+    """Whether a variable holds it as JSON: a section, a table or a list."""
+    return spot is not None and (is_section(spot.type) or get_origin(spot.type) in (dict, list, tuple))
+
+
+def _inside(kind: Any, part: str | int) -> Spot | None:
+    if is_section(kind):
+        fields: Mapping[str, FieldInfo] = kind.model_fields
+        field = next((field for name, field in fields.items() if part == (field.alias or name)), None)
+        return None if field is None else _bare(field.annotation, tuple(field.metadata))
+    if get_origin(kind) is dict:
+        return _bare(get_args(kind)[1])
+    if get_origin(kind) in (list, tuple):
+        return _bare(get_args(kind)[0])
+    return None
+
+
+def _bare(kind: Any, bounds: tuple[Any, ...] = ()) -> Spot:
+    """Without Annotated and None; of several types the first."""
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+            for one in more:
+                bounds += tuple(one.metadata) if isinstance(one, FieldInfo) else (one,)
+        elif get_origin(kind) in (Union, UnionType):
+            kind = next(one for one in get_args(kind) if one is not type(None))
+        else:
+            return Spot(kind, bounds)
+
 
 DEFAULTS = Path(__file__).with_name("balancewatch.toml")
 
@@ -40,7 +109,7 @@ class Layer:
     def is_variable(self) -> bool:
         return self.place.upper().startswith(PREFIX)
 
-    def reach(self, path: shape.Path) -> int:
+    def reach(self, path: KeyPath) -> int:
         """How many parts of the path it has."""
         value: Any = self.keys
         for depth, part in enumerate(path):
@@ -63,7 +132,7 @@ class Sources:
     named: frozenset[str]
 
     def merged(self) -> dict[str, Any]:
-        """Key by key; a list is taken whole."""
+        """Return the merged keys; a list replaces a list."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
             merged = merge(merged, layer.keys)
@@ -77,17 +146,17 @@ class Sources:
             keys = {**keys, "overrides": [*before, *own]}
         return Sources((*self.layers, Layer({"rules": keys}, overrides_before=len(before))), self.named)
 
-    def layer_of(self, path: shape.Path) -> Layer:
+    def layer_of(self, path: KeyPath) -> Layer:
         """The strongest of those that have most of the path."""
         return max(reversed(self.layers), key=lambda layer: layer.reach(path))
 
-    def layers_with(self, path: shape.Path) -> list[Layer]:
+    def layers_with(self, path: KeyPath) -> list[Layer]:
         """Those that have all of it, the strongest first."""
         return [layer for layer in reversed(self.layers) if layer.reach(path) == len(path)]
 
 
 def read_sources(model: type[BaseModel], flags: Mapping[str, Any]) -> Sources:
-    """Raises SettingsError, with the file or the variable, for what cannot be read or is none of ours."""
+    """Read all layers. Raises SettingsError with the file or variable that is unreadable or unknown."""
     named_file = os.environ.get(CONFIG)
     if named_file and not Path(named_file).is_file():
         raise SettingsError(f"{CONFIG} names {named_file!r}, which is not a file")
@@ -120,12 +189,12 @@ def variable_of(key: str) -> str:
 
 
 def key_of(variable: str) -> str:
-    """`section.key` of a variable of ours."""
+    """Return `section.key` of a BALANCEWATCH_ variable."""
     return variable[len(PREFIX) :].lower().replace("__", ".")
 
 
 def _variables() -> Iterator[tuple[str, str]]:
-    """Of ours; whole sections before their keys, which win over them."""
+    """Yield BALANCEWATCH_ variables: sections before their keys, which win."""
     ours = [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != CONFIG]
     ours = [name for name in ours if not _is_kubernetes_own(name)]
     for name in sorted(ours, key=lambda name: (name.count("__"), name)):
@@ -133,7 +202,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def _is_kubernetes_own(name: str) -> bool:
-    """Of a Service called balancewatch or balancewatch-..., which Kubernetes tells every container beside it."""
+    """Return whether Kubernetes set it for a Service named balancewatch or balancewatch-..."""
     found = _KUBERNETES.fullmatch(name)
     if found is None or f"{found['service']}_SERVICE_HOST" not in os.environ:
         return False
@@ -144,7 +213,7 @@ def _layer(model: type[BaseModel], name: str, value: str) -> Layer:
     path = name[len(PREFIX) :].lower().split("__")
     shown = name if name.isprintable() else repr(name)
     keys: Any = value
-    if shape.takes_json(shape.spot_at(model, path)):
+    if takes_json(spot_at(model, path)):
         keys = _json(shown, ".".join(path), value)
     for part in reversed(path):
         keys = {part: keys}

@@ -66,8 +66,7 @@ LAZY = {
     "streaming/quality/inspection.py": "Great Expectations takes 1.2 s to import, and 230 MB",
     "streaming/quality/quality_command.py": "the same",
     "streaming/service/demo.py": "a demo without a board needs no web server, and names what is not installed",
-    "streaming/store/store.py": "pyarrow.dataset takes 0.2 s to import, and only SQL of the user needs it",
-    "streaming/store/unreadable.py": "pyarrow.parquet takes 0.2 s to import, and hardly ever is a file unreadable",
+    "streaming/store/store.py": "pyarrow.dataset and pyarrow.parquet take 0.2 s to import; most queries need neither",
     "streaming/terminal/printing.py": "the same, and hardly ever is Parquet asked for",
     "streaming/store/light_arrow.py": "imports pyarrow as where numpy is not installed, 0.1 s less",
 }

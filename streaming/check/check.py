@@ -1,12 +1,12 @@
 """Explanation of an alert: when it fires and ends, its severity, receivers, silences and inhibitors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 from conf.settings import Settings
-from streaming.check.origins import Origins
-from streaming.check.sentences import fill_in, setting
 from streaming.relay.silences import Mute
 from streaming.text.times import span_text, time_text
 from udfs.alerts.firing_limit import ALERTS_LIMITED
@@ -17,8 +17,54 @@ from udfs.alerts.routing import WATCHDOG, Route, pick_receivers, pick_watchdog_r
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import OF_ALL, Rules
 from udfs.alerts.runbook import runbook_url
-from udfs.alerts.self_kinds import DELIVERY_FAILED, OWN_CLUSTER, SELF_FACTS
+from udfs.alerts.self_kinds import DELIVERY_FAILED, KEY, LIMITS, OWN_CLUSTER, SELF_FACTS
 from udfs.alerts.silence import Silence, pick_silence
+
+
+def setting(key: str, settings: Settings) -> Any:
+    return reduce(getattr, key.split("."), settings)
+
+
+def fill_in(text: str, settings: Settings) -> str:
+    """Return the text with `{section.key}` as section.key (value), and `{name}` as that limit."""
+    reported = KEY.sub(lambda found: f"{found[1]} ({_describe(found[1], setting(found[1], settings))})", text)
+    limits = {name: _describe(name, value) for name, value in asdict(LIMITS).items()}
+    return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], reported)
+
+
+def _describe(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if key.endswith("_ms"):
+        return span_text(value)
+    return span_text(round(value * 1000)) if key.endswith("_seconds") else f"{value:g}"
+
+
+FLOORS = {
+    "channel_expired_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "pull_silence_ms": (20_000, "an idle healthy queue is pulled every 15 to 20 s"),
+    "settle_ms": (20_000, "clients rebalance every 20 s"),
+    "heartbeat_late_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "consume_silence_ms": (5_000, "clients commit their offsets every 5 s"),
+}
+"""Key of the rules to the shortest useful value, and the interval it comes from."""
+
+
+def floor_warnings(rulebook: Rulebook) -> Iterator[str]:
+    """Yield a sentence for each threshold below its floor, of the rules and of each override."""
+    for key in FLOORS:
+        yield from _warning("rules", key, getattr(rulebook.base, key))
+    for override in rulebook.overrides:
+        for key, value in override.changes():
+            yield from _warning(f"override {override.name!r}", key, value)
+
+
+def _warning(where: str, key: str, value: Any) -> Iterator[str]:
+    floor_ms, reason = FLOORS.get(key, (0, ""))
+    if floor_ms and value < floor_ms:
+        meant = f'; the unit is ms, write "{value}s" for seconds' if value < 1_000 else ""
+        yield f"{where}: {key} = {value} is below {span_text(floor_ms)}, but {reason}{meant}"
+
 
 OPEN = ("FIRING", "RECOVERING")
 
@@ -47,7 +93,6 @@ class World:
 
     settings: "Settings"
     rulebook: Rulebook
-    origins: Origins
     routes: Sequence[Route]
     receivers: Sequence[str]
     quiet: Sequence[str]
@@ -103,7 +148,9 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
         "ends": fill_in(facts.ends, settings),
         "reaches": facts.reaches,
         "severities": list(facts.severities),
-        "keys": [{"key": key, "value": setting(key, settings), "set_by": world.origins.of(key)} for key in facts.keys],
+        "keys": [
+            {"key": key, "value": setting(key, settings), "set_by": settings.origin_of(key)} for key in facts.keys
+        ],
     }
 
 
@@ -240,7 +287,7 @@ def _keys(
         "max_evaluation_gap_ms",
         *(() if "completeness_min" in thresholds else ("completeness_min",)),
     ):
-        set_by = f"override {why[name].name!r}" if name in why else world.origins.of_rule(name)
+        set_by = f"override {why[name].name!r}" if name in why else world.settings.origin_of(f"rules.{name}")
         yield {"key": f"rules.{name}", "value": getattr(rules, name), "set_by": set_by}
     of_kind = asdict(rules.of_kind(kind))
     for name, value in of_kind.items():
@@ -254,7 +301,7 @@ def _who(kind: str, name: str, why: Mapping[str, Any], world: World) -> str:
         return f"override {why[own].name!r}"
     base = world.rulebook.base
     if getattr(base.of_kind(kind), name) != getattr(base.of_kind(OF_ALL), name):
-        return world.origins.of_rule(own)
+        return world.settings.origin_of(f"rules.{own}")
     if of_all in why:
         return f"override {why[of_all].name!r}, for all kinds"
-    return f"{world.origins.of_rule(of_all)}, for all kinds"
+    return f"{world.settings.origin_of(f'rules.{of_all}')}, for all kinds"

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from conf.settings import Settings, SettingsError
-from streaming.check.check import describe_mute
+from streaming.check.check import describe_mute, floor_warnings
 from streaming.check.check_printing import print_json, print_settings
-from streaming.check.origins import Origins
-from streaming.check.protocol_floors import floor_warnings
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
 from streaming.relay.silences import make_mutes
@@ -53,7 +51,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         fail(str(error), code=2)
     for receiver in receivers.values():
         receiver.close()
-    book, origins = rulebook(settings), Origins(settings)
+    book = rulebook(settings)
     base = asdict(book.base)
     kinds = base.pop("kinds")
     values = {**base, **{f"kinds.{kind}.{name}": value for kind in kinds for name, value in kinds[kind].items()}}
@@ -64,7 +62,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     return {
         "files": [str(path) for path in settings.files() if path.is_file()],
         "keys": [
-            {"key": f"rules.{name}", "value": value, "set_by": origins.of_rule(name)}
+            {"key": f"rules.{name}", "value": value, "set_by": settings.origin_of(f"rules.{name}")}
             for name, value in values.items()
             if name in own
         ],

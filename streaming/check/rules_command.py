@@ -11,7 +11,6 @@ from schemas.tables import ALERTS
 from streaming.check.check import Subject, World, check
 from streaming.check.check_command import FormatName, RulesFile, check_format
 from streaming.check.check_printing import print_answer, print_json
-from streaming.check.origins import Origins
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
@@ -133,7 +132,6 @@ def _world(settings: Settings) -> tuple[World, list[dict[str, Any]]]:
     world = World(
         settings=settings,
         rulebook=rulebook(settings),
-        origins=Origins(settings),
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names only: no secrets
         receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],

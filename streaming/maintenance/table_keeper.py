@@ -17,21 +17,20 @@ from obstore.exceptions import BaseError
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.maintenance.files import MB, file_sizes
-from streaming.maintenance.log import drop_expired, last_checkpoint
+from streaming.maintenance.files import MB, drop_expired, file_sizes, last_checkpoint
 from streaming.warehouse.delta_log import in_one_line, log_name
 from streaming.warehouse.opening import open_delta, whole
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.tables import table_path
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
-"""(bytes, files): so many files below so many bytes, and not of the tier below, become files of up to those bytes."""
+"""(bytes, files): that number of files below that size, without those of the tier below, is compacted to that size."""
 
 CHECKPOINT_COMMITS = 100
-"""After so many a new reader would have as many files of the log to read."""
+"""Commits since the last checkpoint, each a file that a new reader of the log has to read."""
 
 ACTIONS_A_COMMIT = 50
-"""A checkpoint holds each file that was taken together in the last week: writing one is spread over so many commits."""
+"""A checkpoint lists each file compacted in the last week: the larger it is, the rarer it is written."""
 
 LOOK_COMMITS = 16
 """Fewer new ones are not worth opening a table."""
@@ -56,7 +55,7 @@ def due_tier(sizes: Sequence[int]) -> int | None:
 
 
 class TableKeeper:
-    """`start` and `stop` it. A table that cannot be kept is told once, and tried again."""
+    """Keeps all tables in a thread. A table that fails is logged once and retried."""
 
     def __init__(self, settings: Settings) -> None:
         self._every_seconds = settings.maintain.beside_seconds
@@ -68,7 +67,7 @@ class TableKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the table at work is done, and all tables were looked at since the last batch."""
+        """Finish the current table, then keep every table once more after the last batch."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -88,7 +87,7 @@ class TableKeeper:
 
 
 class _KeptTable:
-    """One table. It is opened only when its log has grown, which one look for a file tells."""
+    """One table, opened only when its log has grown: a single request for a file shows that."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings, self._path, self._name = settings, table_path(settings.paths.warehouse, name), name

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conf.location import Location
-from conf.quality import Quality
+from conf.settings import Quality
 from schemas.expectations import Severity
 from streaming.quality.outcome import MOST_OFFSETS, Outcome
 from streaming.queries.rows import Row

@@ -13,10 +13,17 @@ from rich.progress import Progress
 
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
-from streaming.replay.outcomes import print_outcomes, report
-from streaming.replay.pages import Outcome, compare, read_pages
 from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
-from streaming.replay.replay import MOST_TRANSITIONS, Asked, Replayed
+from streaming.replay.replay import (
+    MOST_TRANSITIONS,
+    Asked,
+    Outcome,
+    Replayed,
+    compare,
+    print_outcomes,
+    read_pages,
+    report,
+)
 from streaming.replay.replay import replay as work_through
 from streaming.terminal.command import fail, load, needs_kafka
 from streaming.terminal.printing import print_alerts

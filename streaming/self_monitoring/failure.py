@@ -8,7 +8,7 @@ from conf.location import is_store
 from conf.settings import Settings
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.self_monitoring.data_loss import losses_of, sentence
-from streaming.warehouse.reaching import why_not
+from streaming.warehouse.table_store import why_not
 
 _LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|os error 28|errno 28|disk quota exceeded", re.IGNORECASE)

@@ -2,4 +2,4 @@
 
 from streaming.system.leaving import end_quietly
 
-end_quietly()  # whoever imports DuckDB comes by here
+end_quietly()  # every import of DuckDB runs this

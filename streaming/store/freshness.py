@@ -1,7 +1,7 @@
-"""Whether the tables can tell of a moment: how long before it the query wrote their newest row.
+"""Data freshness at a time: how long before it the query wrote the newest row.
 
 Queries write a row where something changes, and the canary changes something in each of its turns. So a long time
-without any row means that nobody looked, and what changed meanwhile is not known.
+without any row means that the query did not run, and changes since are unknown.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Limits of a query, and the errors when it exceeds them."""
 
 MEMORY_LIMIT = "2GB"
-"""Of DuckDB's buffers; a process that answers somebody's own SQL gets no more for anything."""
+"""Limit of DuckDB's buffers, and of the entire process that answers SQL of the user."""
 
 MEMORY_BYTES = 2 << 30
 

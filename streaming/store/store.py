@@ -5,6 +5,7 @@ lives in memory and opens only files of the warehouse's folder; a closed one ope
 answer SQL of the user.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,20 +16,144 @@ from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from conf.location import Location, is_store
-from schemas.tables import TABLES, Table
+from schemas.tables import TABLES, ColumnType, Table
 from schemas.views import VIEWS
-from streaming.store.limits import MEMORY_LIMIT
-from streaming.store.odd_types import with_text
-from streaming.store.reading import Timer, in_words
-from streaming.store.table_files import TableFiles, UnreadableTableError
-from streaming.store.unreadable import leave_out_unreadable
-from streaming.store.view_text import newest_of, no_pattern, rows_of, span_name, with_spans
+from streaming.store.limits import MEMORY_LIMIT, too_long, too_much
+from streaming.store.table_files import (
+    TableFiles,
+    UnreadableTableError,
+    files_as_rows,
+    newest_of,
+    no_pattern,
+    rows_of,
+    span_name,
+    with_spans,
+)
 from streaming.text.result import records_of, unique_names
-from streaming.warehouse.copies_folder import local_folder
+from streaming.warehouse.file_copies import local_folder
 from streaming.warehouse.rows import arrow_schema
 from streaming.warehouse.warehouse_error import FilesGoneError, NotWrittenError, WarehouseError
+
+_ODD = {"interval", "union", "variant", "bignum", "uhugeint", "bit", "geometry", "type", "time with time zone"}
+_NESTED = {"list", "array", "struct", "map", "tuple"}
+
+
+def with_text(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the answer with columns of types that Arrow, Parquet or Python lack as DuckDB's text."""
+    are_odd = [_is_odd(one) for one in answer.types]
+    if not any(are_odd):
+        return answer
+    names = unique_names(pa.schema([pa.field(name, pa.null()) for name in answer.columns])).names
+    columns = (
+        f"#{number}{'::VARCHAR' if is_odd else ''} AS {_quoted(name)}"
+        for number, (name, is_odd) in enumerate(zip(names, are_odd, strict=True), 1)
+    )
+    return answer.project(", ".join(columns))
+
+
+def _is_odd(one: DuckDBPyType) -> bool:
+    if one.id not in _NESTED:
+        return one.id in _ODD
+    parts = [part for _, part in one.children if isinstance(part, DuckDBPyType)]
+    return not parts or any(map(_is_odd, parts))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def in_words(seconds: float | None) -> Iterator[None]:
+    """Raise DuckDB's errors as WarehouseError; `seconds` is the limit."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise WarehouseError(too_long(seconds)) from None
+    except duckdb.OutOfMemoryException:
+        raise WarehouseError(too_much()) from None
+    except duckdb.Error as error:
+        raise WarehouseError(_sentence(error)) from None
+    except (pa.ArrowException, OSError) as error:
+        raise WarehouseError(too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
+
+
+def _sentence(error: duckdb.Error) -> str:
+    """Return DuckDB's message in one line, without the excerpt of the SQL."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+
+
+class Timer:
+    """An interrupt of a cursor after `seconds`; None means never."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._timer: threading.Timer | None = None
+
+    def guard(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        """Return the cursor, guarded from now on in place of the one before."""
+        self.stop()
+        if self.seconds is not None:
+            self._timer = threading.Timer(self.seconds, cursor.interrupt)
+            self._timer.daemon = True
+            self._timer.start()
+        return cursor
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+log = logging.getLogger("balancewatch.history")
+
+FIRST, LAST = "TIMESTAMPTZ '0001-01-02 00:00:00+00'", "TIMESTAMPTZ '9999-12-30 00:00:00+00'"
+"""Times that everything after DuckDB has a value for, in any zone."""
+
+
+def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -> None:
+    """Check new files for rows that break the contract; set `files.readable` to the condition of the others."""
+    new = [path for path in files.paths() if path not in files.looked_at]
+    if not new:
+        return
+    files.looked_at.update(new)
+    table = files.table
+    if not _count(engine, table, new, _is_bad(table)):
+        return
+    bad = _is_bad(table, _lacking(engine, table, new))
+    if number := _count(engine, table, new, bad):
+        files.readable = f"NOT coalesce({bad}, false)"
+        files.left_out += number
+        log.warning("unreadable rows skipped table=%s rows=%d", table.name, number)
+
+
+def _is_bad(table: Table, lacking: Collection[str] = ()) -> str:
+    nulls = [f'"{one.name}" IS NULL' for one in table.columns if one.is_required and one.name not in lacking]
+    times = [f'"{one.name}"' for one in table.columns if one.type is ColumnType.TIMESTAMP]
+    return " OR ".join([*nulls, *(f"{time} < {FIRST} OR {time} > {LAST}" for time in times)])
+
+
+def _count(engine: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str], condition: str) -> int:
+    asked = f"SELECT count(*) FROM ({rows_of(table, paths)}) WHERE {condition}"  # our own names
+    ((number,),) = engine.sql(asked).fetchall()
+    return int(number)
+
+
+def _lacking(engine: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> set[str]:
+    """Columns that some of these files do not have at all: an older release wrote them."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  # takes longer to import than most questions to answer
+
+    rows = files_as_rows(paths).removesuffix(")") + ", filename = true)"
+    bad = engine.sql(f"SELECT DISTINCT filename FROM {rows}").fetchall()  # the log's own paths
+    lacking: set[str] = set()
+    for (path,) in bad:
+        try:
+            lacking |= set(table.names) - set(pq.read_schema(path).names)
+        except (OSError, pa.ArrowInvalid):
+            continue
+    return lacking
+
 
 __all__ = ["History", "WarehouseError"]
 
@@ -45,7 +170,7 @@ _SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was se
     "SET GLOBAL parquet_metadata_cache = true",  # of thousands of small files each footer is read once
     "SET GLOBAL enable_external_file_cache = false",  # the system's own serves repeated reads
     "SET GLOBAL temp_directory = ''",  # what does not fit the memory limit fails; it fills no disk
-    "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view's, never a variable's of ours
+    "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view, never a Python variable
     "SET GLOBAL autoinstall_known_extensions = false",
     "SET GLOBAL autoload_known_extensions = false",
 )
@@ -129,9 +254,9 @@ class History:
             timer.stop()
 
     def stream(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.RecordBatchReader:
-        """The same a batch at a time, columns of one name told apart; reading may raise WarehouseError too.
+        """Return the answer in batches, with unique column names; reading may raise WarehouseError too.
 
-        `seconds` are for all of it.
+        `seconds` covers the reading.
         """
         timer = Timer(seconds)
 

@@ -12,7 +12,7 @@ from streaming.logs.logs import say_failure, set_up_logs
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import is_end_asked
 from streaming.terminal.command_line import given_log_flags
-from streaming.warehouse.reaching import StoreUnreachableError, reach
+from streaming.warehouse.table_store import StoreUnreachableError, reach
 
 
 def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:

@@ -7,34 +7,195 @@ one Parquet file, and a commit that is created only if its version is free makes
 """
 
 import json
+import math
 import threading
 import time
 import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from io import BytesIO
 from typing import Any
 
 import obstore
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 from obstore.exceptions import AlreadyExistsError, BaseError
 
+from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
-from streaming.warehouse.append_contract import contract_of
 from streaming.warehouse.delta_log import log_name
-from streaming.warehouse.file_statistics import statistics_of
 from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import store_of
 
+LONGEST = 64
+"""Characters of a string that may be a bound."""
+
+_MS = timedelta(milliseconds=1)
+
+
+def statistics_of(rows: pa.Table) -> str:
+    """Return the JSON text of an add action's `stats`; booleans, bytes and lists only have null counts."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        nulls[name] = column.null_count
+        if column.null_count < len(column) and _is_ordered(column.type):
+            bounds = pc.min_max(column).as_py()
+            put = _bounds(bounds["min"], bounds["max"], column)
+            if put is not None:
+                least[name], greatest[name] = put
+    return json.dumps(
+        {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def _is_ordered(type_: pa.DataType) -> bool:
+    types = pa.types
+    is_number = types.is_integer(type_) or types.is_floating(type_)
+    return bool(is_number or types.is_string(type_) or types.is_timestamp(type_))
+
+
+def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """None where a bound cannot be written so that it holds."""
+    if isinstance(least, str):
+        return (least, greatest) if max(len(least), len(greatest)) <= LONGEST else None
+    if isinstance(least, float):
+        is_plain = math.isfinite(least) and math.isfinite(greatest) and not pc.any(pc.is_nan(column)).as_py()
+        return (least, greatest) if is_plain else None
+    if isinstance(least, datetime):  # Delta keeps milliseconds: the least goes down, the greatest up
+        down, up = (_whole_ms(least), _whole_ms(greatest))
+        return _text(down), _text(up if up == greatest else up + _MS)
+    return least, greatest
+
+
+def _whole_ms(moment: datetime) -> datetime:
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _text(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+KEPT_BY_ANY_APPEND = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",  # rows of an added file count as inserted
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features that an append keeps while the metadata does not use them."""
+
+NEWEST_WRITER = 7
+
+IN_METADATA = {
+    "delta.invariants": "invariants",
+    "delta.generationExpression": "generated columns",
+    "delta.identity.start": "identity columns",
+    "CURRENT_DEFAULT": "column defaults",
+}
+"""A column's metadata that makes writers compute or check something."""
+
+
+class AppendRefusedError(BalancewatchError):
+    """A blind append would break the table, or lacks columns. The message names the table and what to change."""
+
+
+@dataclass(frozen=True)
+class AppendContract:
+    """The columns of one version of a table: `types` by name, and the names of those that may not be null."""
+
+    table: str
+    types: dict[str, pa.DataType]
+    required: frozenset[str]
+
+    def check(self, rows: pa.Table) -> None:
+        """Raises AppendRefusedError for a column that is not there, of another type, or null where it may not be."""
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            if name not in self.types:
+                raise AppendRefusedError(f"{self.table} has no column {name}; start `balancewatch run` to add it")
+            if column.type != self.types[name]:
+                raise AppendRefusedError(
+                    f"{self.table}: column {name} has type {self.types[name]}, but this release writes {column.type}; "
+                    "move the table away, or set another paths.warehouse"
+                )
+            if name in self.required and column.null_count:
+                raise AppendRefusedError(f"{self.table}: {column.null_count} rows have no {name}, which is required")
+        missing = self.required - set(rows.column_names)
+        if missing:
+            raise AppendRefusedError(f"{self.table}: the rows lack {', '.join(sorted(missing))}, which are required")
+
+
+def contract_of(handle: DeltaTable) -> AppendContract:
+    """Of the version that the handle has read. Raises AppendRefusedError where an append must do more than append."""
+    path = handle.table_uri
+    found = sorted(_in_use(handle))
+    if found:
+        raise AppendRefusedError(
+            f"{path} uses {', '.join(found)}, which balancewatch does not support when it appends; drop it from the "
+            "table (ALTER TABLE ... DROP FEATURE, or unset its property), or set another paths.warehouse"
+        )
+    fields = handle.schema().fields
+    arrow = pa.schema(handle.schema().to_arrow())
+    return AppendContract(
+        path,
+        {field.name: _plain(arrow.field(field.name).type) for field in fields},
+        frozenset(field.name for field in fields if not field.nullable),
+    )
+
+
+def _in_use(handle: DeltaTable) -> set[str]:
+    """What writers must keep in this table beyond its columns, in words a person can look up."""
+    protocol, metadata = handle.protocol(), handle.metadata()
+    properties = {name.lower(): value for name, value in metadata.configuration.items()}
+    features = set(protocol.writer_features or ())
+    found = {f"the table feature {name}" for name in features - KEPT_BY_ANY_APPEND}
+    if protocol.min_writer_version > NEWEST_WRITER:
+        found.add(f"writer version {protocol.min_writer_version}")
+    if metadata.partition_columns:
+        found.add(f"partitions (by {', '.join(metadata.partition_columns)})")
+    if any(name.startswith("delta.constraints.") for name in properties):
+        found.add("check constraints")
+    if properties.get("delta.columnmapping.mode", "none").lower() != "none":
+        found.add("column mapping")
+    for field in handle.schema().fields:
+        found |= {f"{words} ({field.name})" for key, words in IN_METADATA.items() if key in field.metadata}
+    return found
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """A type as pyarrow makes it of rows: delta-rs names a list's values, and may take larger offsets."""
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
+        return pa.binary()
+    return type_
+
+
 ENGINE = "balancewatch"
 TRUST_SECONDS = 60.0
-"""So long after the last look nobody can have cleaned away commits that this has not seen: those live for hours."""
+"""Time after a read of the log in which no unread commit can have been deleted: commits live for hours."""
 FAR_BEHIND = 100
 """Commits of others that are read one by one; behind more of them the table is opened anew."""
 
 
 class Appender:
-    """One table, whose other writers may be `maintain`, Spark, or another appender. Threads may share it."""
+    """Appends to one table, which other writers may change meanwhile. Threads may share it."""
 
     def __init__(self, path: str, handle: DeltaTable | None = None) -> None:
         """`handle` is the table, if it is open. Raises TableNotFoundError without one, else AppendRefusedError where
@@ -56,7 +217,7 @@ class Appender:
         an append would break.
         """
         with self._lock:
-            if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # by the wall clock, which goes on in a suspend
+            if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # the wall clock also counts a suspension
                 self._look_for_checkpoint()
             if transaction is not None and self._is_in(transaction):
                 return None
@@ -100,7 +261,7 @@ class Appender:
         return self._done[app_id] >= int(transaction.version)
 
     def _commit(self, actions: list[dict[str, Any]], rows: pa.Table, transaction: Transaction | None) -> bool:
-        """Take the next version that is free. False where somebody has written this transaction in between."""
+        """Commit as the next free version. Return False if another writer has committed this transaction."""
         commit_id = actions[0]["commitInfo"]["txnId"]
         lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         content = "\n".join(lines).encode()
@@ -161,7 +322,7 @@ def _parquet(rows: pa.Table) -> bytes:
 
 
 def _info() -> dict[str, Any]:
-    """What a commit says of itself; `txnId` tells ours from another's."""
+    """Return the commitInfo; its `txnId` identifies this commit."""
     info = {
         "timestamp": wall_ms(),
         "operation": "WRITE",

@@ -4,6 +4,7 @@ A file of Delta never changes, so that each is fetched once. The copies are in t
 what a table no longer has goes as its log is read on.
 """
 
+import hashlib
 import os
 import time
 import uuid
@@ -16,13 +17,37 @@ import obstore
 from deltalake import DeltaTable
 from obstore.exceptions import BaseError
 
+from conf.location import Location, is_store
+from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_private
-from streaming.warehouse.copies_folder import StoreError, copies_folder, digest
 from streaming.warehouse.table_store import store_of
+
+
+def copies_folder(location: str) -> Path:
+    """Where copies of what is under that address are. XDG_CACHE_HOME names another cache."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    return root / "balancewatch" / "tables" / digest(f"{endpoint} {location}")
+
+
+def local_folder(location: Location) -> Path:
+    """Where the files of what is under that address are on this machine: there, or as copies of a store's."""
+    return copies_folder(str(location)) if is_store(location) else Path(location)
+
+
+class StoreError(BalancewatchError):
+    """A store does not give a file."""
+
+
+def digest(text: str) -> str:
+    """A name of it that is a file's whatever the text is."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
 
 FETCHERS = 16
 KEPT_SECONDS = 3_600.0
-"""For who still reads an older version."""
+"""For readers of an older version."""
 
 
 class FileCopies:

@@ -1,7 +1,7 @@
 """A Delta table opened, or brought to its newest version, while others commit to it.
 
 delta-rs lists the folder of the log, and a listing is no snapshot: of two commits that are made meanwhile it may show
-the second alone, and is then refused as a gap. Listed again the log is whole. A gap that stays is a damaged log.
+the second alone, and is then refused as a gap. A second listing is complete. A gap that stays is a damaged log.
 """
 
 import time

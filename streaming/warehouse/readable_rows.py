@@ -39,7 +39,7 @@ def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row],
 
 
 def open_written(warehouse: Location, table: Table) -> DeltaTable:
-    """Raises NotWrittenError where nobody has written the table yet, or DeltaError where it cannot be read."""
+    """Open a table. Raises NotWrittenError if it does not exist, or DeltaError if it cannot be read."""
     try:
         return open_delta(table_path(warehouse, table.name))
     except TableNotFoundError:
@@ -61,7 +61,7 @@ def read_table(
     columns   all of them where none is named; the table's time and batch_id have to be among them
     read      makes of a row what is wanted, in place of `whole`, and leaves the time comparable
 
-    Raises NotWrittenError where nobody has written the table yet.
+    Raises NotWrittenError if the table does not exist.
     """
     found = read_files(table, open_written(warehouse, table), columns, where)
     rows = read_rows(table.name, found, read or whole(table))

@@ -29,7 +29,7 @@ class Writer(Protocol):
     """Appends one batch's rows to one table, once."""
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
-        """The version that holds exactly these rows; None where the batch was in already, or nobody says which."""
+        """Return the version with exactly these rows; None if the batch was in already, or the version is unknown."""
 
 
 class DeltalakeWriter:

@@ -12,7 +12,6 @@ from rich.table import Table
 from streaming.terminal.printing import Format
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_csv, write_json
-from streaming.whatif.sends import SlowBroker
 from udfs.alerts.prose import name_queues
 from udfs.rocketmq.model import queue_order
 from udfs.whatif.allotment import Allotment, allot
@@ -24,12 +23,11 @@ TAKES, LEAVES = "x", "."
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A group before and after a change, and where sends go with a slow broker."""
+    """A group before and after a change."""
 
     before: Group
     after: Group
     notes: tuple[str, ...] = ()
-    slow_broker: SlowBroker | None = None
 
     def report(self) -> dict[str, Any]:
         """Return the result as JSON. Raises ValueError where a strategy cannot be computed (allotment.py)."""
@@ -45,7 +43,6 @@ class WhatIf:
             "before": _allotment(self.before, before),
             "after": _allotment(self.after, after),
             "queues": [_queue(change) for change in changes],
-            "sends": self.slow_broker.report() if self.slow_broker else None,
         }
 
 
@@ -114,9 +111,6 @@ def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
             console.print(line)
     else:
         console.print(f"The matrix of {len(labels)} clients is wider than the terminal; --format csv prints it.")
-    if whatif.slow_broker:
-        console.print()
-        whatif.slow_broker.print(console)
 
 
 def _clients(report: dict[str, Any], letters: dict[str, str], is_changed: bool) -> Table:

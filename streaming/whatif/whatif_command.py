@@ -8,15 +8,11 @@ import typer
 
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
-from streaming.text.output import write_json_text
 from streaming.warehouse.warehouse_error import WarehouseError
-from streaming.whatif.live_group import read_group
 from streaming.whatif.matrix import WhatIf, print_whatif
-from streaming.whatif.sends import SlowBroker
-from streaming.whatif.whatif import EXAMPLE, UnknownGroupError, WhatIfError, read_file, save_file, to_json
-from udfs.rocketmq.version import NEWEST, parse_client_version
+from streaming.whatif.whatif import UnknownGroupError, WhatIfError, read_file, read_group, save_file
+from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Changes, change
-from udfs.whatif.slow_broker import Traffic
 
 
 def _names(flag: str, text: str, metavar: str) -> Any:
@@ -33,9 +29,8 @@ def whatif(
         Path | None, typer.Option("--file", help="Read the state from JSON instead of the tables.", metavar="FILE")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Also write the state to a new file.", metavar="FILE")
+        Path | None, typer.Option("--save", help="Also write the state to a new file, for --file.", metavar="FILE")
     ] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print an example of such a file.")] = False,
     add_client: Annotated[list[str] | None, _names("--add-client", "Client that joins.", "CLIENT_ID")] = None,
     remove_client: Annotated[
         list[str] | None, _names("--remove-client", "Client that leaves: ClientId, address or host.", "CLIENT")
@@ -61,14 +56,8 @@ def whatif(
         int | None, typer.Option(help="CONSISTENT_HASH: virtual nodes per client.", min=0, metavar="N")
     ] = None,
     client_version: Annotated[
-        str | None, typer.Option(help="RocketMQ release of all clients and of the producer.", metavar="4.9.8")
+        str | None, typer.Option(help="RocketMQ release of all clients.", metavar="4.9.8")
     ] = None,
-    slow_broker: Annotated[
-        str | None, typer.Option(help="Also compute sends with this broker slow.", metavar="NAME")
-    ] = None,
-    latency_ms: Annotated[int, typer.Option(help="Latency of the slow broker.", min=0, metavar="MS")] = 1000,
-    rate: Annotated[int, typer.Option(help="Sends per second.", min=1, metavar="N")] = 100,
-    seconds: Annotated[int, typer.Option(help="Duration of the sends.", min=1, metavar="N")] = 60,
     format_: Annotated[
         str, typer.Option("--format", help="table, json (everything) or csv (queues).", metavar="FORMAT")
     ] = "table",
@@ -86,21 +75,16 @@ def whatif(
 
     Example: balancewatch whatif --group billing --topic orders --strategy 10.0.0.5@7=AVG_BY_CIRCLE --format json
 
-    Example: balancewatch whatif --group billing --topic orders --slow-broker broker-a --latency-ms 800
+    Example: balancewatch whatif --group billing --topic orders --save state.json
 
-    Example: balancewatch whatif --example > state.json; balancewatch whatif --file state.json --queues 16
+    Example: balancewatch whatif --file state.json --queues 16
     """
-
-    if example:
-        write_json_text(to_json(EXAMPLE))
-        return
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
     if (file is None) == (group is None or topic is None) or (file is not None and (group or topic)):
-        fail("give either --group and --topic, or --file (`balancewatch whatif --example` prints one)", code=2)
+        fail("give either --group and --topic, or --file (--save writes one)", code=2)
     settings = load(paths={"warehouse": warehouse})
     try:
-        release = _release(client_version)
         if file is not None:
             state, notes = read_file(file), tuple[str, ...]()
         else:
@@ -118,14 +102,12 @@ def whatif(
             strategies=dict(_strategy(text) for text in strategy or ()),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
-            client_version=release,
+            client_version=_release(client_version),
         )
         changed = change(state, changes)
-        traffic = Traffic(client_version=release or NEWEST, sends_per_second=rate, seconds=seconds)
-        slow = SlowBroker(changed, slow_broker, latency_ms, traffic) if slow_broker else None
         if save is not None:
             save_file(save, state)
-        print_whatif(WhatIf(state, changed, notes, slow), format_)  # type: ignore[arg-type]  # checked above
+        print_whatif(WhatIf(state, changed, notes), format_)  # type: ignore[arg-type]  # checked above
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except (WhatIfError, ValueError) as error:
@@ -133,7 +115,6 @@ def whatif(
 
 
 def _release(text: str | None) -> tuple[int, int, int] | None:
-
     if text and not re.match(r"[vV]?\d+[._]\d+", text):
         raise ValueError(f"--client-version {text!r} is not a RocketMQ release such as 4.9.8")
     return parse_client_version(text) if text else None

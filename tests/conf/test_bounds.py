@@ -6,25 +6,25 @@ from typing import Any, get_origin
 import pytest
 from pydantic import BaseModel
 
-from conf import shape
 from conf.rules import Override
 from conf.settings import TOPICS, Settings, SettingsError
+from conf.sources import Spot, is_section, names_of, spot_at
 from schemas.events import EVENTS
 from tests.offenders import assert_none
 
 
-def numbers(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, shape.Spot]]:
-    for name in shape.names_of(model):
+def numbers(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Spot]]:
+    for name in names_of(model):
         within: list[str | int] = [name]
-        while (spot := shape.spot_at(model, within)) is not None and get_origin(spot.type) in (dict, list, tuple):
+        while (spot := spot_at(model, within)) is not None and get_origin(spot.type) in (dict, list, tuple):
             within.append("any" if get_origin(spot.type) is dict else 0)
-        if spot is not None and shape.is_section(spot.type):
+        if spot is not None and is_section(spot.type):
             yield from numbers(spot.type, f"{path}{name}.")
         elif spot is not None and spot.type in (int, float):
             yield f"{path}{name}", spot
 
 
-def is_bounded(spot: shape.Spot) -> bool:
+def is_bounded(spot: Spot) -> bool:
     has = {name for one in spot.bounds for name in ("ge", "gt", "le", "lt") if getattr(one, name, None) is not None}
     return bool(has & {"ge", "gt"}) and bool(has & {"le", "lt"})
 

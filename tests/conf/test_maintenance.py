@@ -4,8 +4,7 @@ from typing import get_args
 
 import pytest
 
-from conf.maintenance import TableName
-from conf.settings import Settings, SettingsError
+from conf.settings import Settings, SettingsError, TableName
 from schemas.tables import TABLES
 
 

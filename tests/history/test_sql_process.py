@@ -19,8 +19,7 @@ from deltalake import DeltaTable
 
 from streaming.history import sql_process, sql_worker
 from streaming.history.sql_process import print_apart
-from streaming.store.odd_types import with_text
-from streaming.store.store import History
+from streaming.store.store import History, with_text
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.history.warehouse_stage import alert, rows_of, run, write
 from tests.offenders import assert_none

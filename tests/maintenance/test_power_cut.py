@@ -12,7 +12,7 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, ASSIGNMENTS
 from streaming.cli import app
 from streaming.maintenance import upkeep as upkeep_module
-from streaming.maintenance.log import LOG_RETENTION_HOURS
+from streaming.maintenance.files import LOG_RETENTION_HOURS
 from streaming.maintenance.upkeep import Plan, Report, maintain
 from streaming.warehouse.tables import create_tables, table_path
 from tests.maintenance.rows import DAY_MS, NOW_MS, row_of, write

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
@@ -27,7 +28,7 @@ from schemas.tables import (
     TABLES,
     Table,
 )
-from streaming.maintenance.retention import KEPT, SUBJECTS, drop_old, find_old
+from streaming.maintenance.upkeep import KEPT, SUBJECTS, drop_old, find_old
 from streaming.warehouse.tables import table_path
 from tests.examples import examples
 from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
@@ -153,6 +154,17 @@ def test_a_dry_look_at_deliveries_counts_the_incidents_that_would_be_gone_by_the
     deliveries, alerts = (DeltaTable(table_path(incidents, name)) for name in ("alert_deliveries", "alerts"))
     assert find_old(deliveries, ALERT_DELIVERIES, CUTOFF_MS, alerts, CUTOFF_MS).dropped == 1
     assert find_old(deliveries, ALERT_DELIVERIES, CUTOFF_MS, alerts, OLDER).dropped == 0
+
+
+def test_a_row_without_incident_id_does_not_drop_open_incidents(incidents: Path) -> None:
+    before = set(DeltaTable(table_path(incidents, "alerts")).file_uris())
+    write(incidents, ALERTS, [row_of(ALERTS, OLDER, state="RESOLVED")])
+    (file,) = set(DeltaTable(table_path(incidents, "alerts")).file_uris()) - before
+    rows = pq.read_table(file)
+    column = rows.schema.get_field_index("incident_id")
+    pq.write_table(rows.set_column(column, "incident_id", pa.nulls(1, pa.string())), file)
+    cut = find_old(DeltaTable(table_path(incidents, "alerts")), ALERTS, CUTOFF_MS, None)
+    assert set(cut.kept["incident_id"].to_pylist()) == {"open", "unknown", "ended since"}
 
 
 def test_a_repair_stays_as_long_as_its_message_so_that_nothing_is_replayed_twice(tmp_path: Path) -> None:

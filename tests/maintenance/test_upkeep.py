@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from conf.settings import Settings
 from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
 from streaming.maintenance import upkeep as upkeep_module
-from streaming.maintenance.log import CHECKPOINT_AFTER
+from streaming.maintenance.files import CHECKPOINT_AFTER
 from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows

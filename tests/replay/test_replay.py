@@ -14,9 +14,8 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.relay.outbox import Record
 from streaming.replay import recorded
-from streaming.replay.pages import Page, Pages, compare, count, read_pages
 from streaming.replay.recorded import RecordedError, Slice, read_events, read_kafka
-from streaming.replay.replay import Asked, replay
+from streaming.replay.replay import Asked, Page, Pages, compare, count, read_pages, replay
 from streaming.replay.stream import Stream
 from streaming.simulator.play import play
 from streaming.warehouse.writer import DeltalakeWriter, append_rows

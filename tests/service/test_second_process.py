@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.queries.checkpoint import NOTE
+from streaming.queries.checkpoint import STATE_FILE
 
 SECONDS = 120.0
 NOBODY = "127.0.0.1:1"
@@ -81,7 +81,7 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
 def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_manager_tries_again(
     tmp_path: Path,
 ) -> None:
-    note = tmp_path / "checkpoints" / "balance" / NOTE
+    note = tmp_path / "checkpoints" / "balance" / STATE_FILE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"state_version": 1, "release": "0.0.1"}))
     ended = subprocess.run(

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, TABLES, Table
 from schemas.views import VIEWS, newest_sql
 from streaming.store.store import History, WarehouseError
-from streaming.store.view_text import newest_of
+from streaming.store.table_files import newest_of
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows

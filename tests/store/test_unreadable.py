@@ -18,7 +18,7 @@ from streaming.cli import app
 from streaming.history.incident_story import read_story
 from streaming.quality.quality_alert import QualityAlerts, read_open_topics
 from streaming.quality.repairs import Repairs
-from streaming.replay.pages import read_pages
+from streaming.replay.replay import read_pages
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import read_open
 from streaming.store.alerts import Filter, read_alerts

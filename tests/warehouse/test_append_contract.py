@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures
 
-from streaming.warehouse.append_contract import AppendRefusedError
-from streaming.warehouse.appender import Appender
+from streaming.warehouse.appender import Appender, AppendRefusedError
 from tests.warehouse.tables import SCHEMA, make_table, numbers, read
 
 FORBIDDEN: dict[str, Any] = {

@@ -17,7 +17,7 @@ from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.maintenance.table_keeper import TableKeeper
 from streaming.store.store import History
-from streaming.warehouse.copies_folder import copies_folder
+from streaming.warehouse.file_copies import copies_folder
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.history.warehouse_stage import alert, assignment, delivery, fault, member

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.warehouse.file_statistics import LONGEST, statistics_of
+from streaming.warehouse.appender import LONGEST, statistics_of
 
 TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59), timezones=st.just(UTC))
 COLUMNS = {

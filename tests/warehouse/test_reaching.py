@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
-from streaming.warehouse.reaching import StoreUnreachableError, reach
+from streaming.warehouse.table_store import StoreUnreachableError, reach
 from tests.s3_server import environment_of
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]

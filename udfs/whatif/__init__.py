@@ -1,1 +1,1 @@
-"""A change on paper: a group's shares before and after it, and what a slow broker does to its producers."""
+"""A planned change of a group: which client gets which queue before and after it."""
