@@ -14,8 +14,9 @@
     return field.form.dataset.moments.split(",").filter(Boolean).map(Number);
   }
 
-  function clock(ms) {
-    var time = new Date(ms), now = new Date();
+  // Like the server's, by the board's clock.
+  function clock(ms, nowMs) {
+    var time = new Date(ms), now = new Date(nowMs);
     var clock = time.toISOString().slice(11, 19) + " UTC";
     var isToday = time.toISOString().slice(0, 10) === now.toISOString().slice(0, 10);
     var day = time.getUTCDate() + " " + time.toLocaleString("en", { month: "short", timeZone: "UTC" });
@@ -23,7 +24,7 @@
   }
 
   function show(field) {
-    var words = Number(field.value) >= Number(field.max) ? "now" : clock(Number(field.value));
+    var words = Number(field.value) >= Number(field.max) ? "now" : clock(Number(field.value), Number(field.form.dataset.nowMs));
     field.setAttribute("aria-valuetext", words);
     var output = field.form.querySelector("output");
     if (output && output.firstChild && output.firstChild.nodeValue !== words) output.firstChild.nodeValue = words;

@@ -111,7 +111,7 @@ class Board:
             return as_json({"error": seen.trouble}), 503
         try:
             view, value = self._read(page, search, seen, now_ms, page.read)
-        except (AskedError, WarehouseError, Exception) as error:
+        except Exception as error:
             sentence, status = _describe(page, error)
             return as_json({"error": sentence}), status
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
