@@ -263,18 +263,17 @@ QUALITY = _table(
 
 REPAIRS = _table(
     "repairs",
-    "Actions on quarantined messages. A claimed message is never published again.",
+    "Quarantined messages that a replay published again.",
     ("topic", "partition", "offset", "ingest_time"),
     _column("topic", STRING, "the Kafka topic", required=True),
     _column("partition", INTEGER, "the Kafka partition", required=True),
     _column("offset", LONG, "the Kafka offset of the quarantined message", required=True),
     _column("ingest_time", TIMESTAMP, "its Kafka timestamp; offsets restart in a recreated topic", required=True),
-    _column("action", STRING, "REPAIRED, CLAIMED (for publishing, once) or REPLAYED (Kafka has it)", required=True),
-    _column("value", BINARY, "the repaired message; with CLAIMED the published one"),
-    _column("claim_id", STRING, "the replay that claimed it, also a header of the published message"),
+    _column("action", STRING, "REPLAYED: Kafka has it", required=True),
+    _column("value", BINARY, "the published message"),
     _column("owner", STRING, "the person who did it", required=True),
-    _column("replayed_partition", INTEGER, "partition of the published message; with REPLAYED"),
-    _column("replayed_offset", LONG, "offset of the published message; with REPLAYED"),
+    _column("replayed_partition", INTEGER, "partition of the published message"),
+    _column("replayed_offset", LONG, "offset of the published message"),
     _column("changed_at", TIMESTAMP, "time of the action", required=True),
 )
 

@@ -118,7 +118,7 @@ GROUPS = {
         ),
         "quarantine": Place(
             "streaming.quality.quarantine_command",
-            "List, repair and replay messages that broke their contract.",
+            "List, show and replay messages that broke their contract.",
         ),
         "maintain": Place(
             "streaming.maintenance.maintain_command",

@@ -75,7 +75,7 @@ def hostile_rows() -> dict[str, list[dict[str, Any]]]:
              "topic": EVIL, "offsets": "{}", "validated_at": START_MS},
         ],
         "repairs": [
-            {**message, "offset": 0, "action": "REPAIRED", "owner": OWNER, "value": raw, **AT},
+            {**message, "offset": 0, "action": "REPLAYED", "owner": OWNER, "value": raw, **AT},
         ],
     }  # fmt: skip
 

@@ -1,15 +1,16 @@
-"""The quality part of `run`: a thread that validates samples of what the query has just read, beside it.
+"""The quality part of `run`: a thread that validates samples of the messages that the query has just read.
 
-A query only tells that a batch is done, which costs it nothing. The thread finds in the query's checkpoint how far it
-has read, takes a sample of those messages from Kafka, and writes `quality` and, when it comes to that, `data_quality`.
+A query only notes that a batch is done. The thread reads the position of the query from its checkpoint, takes a sample
+of those messages from Kafka, and writes `quality` and, if needed, `data_quality`.
 """
 
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,10 +19,9 @@ from kafka.errors import KafkaError
 from conf.settings import Settings
 from schemas.tables import ALERTS, QUALITY
 from streaming.quality.inspection import Inspection
-from streaming.quality.quality_alert import QualityAlerts, read_open_topics
-from streaming.quality.read_progress import ReadProgress
+from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
 from streaming.queries import balance
-from streaming.queries.checkpoint import checkpoint_of, read_position
+from streaming.queries.checkpoint import Offsets, Position, checkpoint_of, read_beginning, read_position
 from streaming.queries.written_batch import WrittenBatch
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
@@ -36,8 +36,67 @@ OnAlerts = Callable[[list[dict[str, Any]]], None]
 log = structlog.get_logger()
 
 
+MOST_BATCHES = 1_000
+"""Limit on batches of a query that are counted separately; of older ones the sum is kept."""
+
+
+class ReadProgress:
+    """Messages of each topic that the query read since the last look, and how many it quarantined. Not thread-safe.
+
+    A batch's quarantined rows are noted before Spark commits the batch: they count with its messages, later. Nothing
+    is forgotten before `settle`.
+    """
+
+    def __init__(self, checkpoints: Mapping[str, Path]) -> None:
+        """`checkpoints` by query. Messages that were read before are not counted. Raises OSError or ValueError."""
+        self._checkpoints = checkpoints
+        self._ends: dict[str, Offsets] = {}
+        self._quarantined: dict[str, dict[int, Counter[str]]] = defaultdict(dict)
+        for name, checkpoint in checkpoints.items():
+            position = read_position(checkpoint)
+            if position is not None:
+                self._ends[name] = dict(position.wanted)
+
+    def note(self, name: str, batch_id: int, rows: Rows) -> None:
+        """Note the quarantined rows of a batch; the same batch again counts once."""
+        batches = self._quarantined[name]
+        batches[batch_id] = Counter(row["topic"] for row in rows.get("quarantine", ()))
+        if len(batches) > MOST_BATCHES:
+            oldest, next_, *_ = sorted(batches)
+            batches[next_] += batches.pop(oldest)
+
+    def since_last(self, name: str, topic: str, position: Position) -> QuarantineShare:
+        """Return the counts of the batches that are done at this position. A recreated partition counts from 0."""
+        ends = self._ends.get(name)
+        if ends is None:
+            ends = self._ends[name] = read_beginning(self._checkpoints[name])
+        read = 0
+        for place, end in position.wanted.items():
+            if place[0] == topic:
+                begin = ends.get(place, 0)
+                read += end - begin if end >= begin else end
+        done = _done(position)
+        return QuarantineShare(
+            read, sum(of[topic] for batch_id, of in self._quarantined[name].items() if batch_id <= done)
+        )
+
+    def settle(self, name: str, topic: str, position: Position) -> None:
+        """Forget the topic's counts up to this position, whose outcomes are written."""
+        ends = self._ends.setdefault(name, {})
+        ends |= {place: end for place, end in position.wanted.items() if place[0] == topic}
+        batches, done = self._quarantined[name], _done(position)
+        for batch_id in [one for one in batches if one <= done]:
+            del batches[batch_id][topic]
+            if not batches[batch_id]:
+                del batches[batch_id]
+
+
+def _done(position: Position) -> int:
+    return position.batch_id if position.is_committed else position.batch_id - 1
+
+
 class Inspector:
-    """`start` and `stop` it; a BatchListener. What goes wrong in it costs a look, never the query."""
+    """A BatchListener with a thread: `start` and `stop` it. A failure costs a look, never the query."""
 
     def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None, past_ms: int = 0) -> None:
         """`on_alerts` receives the rows of `alerts` that it writes; `past_ms` is as in Inspection."""
@@ -60,17 +119,19 @@ class Inspector:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """A look under way is waited for, ten seconds at the most."""
+        """Interrupt a validation, and wait for the thread, ten seconds at most."""
         with self._heard:
             self._is_stopping = True
             self._heard.notify()
+        if self._inspection is not None:
+            self._inspection.stop()
         self._thread.join(timeout=10)
 
     def on_batch(self, batch: WrittenBatch) -> None:
         self.note_batch(batch.query, batch.batch_id, batch.rows)
 
     def note_batch(self, name: str, batch_id: int, rows: Rows) -> None:
-        """After each batch of a query."""
+        """Note a batch of a query; every few batches lead to a look."""
         with self._heard:
             self._intake.note(name, batch_id, rows)
             self._batches[name] += 1
@@ -87,7 +148,7 @@ class Inspector:
                 while not self._is_stopping and ready is None:
                     now = time.monotonic()
                     waits = {name: looked_at.get(name, -math.inf) + pause - now for name in self._due}
-                    ready = min(waits, key=lambda name: waits[name], default=None)  # whose turn is longest overdue
+                    ready = min(waits, key=lambda name: waits[name], default=None)  # the most overdue
                     if ready is None or waits[ready] > 0:
                         self._heard.wait(None if ready is None else waits[ready])
                         ready = None
@@ -97,23 +158,23 @@ class Inspector:
             looked_at[ready] = time.monotonic()
             try:
                 self.look(ready, wall_ms())
-            except Exception as error:  # whatever it is, the query goes on
+            except Exception as error:  # the query continues in any case
                 _warn(error, query=ready)
                 self._forget()
         if self._inspection is not None:
             self._inspection.close()
 
     def _forget(self) -> None:
-        """Connect anew; what is open is what the table says, for a row may not have been written."""
+        """Reconnect, and read the open alerts from the table: a row may not have been written."""
         if self._inspection is not None:
             self._inspection.close()
-        with suppress(Exception):  # the table may be what went wrong
+        with suppress(Exception):  # the table may be the cause
             self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings.paths.warehouse))
 
     def look(self, name: str, now_ms: int) -> None:
-        """Validate what the query has read last, topic by topic; those without anything new are left out.
+        """Validate the messages that the query read last, topic by topic; topics without new messages are skipped.
 
-        A topic that cannot be validated is told in the log and looked at again next time; the others are not held up.
+        A topic that cannot be validated is logged and validated at the next look; the other topics continue.
         """
         position = read_position(checkpoint_of(name, self._settings))
         if position is None:
@@ -129,7 +190,9 @@ class Inspector:
             ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
             try:
                 inspected = self._inspection.look(topic, ends)
-            except Exception as error:  # whatever it is, other topics have nothing to do with it
+            except Exception as error:  # other topics continue in any case
+                if self._is_stopping:
+                    break
                 _warn(error, query=name, topic=topic)
                 self._inspection.close()
                 if isinstance(error, KafkaError):
@@ -138,6 +201,7 @@ class Inspector:
             quality += inspected.rows(name, now_ms)
             alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
             looked_at.append(topic)
+        self._inspection.end_look()
         self._write(quality, alerts, now_ms)
         with self._heard:
             for topic in looked_at:
@@ -155,7 +219,7 @@ class Inspector:
 
 
 def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
-    """Write the end of what an earlier `run` left open: this one validates nothing, and could never end it."""
+    """Resolve the alerts that an earlier `run` left open, because this one validates nothing."""
     now_ms = wall_ms()
     rows = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse)).end_all(now_ms)
     if rows:

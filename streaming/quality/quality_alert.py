@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from conf.location import Location
 from conf.settings import Quality
 from schemas.expectations import Severity
-from streaming.quality.outcome import MOST_OFFSETS, Outcome
+from streaming.quality.inspection import MOST_OFFSETS, Outcome
 from streaming.queries.rows import Row
 from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts, read_open
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER

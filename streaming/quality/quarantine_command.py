@@ -1,12 +1,15 @@
-"""`balancewatch quarantine`: list, repair and replay messages that broke their contract."""
+"""`balancewatch quarantine`: list, show and replay messages that broke their contract."""
 
 import getpass
-from pathlib import Path
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from conf.location import Location
+from conf.settings import Settings
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.query_options import (
     GLOB,
@@ -20,20 +23,40 @@ from streaming.history.query_options import (
     parse_options,
 )
 from streaming.history.running import print_notes
-from streaming.quality.filters import OPEN, STATES, QuarantineFilter
-from streaming.quality.quarantine_printing import print_message
-from streaming.quality.quarantine_work import Asked, Change, find_one, repair_all, replay_all
-from streaming.quality.quarantined import list_quarantined, open_quarantine, read_quarantined
-from streaming.quality.repairs import Place
+from streaming.quality.quarantine import (
+    REPLAYED,
+    STATES,
+    WAITING,
+    ChangeError,
+    QuarantineFilter,
+    Ready,
+    list_quarantined,
+    open_quarantine,
+    parse_sets,
+    place_text,
+    prepare,
+    read_quarantined,
+    validate,
+)
+from streaming.quality.quarantine import replay as publish_again
+from streaming.quality.spinner import spinner
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
-from streaming.text.output import bytes_out
+from streaming.text.output import bytes_out, say
+from streaming.text.times import both_times, time_text, to_ms, wall_ms
+from streaming.text.visible_text import visible
 from streaming.warehouse.warehouse_error import WarehouseError
 
 quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
 MOST_REASON = 1_000
+MOST_AT_ONCE = 100_000
+SHOWN = 20
+"""Messages listed by a replay; the others are counted."""
+
+MOST_CHARACTERS = 20_000
+MOST_HEX_BYTES = 1_024
 
 Reason = Annotated[
     str | None,
@@ -46,13 +69,11 @@ State = Annotated[
 ]
 Current = Annotated[
     bool,
-    typer.Option("--current", help=f"Only open messages: {', '.join(OPEN)}, not REPLAYED."),
+    typer.Option("--current", help="Only WAITING messages."),
 ]
 TopicPlace = Annotated[str | None, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 Partition = Annotated[int | None, typer.Argument(help="Partition.", min=0, metavar="PARTITION")]
 Offset = Annotated[int | None, typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
-Owner = Annotated[str | None, typer.Option(help="Person responsible. Default: your user name.", metavar="NAME")]
 
 
 @quarantine.callback()
@@ -69,11 +90,9 @@ def listed(
     format_: FormatName = "table",
     warehouse: Warehouse = None,
 ) -> None:
-    """List, repair and replay messages that broke their contract.
+    """List, show and replay messages that broke their contract.
 
-    States: WAITING (untouched), REPAIRED (can be replayed), REPLAYED (published again), UNKNOWN (a replay claimed the
-    message and ended before Kafka confirmed it). An UNKNOWN message is never published again; `balancewatch quarantine
-    find` searches Kafka for it.
+    States: WAITING (not published again) and REPLAYED (published again).
 
     Times are Kafka timestamps. --at lists messages by their state at that time. There are no options for cluster, group
     and broker, because an invalid message can lack them.
@@ -92,16 +111,16 @@ def listed(
         at=at,
         current=current,
         state=state,
-        states=OPEN if current else STATES,
+        states=(WAITING,) if current else STATES,
         limit=limit,
         format_=format_,
         warehouse=warehouse,
     )
-    states = asked.states or (OPEN if current else ())
+    states = asked.states or ((WAITING,) if current else ())
     wanted = QuarantineFilter(topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, states, asked.at_ms)
     layout: Layout = {
         **time_columns("ingest_time"),
-        "message": lambda row: f"{row['topic']}-{row['partition']}@{row['offset']}",
+        "message": place_text,
         "reasons": lambda row: "\n".join(row["reasons"][:5]) + ("\n…" if len(row["reasons"]) > 5 else ""),
         "bytes": lambda row: f"{row['bytes']:,}",
         "state": lambda row: row["state"],
@@ -133,7 +152,7 @@ def show(
 
     row = _one(load(paths={"warehouse": warehouse}).paths.warehouse, topic, partition, offset)
     if not raw:
-        print_message(row)
+        _print_message(row)
         return
     if is_terminal():
         fail("--raw writes bytes: redirect them to a file (> event.json) or a pipe", code=2)
@@ -141,7 +160,7 @@ def show(
 
 
 @quarantine.command()
-def repair(
+def replay(
     topic_: TopicPlace = None,
     partition: Partition = None,
     offset: Offset = None,
@@ -151,100 +170,140 @@ def repair(
             "--set", help="Set a field (a, a.b or a[0].b) to JSON or text; repeat for more.", metavar="FIELD=VALUE"
         ),
     ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="Remove a field; repeat for more.", metavar="FIELD")
+    topic: Topic = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")] = False,
+    owner: Annotated[
+        str | None, typer.Option(help="Person responsible. Default: your user name.", metavar="NAME")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Replace the event by this JSON.", metavar="FILE")] = None,
-    edit: Annotated[bool, typer.Option("--edit", help="Edit the event in $EDITOR.")] = False,
-    topic: Topic = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
-    dry_run: DryRun = False,
-    owner: Owner = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """Repair one message, or with --set and --unset all that match a filter; `quarantine replay` then publishes them.
-
-    A repair that still breaks the contract is reported and not kept. Exit code 1: no message was repaired.
-
-    Example: balancewatch quarantine repair rocketmq.pulls 0 1742 --set queue_id=3 --unset broker
-
-    Example: balancewatch quarantine repair --topic rocketmq.pulls --reason 'missing_field: cluster' --since 2h
-    --set cluster=prod-a --dry-run
-    """
-
-    if sum((bool(set_ or unset), file is not None, edit)) != 1:
-        fail("give one of --set/--unset, --file or --edit", code=2)
-    wanted = _wanted((topic_, partition, offset), topic, reason, since, until)
-    if wanted.offset is None and (file is not None or edit):
-        fail("--file and --edit are for one message: give TOPIC PARTITION OFFSET", code=2)
-    settings = load(paths={"warehouse": warehouse})
-    change = Change(tuple(set_ or ()), tuple(unset or ()), file, edit)
-    done = repair_all(settings.paths.warehouse, wanted, change, _owner(owner), dry_run=dry_run)
-    if not done:
-        raise typer.Exit(1)
-
-
-@quarantine.command()
-def replay(
-    topic_: TopicPlace = None,
-    partition: Partition = None,
-    offset: Offset = None,
-    topic: Topic = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
-    all_: Annotated[bool, typer.Option("--all", help="Replay all repaired messages, without a filter.")] = False,
-    unchanged: Annotated[
-        bool, typer.Option("--unchanged", help="Also unrepaired messages that today's contract accepts.")
-    ] = False,
-    old: Annotated[bool, typer.Option("--old", help="Also old routes, although they hide newer ones.")] = False,
-    dry_run: DryRun = False,
-    owner: Owner = None,
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Publish repaired messages to their topic again, each at most once, despite crashes and concurrent replays.
+    """Publish messages to their topic again, after changes by --set, if today's contract accepts them.
 
-    A message is claimed before it is published; a claim without a confirmation is UNKNOWN and not retried. A replayed
-    message that breaks the contract again enters quarantine as a new one. Exit code 1: a message is UNKNOWN afterwards.
+    Each is published at least once: if a replay ends before it recorded a message, the next one publishes it again.
+    Replayed messages and old routes, which would hide newer ones, are left out. Exit code 1: nothing was published.
 
-    Example: balancewatch quarantine replay --topic rocketmq.pulls --since 2h --dry-run
+    Example: balancewatch quarantine replay rocketmq.pulls 0 1742 --set queue_id=3
 
-    Example: balancewatch quarantine replay rocketmq.pulls 0 1742
+    Example: balancewatch quarantine replay --topic rocketmq.pulls --reason 'missing_field: cluster' --since 2h
+    --set cluster=prod-a --dry-run
     """
 
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
-    wanted = _wanted((topic_, partition, offset), topic, reason, since, until, needs_one=not all_)
-    asked = Asked(unchanged, old, dry_run)
-    unknown: list[Place] = []
-    run_or_exit(lambda: unknown.extend(replay_all(settings, wanted, _owner(owner), asked)))
-    if unknown:
-        raise typer.Exit(1)
+    wanted = _wanted((topic_, partition, offset), topic, reason, since, until)
+    try:
+        sets = parse_sets(set_ or ())
+    except ChangeError as error:
+        fail(str(error), code=2)
+    ready = _prepare(_read(settings.paths.warehouse, wanted), sets)
+    if not ready:
+        fail("nothing to publish")
+    if dry_run:
+        say(f"{len(ready):,} would be published.")
+        return
+    run_or_exit(lambda: _publish(settings, ready, _owner(owner)))
 
 
-@quarantine.command()
-def find(
-    topic: Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")],
-    partition: Annotated[int, typer.Argument(help="Partition.", min=0, metavar="PARTITION")],
-    offset: Annotated[int, typer.Argument(help="Offset of the quarantined message.", min=0, metavar="OFFSET")],
-    bootstrap_servers: BootstrapServers = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """Search Kafka for an UNKNOWN message; if it was published, its state becomes REPLAYED.
+def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list[Ready]:
+    """Return the messages to publish; print them, and why others are left out."""
+    now_ms = wall_ms()
+    ready: list[Ready] = []
+    left = Counter[str]()
+    for row in rows:
+        message, reason = prepare(row, sets, now_ms)
+        if message is None:
+            left[reason] += 1
+        else:
+            ready.append(message)
+    layout: Layout = {
+        "message": lambda line: line["message"],
+        "event time": lambda line: line["time"],
+        "note": lambda line: line["note"],
+    }
+    lines = [
+        {
+            "message": place_text(message.row),
+            "time": time_text(message.event.event_time_ms),
+            "note": f"too late to have an effect: {late}" if (late := message.late_reason(now_ms)) else "",
+        }
+        for message in ready[:SHOWN]
+    ]
+    if lines:
+        print_table(lines, layout)
+    if len(ready) > SHOWN:
+        say(f"… and {len(ready) - SHOWN:,} more")
+    for reason, number in left.most_common(SHOWN):
+        say(f"{number:,} left out, {reason}")
+    return ready
 
-    Exit code 1: Kafka does not have it.
 
-    Example: balancewatch quarantine find rocketmq.pulls 0 1742
-    """
+def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
+    """Raises PublishError."""
+    published = 0
+    try:
+        with spinner("publishing"):
+            for confirmed in publish_again(settings, ready, owner):
+                published += confirmed
+    finally:
+        say(f"{published:,} published.")
 
-    settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
-    needs_kafka(settings)
-    row = _one(settings.paths.warehouse, topic, partition, offset)
-    run_or_exit(find_one, settings, row, _owner(None))
+
+def _read(warehouse: Location, wanted: QuarantineFilter) -> Sequence[Mapping[str, Any]]:
+    """Return matching messages. Leaves with 1 where there is none, with 2 for more than MOST_AT_ONCE."""
+    try:
+        rows = read_quarantined(open_quarantine(warehouse), wanted, MOST_AT_ONCE + 1)
+    except WarehouseError as error:
+        fail(str(error))
+    if not rows:
+        fail("no quarantined message matches")
+    if len(rows) > MOST_AT_ONCE:
+        fail(
+            f"more than {MOST_AT_ONCE:,} messages match; narrow the filter with --topic, --reason, --since or --until",
+            code=2,
+        )
+    return rows
+
+
+def _print_message(row: Mapping[str, Any]) -> None:
+    """Print the message, its state, and why it was rejected."""
+    say(f"{place_text(row)}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
+    say(f"rejected for: {'; '.join(row['reasons'])}")
+    _, reasons = validate(row["topic"], row["raw"], wall_ms())
+    takes = "accepts it"
+    if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
+        takes += "; it was rejected by its topic's route at the time"
+    say(f"today's contract: {'rejects it for ' + '; '.join(reasons) if reasons else takes}")
+    if row["state"] == REPLAYED:
+        say(f"replayed as {row['topic']}-{row['replayed_partition']}@{row['replayed_offset']}")
+    say(_content(row["raw"]))
+
+
+def _content(value: bytes | None) -> str:
+    if value is None:
+        return "no value"
+    try:
+        text = visible(json.dumps(json.loads(value.decode()), indent=2, ensure_ascii=False))
+    except (ValueError, RecursionError):
+        left = len(value) - MOST_HEX_BYTES
+        rest = f"\n… and {left:,} bytes more; --raw prints all" if left > 0 else ""
+        return f"{len(value):,} bytes, not JSON:\n{_hex(value[:MOST_HEX_BYTES])}{rest}"
+    left = len(text) - MOST_CHARACTERS
+    return text if left <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {left:,} characters more; --raw prints all"
+
+
+def _hex(value: bytes) -> str:
+    """Return lines of offset, sixteen bytes, and their ASCII characters."""
+    lines = []
+    for start in range(0, len(value), 16):
+        part = value[start : start + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
+    return "\n".join(lines)
 
 
 def _one(warehouse: Location, topic: str, partition: int, offset: int) -> Any:
@@ -265,8 +324,6 @@ def _wanted(
     reason: str | None,
     since: str | None,
     until: str | None,
-    *,
-    needs_one: bool = True,
 ) -> QuarantineFilter:
     """Return a place or a filter. Leaves with 2 for neither or both."""
     has_filter = any(one is not None for one in (topic, reason, since, until))
@@ -274,7 +331,7 @@ def _wanted(
         if None in place or has_filter:
             fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
         return QuarantineFilter(*place)
-    if not has_filter and needs_one:
+    if not has_filter:
         fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
     asked = parse_options(topic=topic, since=since, until=until)
     return QuarantineFilter(topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)

@@ -1,23 +1,24 @@
-"""Messages as rows that expectations can be asked of: whatever stands in them, well-formed or not.
+"""Messages as rows for expectations, well-formed or not; with the newest routes and usual rates as their reference.
 
-Each row has `partition` and `offset` and the columns of its suite (schemas/suites.py). A field that is not what its
-contract says is null in its own column; `found_<field>` has the word for what is there instead: absent, string,
+Each row has `partition` and `offset` and the columns of its suite (schemas/suites.py). A field of another type than its
+contract's is null in its own column; `found_<field>` has the word for the value instead: absent, string,
 boolean, integer, too_wide, number (a fraction), empty (a name), too_long, list, too_many, list_of_others or object. A
 message that is no JSON object has only its `contract` column.
 """
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
 
 from pyspark.sql import types as T
 
 from schemas.contract import MAX_BYTES, parse_object
 from schemas.decode import decode
-from schemas.events import EVENTS, HEARTBEATS, PULLS, SEND_LATENCIES
+from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import NAME_CHARACTERS
-from schemas.suites import ABSENT, KEPT, suites_of, word_of
-from streaming.quality.event_reference import Routes, UsualRates
+from schemas.suites import ABSENT, KEPT, KNOWN, suites_of, word_of
 from streaming.quality.sample import Message, Sample
 
 Row = dict[str, Any]
@@ -28,13 +29,97 @@ Good = list[tuple[Row, Any, bytes]]
 """The rows of messages that keep their contract, with the event and its bytes."""
 
 ENOUGH_EVENTS, ENOUGH_MS = 20, 1_000
-"""A rate is told from so many events on, over so long a time."""
+"""Least number of events, and duration, for a rate."""
 
 MOST = 2**63 - 1
 
+MOST_ROUTES = 20_000
+"""Limit on topics with a route here; queues of other topics are not evaluated."""
+
+KEPT_ROUTES = 8
+FOLLOW_MS = 60_000
+"""Clients poll routes every 30 s, and their events by the old route arrive a moment later."""
+
+MOST_SOURCES = 10_000
+ENOUGH_LOOKS = 5
+KEPT_LOOKS = 30
+"""Limit on the newest rates of a source, of which `usual` is the median."""
+
+
+class Queues(NamedTuple):
+    """Numbers of queues of a broker that consumers read and producers write."""
+
+    read: int
+    write: int
+
+
+class Route(NamedTuple):
+    """A topic's queues by broker from `from_ms` on, event time."""
+
+    from_ms: int
+    queues: Mapping[str, Queues]
+
+
+class Routes:
+    """The newest routes of each topic. Messages that break their contract are skipped."""
+
+    def __init__(self) -> None:
+        self._routes: dict[tuple[str, str], list[Route]] = {}
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            event, reasons = decode(ROUTES, message.value, message.ingest_time_ms)
+            key = None if reasons else (event.cluster, event.topic)
+            if key is None or (key not in self._routes and len(self._routes) >= MOST_ROUTES):
+                continue
+            queues = {one.broker_name: Queues(one.read_queue_nums, one.write_queue_nums) for one in event.queues}
+            known = self._routes.setdefault(key, [])
+            if not known or (known[-1].queues != queues and event.event_time_ms >= known[-1].from_ms):
+                known.append(Route(event.event_time_ms, queues))
+                del known[:-KEPT_ROUTES]
+
+    def word_for(self, kind: str, event: Any) -> str | None:
+        """Return known, unknown_queue or unknown_broker, for an event of the Kafka topic `kind`; None without a route.
+
+        Clients follow a route late: any route that was in force within FOLLOW_MS before the event is accepted.
+        """
+        words = set()
+        until_ms: float = math.inf
+        for route in reversed(self._routes.get((event.cluster, event.topic), [])):
+            if until_ms <= event.event_time_ms - FOLLOW_MS:
+                break
+            words.add(_queue_word(kind, route.queues.get(event.broker_name), event.queue_id))
+            until_ms = route.from_ms
+        return next((word for word in (KNOWN, "unknown_queue", "unknown_broker") if word in words), None)
+
+
+def _queue_word(kind: str, queues: Queues | None, queue_id: int) -> str:
+    if queues is None:
+        return "unknown_broker"
+    return KNOWN if queue_id < (queues.read if kind == PULLS else queues.write) else "unknown_queue"
+
+
+class UsualRates:
+    """Events per second of each source in the samples of this process."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[str, str], list[float]] = {}
+
+    def usual(self, topic: str, cluster: str) -> float | None:
+        """Return the median of the newest rates; None before ENOUGH_LOOKS."""
+        rates = self._rates.get((topic, cluster), [])
+        return median(rates) if len(rates) >= ENOUGH_LOOKS else None
+
+    def learn(self, topic: str, rates: Mapping[str, float]) -> None:
+        for cluster, rate in rates.items():
+            if (topic, cluster) in self._rates or len(self._rates) < MOST_SOURCES:
+                known = self._rates.setdefault((topic, cluster), [])
+                known.append(rate)
+                del known[:-KEPT_LOOKS]
+
 
 def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
-    """The rows of every suite of the sample's topic. The rates that it shows are learnt."""
+    """Return the rows of every suite of the sample's topic, and add its rates to the usual ones."""
     events, *elements = suites_of(sample.topic)
     readings: Readings = {suite.name: [] for suite in (events, *elements)}
     good: Good = []
@@ -60,7 +145,7 @@ def _decode(message: Message) -> tuple[Any, list[str]]:
 
 
 def _parse(message: Message) -> Any:
-    """The JSON object, or None."""
+    """Return the JSON object, or None."""
     if message.value is None or message.size > MAX_BYTES:
         return None
     try:
@@ -70,7 +155,7 @@ def _parse(message: Message) -> Any:
 
 
 def _fields(content: Any, schema: T.StructType) -> Row:
-    """Of each field the word for what stands there, and its value where that is right. Of several, the worst."""
+    """Return each field's word, and its value if the type is right. Of a repeated field, the worst value counts."""
     row: Row = {}
     for field in schema.fields:
         right = {word_of(field.dataType)} | ({ABSENT} if field.nullable else set())
@@ -118,7 +203,7 @@ def _has_type(elements: Sequence[Any], type_: T.ArrayType) -> bool:
 
 
 def _elements(content: Any, lists: Sequence[str]) -> Iterator[Any]:
-    """The objects at the end of a way through lists; what else stands on it is passed over."""
+    """Yield the objects at the end of a path through lists; other values on it are skipped."""
     if not lists:
         yield content
         return
@@ -136,7 +221,7 @@ def _times(event_time_ms: int | None, ingest_time_ms: int) -> Row:
 
 
 def _whole(number: int) -> int:
-    """Between 0 and the most that an Int64 holds: an event may name any time."""
+    """Return the number within 0 and the maximum of Int64: an event may have any time."""
     return max(0, min(number, MOST))
 
 
@@ -168,7 +253,7 @@ def _add_rules(topic: str, good: Good, routes: Routes, rates: UsualRates) -> Non
 
 
 def _per_second(events: Sequence[tuple[tuple[str, ...], int]]) -> dict[tuple[str, ...], float]:
-    """Events a second of each source, over its own first to last; of those only that show enough."""
+    """Return the events per second of each source from its first to its last event, if these are enough."""
     times: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for source, time_ms in events:
         times[source].append(time_ms)

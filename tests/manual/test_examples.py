@@ -51,16 +51,15 @@ def settings_blocks() -> list[Block]:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twins, then a slow broker, in the modelled cluster; and a pull that lacked its cluster, and is repaired."""
+    """Twins, then a slow broker, in the simulated cluster; and a quarantined pull without its cluster."""
     root = tmp_path_factory.mktemp("examples") / "warehouse"
     fill_warehouse(root)
     now_ms = time.time_ns() // 1_000_000
     good = json.loads((ROOT / "schemas" / "samples" / "good.pulls.json").read_text())
     raw = json.dumps({name: value for name, value in good.items() if name != "cluster"}).encode()
     place = {"topic": "rocketmq.pulls", "partition": 0, "offset": 1742, "ingest_time": now_ms - 60_000}
-    repair = {**place, "action": "REPAIRED", "value": json.dumps(good).encode(), "owner": "ada", "changed_at": now_ms}
     refused = {**place, "raw": raw, "reasons": ["missing_field: cluster"]}
-    append_rows(DeltalakeWriter(root), {"quarantine": [refused], "repairs": [repair]}, "refused", 0)
+    append_rows(DeltalakeWriter(root), {"quarantine": [refused]}, "refused", 0)
     return root
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from schemas.events import EVENTS, ROUTES
-from streaming.quality.event_reference import Routes, UsualRates
-from streaming.quality.reading import Readings, read
+from streaming.quality.reading import Readings, Routes, UsualRates, read
 from streaming.quality.sample import Message, Sample
 from streaming.replay.stream import Enveloper
 from streaming.simulator import load_scenario, simulate

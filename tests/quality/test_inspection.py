@@ -1,26 +1,23 @@
-"""Looks at samples of Kafka's topics: how large a sample may be, and which messages are in it."""
+"""Looks at samples of Kafka's topics: their size and messages, and the process that validates them."""
 
-from importlib import import_module
+import os
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from conf.settings import Settings
-from schemas.events import PULLS, SEND_LATENCIES
+from schemas.events import PULLS, ROUTES, SEND_LATENCIES
+from schemas.suites import BEHIND_MS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.quality.sample import Bounds
+from streaming.quality import inspection as module
+from streaming.quality.inspection import Inspection, QualityError
+from streaming.quality.sample import Bounds, Sample
 from tests.conftest import settings_for
+from tests.quality.sampled import log_of, reading_of, samples_of
 from tests.schemas.samples import GOOD
-
-pytestmark = pytest.mark.real
-
-
-@pytest.fixture
-def inspection() -> ModuleType:
-    """Imported by who runs these tests: Great Expectations takes seconds, which collecting them need not."""
-    return import_module("streaming.quality.inspection")
 
 
 @pytest.fixture
@@ -28,10 +25,11 @@ def settings(empty_kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
     return settings_for(empty_kafka, tmp_path)
 
 
-def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings, inspection: ModuleType) -> None:
+@pytest.mark.real
+def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) -> None:
     """Null, not UTF-8, far too deep, 10 MB: read, told as what they are, and never more bytes than allowed are kept."""
     good = next(sample.value for sample in GOOD if sample.topic == PULLS)
-    looking = inspection.Inspection(settings, Bounds(8, 20 << 20))
+    looking = Inspection(settings, Bounds(8, 20 << 20))
     with Publisher(settings.kafka) as publisher:
         for value in (good, None, b"\xff", b"[" * 100_000, b'{"a": NaN}', b"x" * (10 << 20), good):
             publisher.publish_raw(PULLS, b"k", value)
@@ -49,17 +47,87 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings, in
     looking.close()
 
 
-def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Settings, inspection: ModuleType) -> None:
+@pytest.mark.real
+def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Settings) -> None:
     """Many, more bytes than there is room for, and a large one among them: the newest block is whole, older ones go."""
     with Publisher(settings.kafka) as publisher:
         publisher.publish_raw(SEND_LATENCIES, b"k", b"x" * (10 << 20))
         for number in range(300):
             publisher.publish_raw(SEND_LATENCIES, b"k", b"%d" % number + b" " * 10_000)
         publisher.flush()
-    looking = inspection.Inspection(settings, Bounds(2_000, 2 << 20))
+    looking = Inspection(settings, Bounds(2_000, 2 << 20))
     values = [one.value or b"" for one in looking.look(SEND_LATENCIES).sample.messages]
     looking.close()
     numbers = [int(value) for value in values if value.strip().isdigit()]
     assert numbers[-1] == 299
     assert numbers == list(range(numbers[0], 300))
     assert 16 <= len(numbers) < 200
+
+
+@pytest.mark.parametrize(("past_ms", "is_expected"), [(0, False), (2 * BEHIND_MS, True)])
+def test_events_of_a_simulated_past_may_be_late_by_its_length(
+    monkeypatch: pytest.MonkeyPatch, past_ms: int, is_expected: bool
+) -> None:
+    late = tuple(
+        message._replace(ingest_time_ms=message.ingest_time_ms + 2 * BEHIND_MS)
+        for message in log_of("healthy")[ROUTES][:5]
+    )
+    monkeypatch.setattr(module, "open_consumer", lambda _: None)
+    monkeypatch.setattr(module, "read_sample", lambda *_, **__: Sample(ROUTES, late))
+    inspection = Inspection(Settings.load(), past_ms=past_ms)
+    outcomes = inspection.look(ROUTES).outcomes
+    inspection.end_look()
+    lateness = next(outcome for outcome in outcomes if outcome.expectation.column == "behind_ms")
+    assert (lateness.is_success, lateness.evaluated) == (is_expected, 5)
+
+
+def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -> None:
+    inspection = Inspection(Settings.load())
+    outcomes = inspection.validate(PULLS, reading_of(PULLS, samples_of(PULLS)))
+    process = inspection._process
+    inspection.end_look()
+    outcome = next(outcome for outcome in outcomes if outcome.expectation.column == "queue_id")
+    assert (outcome.observed, len(outcome.sample_offsets)) == ((-1,), 1)
+    assert outcome.sample_offsets[0].startswith(f"{PULLS}-0@")
+    assert process is not None
+    assert process.returncode is not None
+
+
+def test_a_process_that_dies_costs_one_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection, readings = Inspection(Settings.load()), reading_of(ROUTES, samples_of(ROUTES))
+    with monkeypatch.context() as broken:
+        broken.setattr(module.sys, "executable", "/bin/false")
+        with pytest.raises(QualityError, match="the process that validates ended with code"):
+            inspection.validate(ROUTES, readings)
+    assert inspection.validate(ROUTES, readings)
+    inspection.stop()
+    with pytest.raises(QualityError):
+        inspection.validate(ROUTES, readings)
+
+
+def test_a_reading_that_cannot_be_validated_is_an_error_with_its_reason() -> None:
+    inspection = Inspection(Settings.load())
+    with pytest.raises(QualityError, match="KeyError"):
+        inspection.validate(ROUTES, {})
+
+
+def test_a_validation_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VALIDATE_SECONDS", 0.05)
+    with pytest.raises(QualityError, match="ended with code -9"):
+        Inspection(Settings.load()).validate(ROUTES, reading_of(ROUTES, samples_of(ROUTES)))
+
+
+def test_run_does_not_import_great_expectations() -> None:
+    """Its import takes 230 MB in the process that holds the tables."""
+    program = (
+        "import sys; import streaming.service.run_command; from conf.settings import Settings; "
+        "from streaming.quality.inspection import Inspection; from streaming.quality.reading import *; "
+        "from streaming.quality.sample import Sample; from schemas.events import ROUTES; "
+        "inspection = Inspection(Settings.load()); "
+        "assert inspection.validate(ROUTES, read(Sample(ROUTES, ()), Routes(), UsualRates())); inspection.close(); "
+        "print('great_expectations' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False, env=os.environ
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr

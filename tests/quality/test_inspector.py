@@ -4,10 +4,7 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,9 +13,9 @@ from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import holds
 from schemas.suites import SUITES
-from streaming.quality import read_progress
+from streaming.quality import inspector as module
+from streaming.quality.inspection import Inspected, Outcome
 from streaming.quality.inspector import TOPICS, Inspector, end_open
-from streaming.quality.outcome import Outcome
 from streaming.quality.quality_alert import QuarantineShare
 from streaming.quality.sample import Sample
 from streaming.store.alerts import Filter, read_alerts
@@ -26,16 +23,8 @@ from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.quality.sampled import START_MS, message
 
-pytestmark = pytest.mark.xdist_group("great_expectations")  # one process imports it
-
 MINUTE = 60_000
 PAUSE_SECONDS = 0.02
-
-
-@cache
-def inspection() -> ModuleType:
-    """Imported by who runs these tests: Great Expectations takes seconds, which collecting them need not."""
-    return import_module("streaming.quality.inspection")
 
 
 class FakeInspection:
@@ -46,7 +35,7 @@ class FakeInspection:
         self.looks: list[tuple[str, Mapping[int, int]]] = []
         self.looked = threading.Semaphore(0)
         self.failure: Exception | None = None
-        self.closed = 0
+        self.closed = self.ended = self.stopped = 0
 
     def look(self, topic: str, ends: Mapping[int, int]) -> Any:
         self.looks.append((topic, ends))
@@ -56,7 +45,13 @@ class FakeInspection:
         expectation = next(one for one in SUITES[topic].expectations if one.column == "queue")
         success = holds(expectation.mostly, 100, self.bad)
         outcome = Outcome(topic, expectation, success, 100, self.bad, ("unknown_queue",) if self.bad else ())
-        return inspection().Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
+        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
+
+    def end_look(self) -> None:
+        self.ended += 1
+
+    def stop(self) -> None:
+        self.stopped += 1
 
     def close(self) -> None:
         self.closed += 1
@@ -122,6 +117,21 @@ def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
         (SEND_LATENCIES, False, 100, 40, "balance")
     ]
     assert (rows[0]["unexpected_share"], json.loads(rows[0]["offsets"])) == (0.4, {"0": [7, 7]})
+
+
+def test_the_process_that_validates_ends_after_each_look(place: Place) -> None:
+    inspector = place.begin()
+    for number in (1, 2):
+        place.read_up_to(SEND_LATENCIES, number)
+        inspector.look("balance", START_MS + number * MINUTE)
+        assert place.fake.ended == number
+
+
+def test_stop_interrupts_a_validation(place: Place) -> None:
+    inspector = place.begin()
+    inspector.start()
+    inspector.stop()
+    assert place.fake.stopped == 1
 
 
 def test_a_topic_without_anything_new_is_not_looked_at_again(place: Place) -> None:
@@ -201,7 +211,7 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
         place.fake.looks.append((topic, ends))
         if topic == broken:
             raise TypeError("an integer that no column holds")
-        return inspection().Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
+        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
 
     place.fake.look = look_or_fail  # type: ignore[method-assign]  # one message that nobody thought of
     place.read_up_to(PULLS, 1, "balance")
@@ -269,7 +279,7 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
 
 
 def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_progress, "MOST_BATCHES", 3)
+    monkeypatch.setattr(module, "MOST_BATCHES", 3)
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     for number in range(1, 21):

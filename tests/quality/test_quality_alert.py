@@ -10,7 +10,7 @@ from conf.settings import Settings
 from schemas.events import PULLS
 from schemas.expectations import Between, InSet, Severity
 from schemas.tables import ALERTS
-from streaming.quality.outcome import Outcome
+from streaming.quality.inspection import Outcome
 from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
 from streaming.relay.notice import read_transition
 from streaming.store.alerts import Filter, read_alerts

@@ -11,13 +11,12 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from conf.settings import Settings
-from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, MEMBERSHIPS, QUALITY, REPAIRS, SILENCES, TABLES, Table
+from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, MEMBERSHIPS, QUALITY, SILENCES, TABLES, Table
 from streaming.board.pages.quality import read_failing
 from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.incident_story import read_story
 from streaming.quality.quality_alert import QualityAlerts, read_open_topics
-from streaming.quality.repairs import Repairs
 from streaming.replay.replay import read_pages
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import read_open
@@ -163,13 +162,6 @@ def test_an_incident_is_explained_beside_a_silence_of_another_form(warehouse: Pa
     history = History(warehouse)
     (incident,) = {row["incident_id"] for row in history.rows("SELECT incident_id FROM alerts")}
     assert [one.silence_id for one in read_story(history, incident).silences] == ["good"]
-
-
-def test_a_step_of_a_repair_that_is_none_is_left_out(warehouse: Path) -> None:
-    row = {"topic": "t", "partition": 0, "offset": 1, "ingest_time": START_MS, "owner": "o", "changed_at": START_MS}
-    add(warehouse, REPAIRS, {**row, "action": "LOST"})
-    add(warehouse, REPAIRS, {**row, "action": "REPAIRED", "offset": 2})
-    assert [place.offset for place in Repairs(warehouse).standings()] == [2]
 
 
 def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) -> None:
