@@ -3,10 +3,11 @@
 (function () {
   "use strict";
 
-  var TITLE = "balancewatch", ON_ITS_WAY_MS = 2000, SKEW_HEADER = "X-Now-Ms";
+  var TITLE = "balancewatch", ON_ITS_WAY_MS = 2000, PATIENCE_MS = 60000, SKEW_HEADER = "X-Now-Ms";
   var page = document.getElementById("page"), connection = document.getElementById("connection");
   var everyMs = Number(page.dataset.everyMs), lastBeat = Date.now(), skewMs = 0;
-  var shownUrl = null, shownKey = null, timer = null, alertsBefore = null, asked = 0, shown = 0;
+  var shownUrl = null, shownKey = null, timer = null, alertsBefore = null;
+  var pending = null, asked = 0, shown = 0;
   var hasEnded = false;  // the session; the board answers 401
 
   function here() { return location.pathname + location.search; }
@@ -162,10 +163,14 @@
     settle(isOther);
   }
 
+  // One request at a time for a URL: a slow page is not asked for again while it is being made.
   function load() {
-    var url = here(), number = ++asked, headers = url === shownUrl && shownKey ? { "If-None-Match": shownKey } : {};
+    var url = here(), now = Date.now();
     window.clearTimeout(timer);
     timer = window.setTimeout(load, everyMs);
+    if (pending && pending.url === url && now - pending.at < PATIENCE_MS) return;
+    var mine = pending = { url: url, at: now }, number = ++asked;
+    var headers = url === shownUrl && shownKey ? { "If-None-Match": shownKey } : {};
     fetch(url, { headers: headers, cache: "no-store" }).then(function (answer) {
       hasEnded = answer.status === 401;
       if (hasEnded) { countAges(); return null; }
@@ -180,7 +185,9 @@
         shown = number;
         show(url, answer, text);
       });
-    }).catch(function () { /* reported once it lasts */ });
+    }).catch(function () { /* reported once it lasts */ }).finally(function () {
+      if (pending === mine) pending = null;
+    });
   }
 
   function go(url) {
