@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from conf.location import Location
+from schemas.tables import ALERTS
 from streaming.relay.silences import UnreadableSilence, make_mutes
 from streaming.relay.tables import OperatorInput
-from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
+from streaming.store.store import History
 from streaming.terminal.choices import choose
 from streaming.terminal.command import fail, load
 from streaming.terminal.printing import print_rows
@@ -19,7 +21,7 @@ from streaming.text.time_text import parse_moment, parse_span
 from streaming.text.times import iso, wall_ms
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
-from udfs.alerts.pattern import LABELS, Matchers, describe_matchers, is_match
+from udfs.alerts.pattern import LABELS, describe_matchers, incident_matchers, is_match
 from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
 from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.alerts.silence import Silence
@@ -42,6 +44,13 @@ CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
 
 @silence.command()
 def add(
+    *,
+    incident: Annotated[
+        str | None,
+        typer.Argument(
+            help="An incident_id or its prefix: matches its kind, cluster, group and broker.", metavar="INCIDENT"
+        ),
+    ] = None,
     owner: Annotated[str, typer.Option(help="Person responsible.", metavar="NAME")],
     reason: Annotated[str, typer.Option(help="Reason.", metavar="TEXT")],
     match: Annotated[
@@ -64,6 +73,8 @@ def add(
 
     Example: balancewatch silence add --match consumer_group=billing --for 2h --owner ada --reason "release 4.2"
 
+    Example: balancewatch silence add c87a8d88 --for 2h --owner ada --reason "known, fixed by release 4.2"
+
     Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
     --owner ada --reason "load test" --dry-run
     """
@@ -72,10 +83,15 @@ def add(
     for flag, text in (("--owner", owner), ("--reason", reason)):
         if not text.strip() or len(text) > MOST_CHARACTERS:
             fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    if incident is None and not match:
+        fail("give an INCIDENT or at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
     matchers = _matchers(match or [])
     now_ms = wall_ms()
-    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, _end_ms(for_, until, now_ms))
+    end_ms = _end_ms(for_, until, now_ms)
     settings = load(paths={"warehouse": warehouse})
+    if incident is not None:
+        matchers = _incident(settings.paths.warehouse, incident) | matchers
+    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
     covered = _covered(settings.paths.warehouse, made)
     if dry_run:
         print_rows(covered, format_, "The silence would cover no firing incident.")  # type: ignore[arg-type]  # checked
@@ -147,10 +163,21 @@ def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
 
 
-def _matchers(texts: list[str]) -> Matchers:
+def _incident(warehouse: Location, text: str) -> dict[str, tuple[str, ...]]:
+    """Return matchers of the incident with this id or prefix."""
 
-    if not texts:
-        fail("give at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
+    try:
+        history = History(warehouse, [ALERTS])
+        (found,) = history.rows(
+            "SELECT * FROM alerts_now WHERE incident_id = $id", {"id": find_incident(history, text)}
+        )
+    except (WarehouseError, UnknownIncidentError) as error:
+        fail(str(error))
+    return dict(incident_matchers(found))
+
+
+def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
+
     matchers: dict[str, tuple[str, ...]] = {}
     for text in texts:
         label, _, globs = text.partition("=")

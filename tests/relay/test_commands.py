@@ -203,6 +203,14 @@ def test_a_dry_run_of_a_silence_lists_what_it_would_cover_and_adds_nothing(wareh
     assert OperatorInput(warehouse).read_silences() == []
 
 
+def test_a_prefix_of_the_id_is_enough_to_silence_incidents_like_it(warehouse: Path) -> None:
+    """The silence covers the incident's kind in its cluster and group, and narrows with further matchers."""
+    (added,) = add_silence(warehouse, "open", "--match", "severity=critical", "--for", "2h")
+    assert added["match"] == "cluster=prod consumer_group=billing kind=starved_queue severity=critical"
+    covered = add_silence(warehouse, "mild", "--for", "2h", "--dry-run")
+    assert [row["incident_id"] for row in covered] == [f"mild-{START_MS}"]
+
+
 def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
     until = datetime.now(UTC).replace(microsecond=0, year=datetime.now(UTC).year).timestamp() + 3600
     text = datetime.fromtimestamp(until, UTC).isoformat()
@@ -213,7 +221,11 @@ def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["silence", "add", "--owner", "a", "--reason", "b", "--for", "2h"], 2, "give at least one --match"),
+        (
+            ["silence", "add", "--owner", "a", "--reason", "b", "--for", "2h"],
+            2,
+            "give an INCIDENT or at least one --match",
+        ),
         (["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*"], 2, "give either --for"),
         (
             ["silence", "add", "--owner", "a", "--reason", "b", "--match", "cluster=*", "--for", "2 hours"],
@@ -245,13 +257,18 @@ def test_a_silence_lasts_until_the_moment_given(warehouse: Path) -> None:
             2,
             "--match severity= 'critcal': nearest: critical",
         ),
+        (
+            ["silence", "add", "nope", "--owner", "a", "--reason", "b", "--for", "2h"],
+            1,
+            "INCIDENT 'nope' is not in the alerts table",
+        ),
         (["silence", "end", "nope"], 1, "SILENCE_ID 'nope' does not exist"),
         (["ack", "nope", "--owner", "a", "--note", "b"], 1, "INCIDENT 'nope' is not in the alerts table; known: "),
         (["ack", f"over-{START_MS}", "--owner", "a", "--note", "b"], 1, "was resolved at 2026"),
         (["relay", "--dry-run", "--format", "yaml"], 2, "--format 'yaml': choose table, json or csv"),
         (["relay", "--dry-run", "--once"], 2, "give --dry-run or --once, not both"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_what_cannot_work_ends_in_a_sentence(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, sentence: str

@@ -6,6 +6,7 @@ Patterns are those of fnmatch, case and all: `*`, `?`, `[abc]`. Source: Python's
 import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from glob import escape
 
 LABELS = ("kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause")
 """What may be matched on."""
@@ -23,6 +24,12 @@ def is_match(matchers: Matchers, labels: Labels) -> bool:
         any(fnmatchcase(labels.get(label) or "", pattern) for pattern in patterns)
         for label, patterns in matchers.items()
     )
+
+
+def incident_matchers(labels: Labels) -> Matchers:
+    """Return matchers of an incident's kind, cluster, group and broker; a list of brokers is left out."""
+    values = ((name, labels.get(name) or "") for name in ("kind", "cluster", "consumer_group", "broker_name"))
+    return {name: (escape(value),) for name, value in values if value and "," not in value}
 
 
 def describe_matchers(matchers: Matchers) -> str:

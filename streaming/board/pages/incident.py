@@ -15,6 +15,7 @@ from streaming.board.words import STATE_SHAPES
 from streaming.history.incident_story import UnknownIncidentError, find_incident, read_story
 from streaming.history.story import CoveringSilence, Delivery, IncidentStory, QueueChange, Related, Step
 from streaming.text.times import SECOND, clock, span
+from udfs.alerts.pattern import incident_matchers
 from udfs.alerts.prose import count, name_queues
 from udfs.alerts.runbook import runbook_url
 
@@ -225,12 +226,12 @@ def _commands(story: IncidentStory, active: Sequence[CoveringSilence]) -> str:
         lines += [f"balancewatch silence end {silence.silence_id}" for silence in active]
     elif story.ended_ms is None:
         subject = {
+            "kind": story.kind,
             "cluster": story.cluster,
             "consumer_group": story.consumer_group,
             "broker_name": story.broker_name,
         }
-        matches = [f"--match {name}={quote(value)}" for name, value in subject.items() if value and "," not in value]
-        matchers = " ".join([f"--match kind={story.kind}", *matches])
+        matchers = " ".join(f"--match {name}={quote(globs[0])}" for name, globs in incident_matchers(subject).items())
         lines.append(f'balancewatch silence add {matchers} --for 2h --owner YOU --reason "why"')
     return "\n".join(lines)
 

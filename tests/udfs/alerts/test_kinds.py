@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from streaming.history.questions import VERDICTS
 from tests.plays import Play, each_play
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.alerts.rules import Rules
+from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
 from udfs.brokers.name_server_findings import CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE
 from udfs.brokers.skew_findings import CLOCK_SKEW
@@ -17,6 +19,7 @@ from udfs.brokers.source_findings import SLOW_COLLECTOR
 from udfs.brokers.trouble import BROKER_ISOLATED
 from udfs.groups.findings import FINDERS
 from udfs.groups.group import NO_EFFECTS
+from udfs.groups.queue_state import DOUBLE_CONSUMED
 from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
 
 
@@ -65,3 +68,9 @@ def test_alerts_have_the_severities_and_explanations_that_are_reported(play: Pla
     assert [row["kind"] for row in rows if row["severity"] not in KIND_FACTS[row["kind"]].severities] == []
     assert [row["cause"] for row in rows if row["cause"] not in {row["kind"], *KIND_FACTS[row["kind"]].causes}] == []
     assert [pair for pair in explanations(rows) if pair[1] not in KIND_FACTS[pair[0]].inhibited_by] == []
+
+
+def test_a_verdict_shares_a_word_with_an_alert_of_the_same_meaning_only() -> None:
+    """`assignments --state` takes verdicts and `alerts --kind` kinds: one word must not select different queues."""
+    kinds = {kind.removesuffix("_queue") for kind in (*KIND_FACTS, *SELF_FACTS)}
+    assert {verdict for verdict in VERDICTS if verdict.lower() in kinds} == {DOUBLE_CONSUMED}
