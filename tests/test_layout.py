@@ -267,7 +267,7 @@ def test_no_file_is_over_600_lines() -> None:
 BUDGET = {
     "streaming/board": 5_000, "streaming/check": 650, "streaming/collector": 3_550, "streaming/history": 2_200,
     "streaming/kafka_io": 450, "streaming/logs": 320, "streaming/maintenance": 860, "streaming/manual": 470,
-    "streaming/metrics": 1_550, "streaming/quality": 2_100, "streaming/queries": 4_350, "streaming/relay": 4_500,
+    "streaming/metrics": 1_550, "streaming/quality": 2_100, "streaming/queries": 4_350, "streaming/relay": 4_510,
     "streaming/replay": 720, "streaming/self_monitoring": 410, "streaming/service": 1_720, "streaming/simulator": 4_850,
     "streaming/spark": 450, "streaming/store": 760, "streaming/system": 320, "streaming/terminal": 480,
     "streaming/text": 680, "streaming/warehouse": 1_480, "streaming/whatif": 610, "udfs/alerts": 1_660,
