@@ -107,7 +107,7 @@ def test_instruments_are_reported_of_rows_rules_and_parts_and_before_the_end_tha
     assert parts["RelayThread"].call_args.kwargs["listener"] is instruments.deliveries
 
 
-def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_metrics_and_relay(
+def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_the_relay(
     parts: dict[str, MagicMock],
 ) -> None:
     instruments, listener, batch = MagicMock(), MagicMock(), WrittenBatch("balance", 3, {"alerts": []}, {"alerts": 7})
@@ -119,7 +119,6 @@ def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_metrics_an
     for name in ("DataLoss", "Inspector"):
         assert parts[name].call_args.args[2] == service._on_alerts
     service._on_alerts([{"kind": "data_loss"}])
-    instruments.verdicts.update_alerts.assert_called_once_with([{"kind": "data_loss"}])
     made[0].look.assert_called_once_with()
     service.close()
 
