@@ -120,7 +120,7 @@ IN_ALL_FORMATS: list[list[str]] = [
     ["sql", f'SELECT cluster AS "{EVIL}" FROM assignments'],
     ["sql", "SELECT * FROM quarantine"],
     ["whatif", "--group", GROUP, "--topic", TOPIC],
-    ["whatif", "--group", GROUP, "--topic", TOPIC, "--slow-broker", BROKER],
+    ["whatif", "--group", GROUP, "--topic", TOPIC, "--twin", CLIENT],
     ["relay", "--dry-run"],
     ["silence", "list"],
     ["silence", "add", "--match", f"cluster={EVIL}*", "--for", "1h", "--owner", OWNER, "--reason", EVIL],
@@ -136,14 +136,14 @@ PLAIN: list[list[str]] = [
     ["silence", "end", "0011aabb"],
     ["quarantine", "show", EVIL, "0", "0"],
     ["quarantine", "show", PULLS, "0", "1"],
-    ["quarantine", "replay", "--topic", "*", "--dry-run"],
     ["relay", "--once"],
     ["check"],
     ["forget", "--cluster", f"c{EVIL}", "--group", GROUP, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
 ]
 WRONG: list[list[str]] = [
     ["forget", "--cluster", EVIL, "--broker", TOPIC, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
-    ["quarantine", "repair", EVIL, "0", "0", "--set", "a=1", "--owner", OWNER],
+    ["quarantine", "replay", "--topic", "*", "--dry-run"],
+    ["quarantine", "replay", EVIL, "0", "0", "--set", "a=1", "--owner", OWNER, "--dry-run"],
     [EVIL],
     ["alerts", f"--{EVIL}"],
     ["alerts", "--limit", EVIL],
@@ -163,10 +163,10 @@ WRONG: list[list[str]] = [
     ["silence", "add", "--match", EVIL, "--for", "1h", "--owner", OWNER, "--reason", EVIL],
     ["sql", f"SELECT {EVIL}"],
     ["whatif", "--group", EVIL, "--topic", EVIL],
-    ["whatif", "--group", GROUP, "--topic", TOPIC, "--slow-broker", EVIL],
+    ["whatif", "--group", GROUP, "--topic", TOPIC, "--twin", EVIL],
     ["maintain", "--table", EVIL],
     ["quarantine", "show", EVIL, "0", "7"],
-    ["quarantine", "repair", EVIL, "0", "0", "--set", EVIL, "--owner", OWNER],
+    ["quarantine", "replay", EVIL, "0", "0", "--set", EVIL, "--owner", OWNER],
 ]
 """None of these can be done; the refusal repeats what was typed, or what is there."""
 
