@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from conf.settings import Settings
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.queries.pack import pack
-from streaming.queries.parcel import decode_parcel, encode_parcel
+from streaming.queries.parcel import decode_parcel, encode
 from streaming.queries.rulebook import rulebook
 from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache, without_pauses
@@ -40,7 +39,6 @@ OUTPUT = T.StructType([T.StructField("table", T.StringType()), T.StructField("ro
 TRIED = 64
 """Numbers tried for each partition; hashes leave one without any in less than one start of 10^20."""
 
-_encode_rows = msgspec.msgpack.Encoder().encode
 _states = StateCache()
 
 
@@ -114,7 +112,7 @@ def make_pack(keys: list[int]) -> Any:
     def pack_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with without_pauses():
             for parcels in pack(batches, len(keys)):
-                packed = pa.array([encode_parcel(parcel) for parcel in parcels], pa.binary())
+                packed = pa.array([encode(parcel) for parcel in parcels], pa.binary())
                 yield pa.RecordBatch.from_arrays([pa.array(keys, pa.int32()), packed], names=PACKED.names)
 
     return pack_batches
@@ -137,7 +135,7 @@ class BalanceProcessor(StatefulProcessor):
             del parcels
         for table in sorted(found):
             if found[table]:
-                yield Row(table=table, rows=_encode_rows(found[table]))
+                yield Row(table=table, rows=encode(found[table]))
 
     def close(self) -> None:
         """Keep the state for the worker's next batch."""

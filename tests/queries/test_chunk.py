@@ -3,10 +3,10 @@
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.queries.parcel import Chunk, Message, Reject, decode_chunks, encode_chunks
+from streaming.queries.parcel import Chunk, Message, Reject, decode_chunks, encode
 from streaming.queries.running import plan_of
 from streaming.queries.shard import shard_of
-from streaming.queries.waiting import Planned, safe_time_ms
+from streaming.queries.waiting import Planned, reached, safe_time_ms
 from tests.engine import chunks_for
 from tests.queries.logs import log_of, renumbered
 
@@ -20,7 +20,7 @@ def seen(topic: str, partition: int, read: int, first: int = 0, **newest_ms: int
 
 
 def test_a_pack_is_read_as_it_was_written() -> None:
-    assert decode_chunks(encode_chunks([CHUNK, CHUNK])) == [CHUNK, CHUNK]
+    assert decode_chunks(encode([CHUNK, CHUNK])) == [CHUNK, CHUNK]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_pack_is_read_as_it_was_written() -> None:
     ],
 )  # fmt: skip
 def test_time_is_safe_up_to(reason: str, limit: int, chunks: list[Chunk], safe: dict[str, int] | None) -> None:
-    assert safe_time_ms(chunks, CLOCKS, limit) == safe, reason
+    assert safe_time_ms(chunks, Planned(reached(limit, chunks))) == safe, reason
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_time_is_safe_up_to(reason: str, limit: int, chunks: list[Chunk], safe: 
     ],
 )
 def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, safe: dict[str, int] | None) -> None:
-    assert safe_time_ms([seen(PULLS, 0, 10, c=5)], CLOCKS, 1000, planned) == safe, reason
+    assert safe_time_ms([seen(PULLS, 0, 10, c=5)], planned) == safe, reason
 
 
 def test_offsets_that_hold_no_row_count_towards_the_limit() -> None:
     gaps = [{**m, "offset": m["offset"] * 100} for m in log_of("healthy", 1)[0] if m["topic"] == PULLS][:10]
     (chunk,) = chunks_for(gaps)
-    assert safe_time_ms([chunk], CLOCKS, 900) is not None
+    assert reached(900, [chunk])
 
 
 def test_each_message_goes_to_the_shards_it_concerns() -> None:

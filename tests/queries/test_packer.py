@@ -11,7 +11,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
 from streaming.queries import pack as packer
 from streaming.queries.pack import pack
-from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel, shard_of
+from streaming.queries.parcel import Parcel, decode_parcel, encode, shard_of
 from streaming.replay.stream import Enveloper
 from streaming.simulator import load_scenario, simulate
 
@@ -120,5 +120,5 @@ def test_a_task_that_reads_nothing_packs_nothing() -> None:
 
 def test_a_parcel_is_read_as_it_was_written(messages: list[dict[str, Any]]) -> None:
     for parcel in parcels_of(messages)[0]:
-        again = decode_parcel(encode_parcel(parcel))
+        again = decode_parcel(encode(parcel))
         assert again == parcel
