@@ -15,7 +15,6 @@ from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
 from udfs.brokers.cluster import CLUSTER_NO_DATA
-from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import LEFT, Change
 
 FORGET_CLUSTER_MS = 86_400_000
@@ -108,16 +107,12 @@ def forget_broker(
         group.membership.views.pop(broker_name, None)
         about = [key for key, incident in sorted(group.incidents.items()) if brokers_of(incident) == {broker_name}]
         work.put_alerts(_ended(group.incidents.pop(key), words, now_ms) for key in about)
-        is_concerned = _has_queue_at(group, broker_name)
+        is_concerned = any(
+            queue.startswith(f"{broker_name}:") for watched in group.topics.values() for queue in watched.queues
+        )
         group.is_stale |= is_concerned
         if is_concerned or members:
             work.touch(cluster, name, now_ms)
-
-
-def _has_queue_at(group: GroupState, broker_name: str) -> bool:
-    """Whether any of the group's queues is, or was, at the broker."""
-    prefix = f"{broker_name}:"
-    return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
 
 
 def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_ms: int, *, writes_rows: bool) -> None:

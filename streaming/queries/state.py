@@ -294,7 +294,8 @@ class ShardState:
 
     def __init__(self, store: ShardStore) -> None:
         """Read it from the store. Raises StateError for another version's state."""
-        self._store = store
+        self.store = store
+        """How to reach the store; another one in each batch."""
         self.shard_index = self.read_index()
         self.stamp: str | None = None
         self._shelves: dict[str, Shelf] = {}
@@ -311,22 +312,17 @@ class ShardState:
 
     def _shelf(self, name: str) -> Shelf:
         def read(number: int) -> bytes | None:
-            return _call(self._store.read, f"{name}/{number}")
+            return _call(self.store.read, f"{name}/{number}")
 
         def write(number: int, value: bytes | None) -> None:
-            _call(self._store.write, f"{name}/{number}", value)
+            _call(self.store.write, f"{name}/{number}", value)
 
         self._shelves[name] = Shelf(read, write, *self.shard_index.shelves.get(name, (1, 0)))
         return self._shelves[name]
 
-    def over(self, store: ShardStore) -> "ShardState":
-        """Return itself for the next batch, which reaches the store in another way."""
-        self._store = store
-        return self
-
     def read_index(self) -> ShardIndex:
         """Return the shard index as it was before this batch, without the groups."""
-        value = _call(self._store.read, SHARD_INDEX)
+        value = _call(self.store.read, SHARD_INDEX)
         if value is None:
             return ShardIndex()
         shard_index = _shard_index.decode(value)
@@ -344,12 +340,12 @@ class ShardState:
     def add_pending(self, chunks: list[Chunk]) -> None:
         if chunks:
             self._pending += chunks
-            _call(self._store.add_pending, encode(chunks))
+            _call(self.store.add_pending, encode(chunks))
 
     def take_pending(self) -> list[Chunk]:
         chunks, self._pending = self._pending, []
         if chunks:
-            _call(self._store.clear_pending)
+            _call(self.store.clear_pending)
         return chunks
 
     def write(self) -> None:
@@ -361,9 +357,9 @@ class ShardState:
             name: msgspec.structs.replace(entry, groups={}) for name, entry in self.shard_index.clusters.items()
         }
         index = _to_json(msgspec.structs.replace(self.shard_index, clusters=clusters))
-        _call(self._store.write, SHARD_INDEX, index)
+        _call(self.store.write, SHARD_INDEX, index)
         self.stamp = os.urandom(8).hex()
-        _call(self._store.write_stamp, self.stamp)
+        _call(self.store.write_stamp, self.stamp)
         for shelved in (self.groups, self.routes, self.channels, self.boards, self.fleets):
             shelved.bound()
         for shelf in self._shelves.values():
@@ -382,7 +378,8 @@ class StateCache:
         stamp, known = store.read_stamp(), self._states.pop(number, None)
         if known is None or stamp is None or known.stamp != stamp:
             known = ShardState(store)
-        yield known.over(store)
+        known.store = store
+        yield known
         self._states[number] = known
 
 

@@ -123,7 +123,6 @@ class WorkingSet:
         self.state.routes.put(key, route)
 
     def routes_of(self, cluster: str) -> list[Route]:
-        """Return all known routes of the cluster."""
         prefix = key_of(cluster, "").removesuffix("0:")
         keys = sorted(key for key in self.state.routes.all_keys() if key.startswith(prefix))
         return [route for key in keys if (route := self.state.routes.get(key)) is not None]
