@@ -15,7 +15,7 @@ from deltalake import Transaction
 
 from schemas.tables import TABLES, Table
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.tables import create_tables, open_table, table_path
+from streaming.warehouse.tables import open_table, table_path
 
 
 @cache
@@ -23,7 +23,8 @@ def _empty() -> Path:
     """The tables without a row."""
     folder = Path(tempfile.mkdtemp(prefix="balancewatch-empty-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    create_tables(folder)
+    for table in TABLES.values():
+        open_table(folder, table)
     return folder
 
 

@@ -16,8 +16,7 @@ from streaming.text.result import values_of
 from streaming.text.times import to_ms
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import FileCopies, StoreError
-from streaming.warehouse.opening import catch_up, open_delta
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import catch_up, open_delta, table_path
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""

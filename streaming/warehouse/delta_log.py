@@ -79,7 +79,8 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     try:
         commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")]
         for commit in commits[-DAMAGE_SEARCHED:]:
-            if not _is_commit(read_file(table, commit)[0]):
+            lines = [line for line in read_file(table, commit)[0].splitlines() if line.strip()]
+            if not lines or not all(map(_is_json, lines)):
                 file = f"{table}/{commit}"
                 break
     except (DeltaError, BaseError, OSError):
@@ -87,10 +88,9 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     return TableAccessError(table.rstrip("/").rpartition("/")[2], file, in_one_line(error))
 
 
-def _is_commit(content: bytes) -> bool:
-    """Return whether a file of a log has actions, all readable."""
+def _is_json(line: bytes) -> bool:
     try:
-        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+        json.loads(line)
     except ValueError:
         return False
-    return bool(actions)
+    return True

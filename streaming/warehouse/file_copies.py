@@ -61,7 +61,7 @@ class FileCopies:
     def fetch(self, uris: Sequence[str]) -> list[str]:
         """The copies, in the order of the files. Raises FileNotFoundError for one that is gone, or StoreError."""
         make_private(self._folder)
-        names = [self._name(uri) for uri in uris]
+        names = [unquote(uri).removeprefix(self._table).lstrip("/") for uri in uris]
         copies = {name: self._folder / f"{digest(name)}.parquet" for name in names}
         there = set(os.listdir(self._folder))  # noqa: PTH208  # of thousands the names are enough
         missing = [(name, copy) for name, copy in copies.items() if copy.name not in there]
@@ -75,15 +75,9 @@ class FileCopies:
         return [str(copies[name]) for name in names]
 
     def keep_only(self, copies: Sequence[str]) -> None:
-        """These are all that the table has."""
-        self._drop(set(os.listdir(self._folder)) - {Path(copy).name for copy in copies})  # noqa: PTH208  # the same
-
-    def _name(self, uri: str) -> str:
-        return unquote(uri).removeprefix(self._table).lstrip("/")
-
-    def _drop(self, unused: set[str]) -> None:
-        now = time.time()
-        for name in unused:
+        """Delete all other copies that are older than KEPT_SECONDS."""
+        now, kept = time.time(), {Path(copy).name for copy in copies}
+        for name in set(os.listdir(self._folder)) - kept:  # noqa: PTH208  # the same
             path = self._folder / name
             try:
                 if now - path.stat().st_mtime > KEPT_SECONDS:

@@ -16,9 +16,8 @@ from deltalake.exceptions import TableNotFoundError
 from conf.location import Location
 from schemas.tables import ColumnType, Table
 from streaming.text.result import records_of
-from streaming.warehouse.opening import open_delta
 from streaming.warehouse.rows import arrow_schema
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import open_delta, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
 
 log = structlog.get_logger()
@@ -100,7 +99,8 @@ def _read_present(name: str, table: DeltaTable, columns: list[str], wanted: pc.E
         except (pa.ArrowInvalid, OSError) as error:
             if not _is_damaged(error):
                 raise
-            _say_file_left_out(name, fragment.path, error)
+            if _is_new(name, fragment.path):
+                log.error("unreadable file skipped", table=name, file=fragment.path, reason=why(error))
     return pa.concat_tables(found)
 
 
@@ -145,12 +145,6 @@ def say_left_out(table: str, row: Row, error: Exception) -> None:
     known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
     if _is_new(table, str(sorted(known.items()))):
         log.warning("unreadable row skipped", table=table, row=known, reason=why(error))
-
-
-def _say_file_left_out(table: str, file: str, error: Exception) -> None:
-    """Log each one once."""
-    if _is_new(table, file):
-        log.error("unreadable file skipped", table=table, file=file, reason=why(error))
 
 
 def say_nameless(table: str, rows: pa.Table) -> None:

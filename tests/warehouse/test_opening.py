@@ -7,13 +7,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from streaming.warehouse import opening
-from streaming.warehouse.opening import whole
+from streaming.warehouse import tables
+from streaming.warehouse.tables import whole
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(tables, "PAUSE_SECONDS", 0.0)
 
 
 class Listing:
@@ -37,7 +37,7 @@ def test_a_gap_that_stays_is_reported() -> None:
     listing = Listing(1_000)
     with pytest.raises(DeltaError, match="found gap"):
         whole(listing)
-    assert listing.looks == opening.TIMES + 1
+    assert listing.looks == tables.TIMES + 1
 
 
 def test_anything_else_is_reported_at_once() -> None:
@@ -54,4 +54,4 @@ def test_the_words_are_those_of_delta(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(DeltaError) as caught:
         DeltaTable(str(tmp_path))
-    assert opening.is_gap(caught.value)
+    assert tables.is_gap(caught.value)
