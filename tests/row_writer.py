@@ -18,13 +18,18 @@ from streaming.warehouse.appender import Appender
 from streaming.warehouse.tables import open_table, table_path
 
 
+def create_tables(warehouse: Path) -> None:
+    """Create the missing tables."""
+    for table in TABLES.values():
+        open_table(warehouse, table)
+
+
 @cache
 def _empty() -> Path:
     """The tables without a row."""
     folder = Path(tempfile.mkdtemp(prefix="balancewatch-empty-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for table in TABLES.values():
-        open_table(folder, table)
+    create_tables(folder)
     return folder
 
 

@@ -62,7 +62,7 @@ def advance_boards(
 
 
 class Fleets:
-    """The turns of a shard's fleets in one batch; each begins when it is first asked for."""
+    """The turns of a shard's fleets in one batch; each begins on first use."""
 
     def __init__(
         self, state: ShardState, rules: Rulebook, packs: dict[str, list[Pack]], complete: Complete, *, is_once: bool

@@ -128,7 +128,7 @@ def come_back(state: GroupState | ClusterState | Board | Fleet, now_ms: int) -> 
         yield end(failed, Reason.RECOVERED, Evaluation(now_ms))
 
 
-def describe(error: BaseException) -> Failure:
+def describe(error: Exception) -> Failure:
     """Return the error and its innermost frames, without the machine's paths."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
     places = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames]

@@ -93,15 +93,13 @@ class Shard:
         self._times = EventTimes(self._shard_index)
         self._forgotten = ForgottenClusters(self._shard_index, ())
 
-    def wake_for_changed_rules(self) -> None:
-        """Make changed rules evaluate groups without events, too."""
+    def take_in(self) -> None:
+        """Quarantine invalid messages, and make changed rules evaluate groups without events, too."""
         if self._shard_index.rules != self._rules.fingerprint:
             self._shard_index.rules = self._rules.fingerprint
             for name, entry in self._shard_index.clusters.items():
                 for group in entry.groups:
                     self.work.enter(name, group, 0)
-
-    def quarantine_rejects(self) -> None:
         for chunk in self._chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self.work.put("quarantine", rejected)
@@ -306,8 +304,7 @@ def work_through(
 
     board_rows = advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut)
     shard = engine(number, shards, state, rules, chunks, complete, fleets)
-    shard.wake_for_changed_rules()
-    shard.quarantine_rejects()
+    shard.take_in()
     if number == 0:
         shard.work.put(CLOCK_NEEDED, clocks_wanted(chunks, state.shard_index))
     shard.process(is_once=planned.is_once)  # fleets advance with the clock events of their clusters

@@ -270,15 +270,8 @@ SHARD_INDEX = "shard_index"
 _shard_index = msgspec.json.Decoder(ShardIndex)
 
 
-class Kept(msgspec.Struct, array_like=True, gc=False):
-    """A group's entry on its shelf."""
-
-    cluster: str
-    consumer_group: str
-    entry: GroupEntry
-
-
-_decode_kept = msgspec.msgpack.Decoder(Kept).decode
+_decode_entry = msgspec.msgpack.Decoder(tuple[str, str, GroupEntry]).decode
+"""A value of the shelf `entries`: cluster, consumer group, entry."""
 
 
 def _call(trip: Callable[..., Answer], *arguments: object) -> Answer:
@@ -307,8 +300,8 @@ class ShardState:
         self.fleets = Shelved(self._shelf("fleets"), msgspec.json.Decoder(Fleet))
         self._pending = [chunk for value in _call(store.read_pending) for chunk in decode_chunks(value)]
         for _, value in self._entries.items():
-            kept = _decode_kept(value)
-            self.shard_index.cluster(kept.cluster).groups[kept.consumer_group] = kept.entry
+            cluster, consumer_group, entry = _decode_entry(value)
+            self.shard_index.cluster(cluster).groups[consumer_group] = entry
 
     def _shelf(self, name: str) -> Shelf:
         def read(number: int) -> bytes | None:
@@ -335,7 +328,7 @@ class ShardState:
         return shard_index
 
     def put_entry(self, key: str, cluster: str, consumer_group: str, entry: GroupEntry | None) -> None:
-        self._entries.put(key, None if entry is None else encode(Kept(cluster, consumer_group, entry)))
+        self._entries.put(key, None if entry is None else encode((cluster, consumer_group, entry)))
 
     def add_pending(self, chunks: list[Chunk]) -> None:
         if chunks:

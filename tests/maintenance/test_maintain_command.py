@@ -12,16 +12,16 @@ from typer.testing import CliRunner, Result
 
 from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
 from streaming.cli import app
-from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.tables import table_path
 from tests.maintenance.rows import DAY_MS, row_of, write
+from tests.row_writer import create_tables
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """All tables; of the quarantine ten files, one of them with a message of long ago."""
     monkeypatch.chdir(tmp_path)
-    for table in TABLES.values():
-        open_table(tmp_path / "warehouse", table)
+    create_tables(tmp_path / "warehouse")
     now_ms = int((tmp_path / "warehouse").stat().st_mtime * 1000)
     for number in range(10):
         at_ms = now_ms - (1_000 * DAY_MS if number == 0 else 0)
