@@ -67,10 +67,7 @@ def read_beginning(checkpoint: Path) -> Offsets:
 
 
 def read_batch(checkpoint: Path, batch_id: int) -> dict[tuple[str, int], int]:
-    """Return the planned number of offsets of each partition, some of which may hold no message.
-
-    Raises OSError or ValueError for an unreadable checkpoint.
-    """
+    """Return the planned number of offsets of each partition, holes included. Raises OSError or ValueError."""
     until = _offsets_in((checkpoint / "offsets" / str(batch_id)).read_bytes(), HEADER_LINES)
     since = _before(checkpoint, batch_id)
     return {place: offset - since.get(place, 0) for place, offset in until.items()}
@@ -140,7 +137,7 @@ def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
 
 
 def _cores_of(spark: SparkSession) -> int:
-    """Return the cores of all executors that have started when no other has for PAUSE_SECONDS."""
+    """Return the cores of all executors, once no other has started for PAUSE_SECONDS."""
     spark.range(1).count()  # waits for the first
     cores, deadline = 0, time.monotonic() + COME_SECONDS
     while cores < (now := spark.sparkContext.defaultParallelism) and time.monotonic() < deadline:

@@ -21,14 +21,13 @@ FORGET_CLUSTER_MS = 86_400_000
 
 
 class ForgottenClusters:
-    """The clusters that a person decided to forget, in one batch of one shard.
+    """The clusters that a person decided to forget, in one batch of one shard, after its arrivals are noted.
 
     Events that Kafka had before the decision count for nothing. Later events bring the cluster back, except clock
     events without a broker's answer: those of `run`, and a round that no broker answered.
     """
 
     def __init__(self, shard_index: ShardIndex, chunks: Iterable[Chunk]) -> None:
-        """Start from the shard index after the batch's arrivals are noted."""
         self._at_ms = shard_index.forgotten_ms
         self._silent = shard_index.forgotten_ms.keys() - shard_index.clusters.keys()
         self._arrived_ms: dict[str, int] = {}
@@ -49,12 +48,12 @@ class ForgottenClusters:
         """Whether the event is of a forgotten cluster and does not bring it back."""
         if not self._at_ms:
             return False
-        cluster = event.event.cluster
+        clock, cluster = event.event, event.event.cluster
         if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
             return True
-        if event.topic != CLOCKS or not self.is_silent(cluster) or event.event.source == FORGET:
+        if event.topic != CLOCKS or cluster not in self._silent or clock.source == FORGET:
             return False
-        return event.event.source == RUN or not event.event.brokers_answered
+        return clock.source == RUN or not clock.brokers_answered
 
 
 def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, writes_rows: bool) -> None:

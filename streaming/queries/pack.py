@@ -121,8 +121,7 @@ class Lags:
 
     def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
         key = (cluster, *source, window)
-        if lag < self._least.get(key, lag + 1):
-            self._least[key] = lag
+        self._least[key] = min(lag, self._least.get(key, lag))
 
     def behind(self) -> list[Behind]:
         return [behind for cluster, order in sorted(self._orders.items()) for behind in order.behind(cluster)]
@@ -170,35 +169,24 @@ class PartitionPack:
         if event.event_time_ms > header.newest_ms.get(event.cluster, -1):
             header.newest_ms[event.cluster] = max(event.event_time_ms, 0)
         if topic != CLOCKS:
-            self._note_span(event.cluster, ingest_time_ms, event.event_time_ms)
+            time_ms = event.event_time_ms
+            span = header.spans.get(event.cluster) or Span(ingest_time_ms, ingest_time_ms, time_ms)
+            if ingest_time_ms > span.newest_ms or time_ms < span.oldest_event_ms:
+                span = Span(span.first_ms, max(span.newest_ms, ingest_time_ms), min(span.oldest_event_ms, time_ms))
+            header.spans[event.cluster] = span
         if topic == PULLS:
             self._note_pull(event, reported_ms, ingest_time_ms)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             is_leaving = bool(event.leaving)
             groups = {consumer.consumer_group for consumer in event.consumers if not is_leaving}
+            families = tuple(sorted(filter(family_of, groups)))
+            who = event.cluster, event.broker_name, event.client_id
             header.sampled_heartbeats.append(
-                SampledHeartbeat(
-                    event.cluster,
-                    event.broker_name,
-                    event.client_id,
-                    reported_ms,
-                    is_leaving,
-                    tuple(sorted(name for name in groups if family_of(name))),
-                    ingest_time_ms,
-                    event.client_addr,
-                )
+                SampledHeartbeat(*who, reported_ms, is_leaving, families, ingest_time_ms, event.client_addr)
             )
         message = Message(offset, ingest_time_ms, value or b"")
         for number in _shards_for(topic, event, self._shards):
             self._messages[number].append(message)
-
-    def _note_span(self, cluster: str, ingest_time_ms: int, event_time_ms: int) -> None:
-        known = self._header.spans.get(cluster)
-        if known is None:
-            self._header.spans[cluster] = Span(ingest_time_ms, ingest_time_ms, event_time_ms)
-        elif ingest_time_ms > known.newest_ms or event_time_ms < known.oldest_event_ms:
-            newest_ms, oldest_ms = max(known.newest_ms, ingest_time_ms), min(known.oldest_event_ms, event_time_ms)
-            self._header.spans[cluster] = Span(known.first_ms, newest_ms, oldest_ms)
 
     def _note_pull(self, event: Any, reported_ms: int, ingest_time_ms: int) -> None:
         header, broker, step = self._header, (event.cluster, event.broker_name), event.event_time_ms // PULLING_MS

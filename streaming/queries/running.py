@@ -61,9 +61,9 @@ class TickSeen(NamedTuple):
 class Rest:
     """How long to rest after a batch that had little to do: until the next clock event is due.
 
-    A batch costs as much for ten events as for a hundred. One batch for each poll round is enough for a quiet cluster;
-    if events come fast, or nothing waits for a clock event, the next batch begins at once or soon. Times are seconds of
-    this machine's clock, except those of clock events.
+    One batch for each poll round is enough for a quiet cluster. If events come fast, or nothing waits for a clock
+    event, the next batch begins at once or soon. Times are seconds of this machine's clock, except those of clock
+    events.
     """
 
     def __init__(self, most_s: float) -> None:
@@ -105,10 +105,9 @@ class Rest:
         """Return when the next clock event of any source is due in Kafka; None if no interval is known."""
         apart_s = self._apart_s or 0.0
         found = []
-        for key, seen in list(self._ticks.items()):
-            if len(seen) < 2:
+        for key, times in list(self._ticks.items()):
+            if len(times) < 2:
                 continue
-            times = list(seen)
             every_s = median(after - before for before, after in pairwise(times)) / 1000
             due_s = times[-1] / 1000 + apart_s + every_s
             if now_s > due_s + OVERDUE_ROUNDS * every_s:
@@ -235,7 +234,12 @@ class Sink:
         ticks = [TickSeen(row["cluster"], row["collector"] or row["source"], row["ingest_ms"]) for row in clocks]
         rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)
         if rest_s > 0:
-            self._rest_for(rest_s, batch_id)
+            began = time.monotonic()
+            if self._rest_listener is not None:
+                self._rest_listener.rests(self._name, rest_s)
+            self._is_awake.wait(rest_s)
+            if self._rest_listener is not None:
+                self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
 
     def _write(self, batch: DataFrame, batch_id: int) -> tuple[Rows, Mapping[str, int]]:
         """Return the batch's rows, and the number of messages read by topic."""
@@ -249,14 +253,6 @@ class Sink:
         if self._on_batch is not None:
             self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))
         return rows, read
-
-    def _rest_for(self, rest_s: float, batch_id: int) -> None:
-        began = time.monotonic()
-        if self._rest_listener is not None:
-            self._rest_listener.rests(self._name, rest_s)
-        self._is_awake.wait(rest_s)
-        if self._rest_listener is not None:
-            self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
 
     def stay_awake(self) -> None:
         """End the pause, and pause after no further batch."""

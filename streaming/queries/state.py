@@ -304,14 +304,12 @@ class ShardState:
             self.shard_index.cluster(cluster).groups[consumer_group] = entry
 
     def _shelf(self, name: str) -> Shelf:
-        def read(number: int) -> bytes | None:
-            return _call(self.store.read, f"{name}/{number}")
-
-        def write(number: int, value: bytes | None) -> None:
-            _call(self.store.write, f"{name}/{number}", value)
-
-        self._shelves[name] = Shelf(read, write, *self.shard_index.shelves.get(name, (1, 0)))
-        return self._shelves[name]
+        shelf = self._shelves[name] = Shelf(
+            lambda number: _call(self.store.read, f"{name}/{number}"),
+            lambda number, value: _call(self.store.write, f"{name}/{number}", value),
+            *self.shard_index.shelves.get(name, (1, 0)),
+        )
+        return shelf
 
     def read_index(self) -> ShardIndex:
         """Return the shard index as it was before this batch, without the groups."""

@@ -136,7 +136,6 @@ def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
 
 
 def count_of(chunks: Iterable[Chunk]) -> int:
-    """Return the number of events."""
     return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
 
 
@@ -200,7 +199,7 @@ def clocks_wanted(chunks: list[Chunk], shard_index: ShardIndex) -> Iterator[dict
     """Yield the clusters with events in this batch, but without clock events for three rounds or 15 s."""
     silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in shard_index.forgotten_ms.items()}
     for cluster, entry in shard_index.clusters.items():
-        rounds_ms = 3 * entry.watch.rounds.interval_ms(entry.now_ms)
+        rounds_ms = MISSED_ROUNDS * entry.watch.rounds.interval_ms(entry.now_ms)
         silent_ms[cluster] = entry.collector_time_ms + max(CLOCK_MISSED_MS, rounds_ms)
     newest: dict[str, int] = {}
     for chunk in chunks:
@@ -241,10 +240,9 @@ def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None
 def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
     """Return, by cluster of several brokers, the time up to which each gave waiting data: one may be ahead."""
     newest: dict[str, dict[str, int]] = {}
-    for chunk in chunks:
-        for heartbeat in chunk.sampled_heartbeats:
-            of_cluster = newest.setdefault(heartbeat.cluster, {})
-            of_cluster[heartbeat.broker_name] = max(heartbeat.event_time_ms, of_cluster.get(heartbeat.broker_name, 0))
+    for heartbeat in (heartbeat for chunk in chunks for heartbeat in chunk.sampled_heartbeats):
+        of_cluster = newest.setdefault(heartbeat.cluster, {})
+        of_cluster[heartbeat.broker_name] = max(heartbeat.event_time_ms, of_cluster.get(heartbeat.broker_name, 0))
     return {cluster: min(of_cluster.values()) for cluster, of_cluster in newest.items() if len(of_cluster) > 1}
 
 

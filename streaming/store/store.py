@@ -158,15 +158,17 @@ BATCH_ROWS = 10_000
 
 ONE_SELECT = "only one SELECT at a time: the tables are read, never written"
 
-_SETTINGS = """
-SET GLOBAL TimeZone = 'UTC'; -- GLOBAL: a cursor of another thread does not inherit what was set for this one
-SET GLOBAL parquet_metadata_cache = true; -- of thousands of small files each footer is read once
-SET GLOBAL enable_external_file_cache = false; -- the system's own serves repeated reads
-SET GLOBAL temp_directory = ''; -- what does not fit the memory limit fails; it fills no disk
-SET GLOBAL python_enable_replacements = false; -- a name in SQL is a view, never a Python variable
-SET GLOBAL autoinstall_known_extensions = false;
-SET GLOBAL autoload_known_extensions = false
-"""
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "parquet_metadata_cache": True,  # of thousands of small files each footer is read once
+    "enable_external_file_cache": False,  # the system's own serves repeated reads
+    "temp_directory": "",  # what does not fit the memory limit fails; it fills no disk
+    "python_enable_replacements": False,  # a name in SQL is a view, never a Python variable
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+"""GLOBAL settings: a cursor of another thread does not inherit what was set for one session."""
+
 _LOCKED = "SET enable_external_access = false; SET lock_configuration = true"
 
 
@@ -198,13 +200,14 @@ class History:
             raise NotWrittenError(warehouse, None if len(tables) == len(TABLES) else next(iter(tables)).name)
         self._engine = self._open()
         with in_words(None), self._deleted_files_named():
-            self._show_again_if_gone(changed)
+            self._show(changed)
             if is_closed:
                 self._engine.execute(_LOCKED)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
-        engine.execute(_SETTINGS)
+        for name, value in _SETTINGS.items():
+            engine.execute(f"SET GLOBAL {name} = {value!r}")
         if not self._is_closed:
             folder = str(local_folder(self.warehouse))
             engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
@@ -323,16 +326,8 @@ class History:
         """Read the logs on; with `again` anew, as if none had been read."""
         with self._lock:
             changed = self._read_logs(again=again)
-            self._show_again_if_gone(changed)
-            return bool(changed)
-
-    def _show_again_if_gone(self, changed: Sequence[TableFiles]) -> None:
-        try:
             self._show(changed)
-        except duckdb.IOException:  # a file went away between the log and the view
-            if self._is_closed:
-                raise
-            self._show(self._read_logs(again=True))
+            return bool(changed)
 
     def _read_logs(self, *, again: bool) -> list[TableFiles]:
         """The tables of which other files are to be shown."""
@@ -343,18 +338,23 @@ class History:
         except UnreadableTableError as error:
             raise WarehouseError(str(error)) from None
 
-    def _show(self, changed: Sequence[TableFiles]) -> None:
-        """Views change together, or not at all."""
-        for files in changed:
-            leave_out_unreadable(self._engine, files)
-        self._engine.execute("BEGIN")
+    def _show(self, changed: Sequence[TableFiles], *, again: bool = True) -> None:
+        """Change all views or none; with `again` look once more for files that were deleted since the log was read."""
         try:
             for files in changed:
-                self._show_one(files)
-            self._engine.execute("COMMIT")
-        except duckdb.Error:
-            self._engine.execute("ROLLBACK")
-            raise
+                leave_out_unreadable(self._engine, files)
+            self._engine.execute("BEGIN")
+            try:
+                for files in changed:
+                    self._show_one(files)
+                self._engine.execute("COMMIT")
+            except duckdb.Error:
+                self._engine.execute("ROLLBACK")
+                raise
+        except duckdb.IOException:
+            if self._is_closed or not again:
+                raise
+            self._show(self._read_logs(again=True), again=False)
 
     def _show_one(self, files: TableFiles) -> None:
         name, paths = files.table.name, files.paths()

@@ -51,10 +51,9 @@ KEPT_SECONDS = 3_600.0
 
 
 class FileCopies:
-    """Copies of one table's files, flat under `copies_folder`."""
+    """Copies of the files of the table at an address, flat under `copies_folder`."""
 
     def __init__(self, table: str) -> None:
-        """`table` is its address."""
         self._table = table
         self._folder = copies_folder(table.rpartition("/")[0]) / table.rpartition("/")[2]
 
