@@ -114,7 +114,7 @@ class _KeptTable:
             handle = open_delta(self._path)
         except TableNotFoundError:
             return
-        while (size := due_tier(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist())) is not None:
+        while (size := due_tier(tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist()))) is not None:
             if not compact(handle, size)[0]:
                 break
         self._seen = int(handle.version())

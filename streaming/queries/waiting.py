@@ -166,7 +166,8 @@ def _held(number: int, chunk: Chunk) -> Iterator[_Held]:
     rank = _RANK.get(chunk.topic, 0)
     for message in chunk.messages:
         yield rank, message.ingest_time_ms, len(message.value), number, message
-    for event in (*chunk.sampled_heartbeats, *chunk.pullings):
+    sampled: list[SampledHeartbeat | Pulling] = [*chunk.sampled_heartbeats, *chunk.pullings]
+    for event in sampled:
         yield 0, event.event_time_ms, HEADER_BYTES, number, event
 
 
