@@ -4,7 +4,6 @@ The product must give the same rows at the same times, though it evaluates hardl
 """
 
 from streaming.queries.shard import Shard
-from streaming.queries.tick import ClusterTick
 from streaming.queries.working_set import WorkingSet
 from udfs.groups.state import GroupState
 
@@ -20,9 +19,5 @@ class EveryEvaluation(Shard):
     """A shard that evaluates every group it knows, at every clock event that is for it."""
 
     working_set = AllNews
-
-    def _due(self, cluster: str, at: ClusterTick) -> set[str]:
-        return set(self.work.cluster(cluster).groups)
-
-    def _stays_calm(self, cluster: str, name: str, at: ClusterTick) -> bool:
-        return False
+    due_groups = staticmethod(lambda work, cluster, _: set(work.cluster(cluster).groups))
+    stays_calm = staticmethod(lambda *_: False)

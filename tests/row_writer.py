@@ -15,7 +15,13 @@ from deltalake import Transaction
 
 from schemas.tables import TABLES, Table
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.tables import create_tables, open_table, table_path
+from streaming.warehouse.tables import open_table, table_path
+
+
+def create_tables(warehouse: Path) -> None:
+    """Create the missing tables."""
+    for table in TABLES.values():
+        open_table(warehouse, table)
 
 
 @cache

@@ -4,6 +4,7 @@ Their messages carry Kafka's time (LogAppendTime), the one clock that all events
 as the other events, not compacted: a replay of the past (Rewind) needs its routes, which are reported every 30 s.
 """
 
+import contextlib
 import re
 import ssl
 import time
@@ -35,23 +36,16 @@ def client_options(options: Mapping[str, str]) -> dict[str, Any]:
     `security.protocol` becomes `security_protocol`; a JAAS line gives user name and password; a PEM trust store
     becomes `ssl_cafile`. Options that only Java knows are skipped.
     """
-    known = KafkaProducer.DEFAULT_CONFIG
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        name = _PYTHON_NAMES.get(key, key.replace(".", "_"))
-        if name in known and isinstance(value, str):
-            found[name] = value
+    named = {_PYTHON_NAMES.get(key, key.replace(".", "_")): value for key, value in options.items()}
+    found: dict[str, Any] = {name: value for name, value in named.items() if name in KafkaProducer.DEFAULT_CONFIG}
     if jaas := options.get("sasl.jaas.config"):
-        found |= _credentials(jaas)
+        credentials = re.findall(r'\b(username|password)="([^"]*)"', jaas)
+        found |= {f"sasl_plain_{key}": value for key, value in credentials}
     if options.get("ssl.truststore.type", "").upper() == "PEM" and (path := options.get("ssl.truststore.location")):
         found["ssl_cafile"] = path
     if pem := options.get("ssl.truststore.certificates"):
         found["ssl_context"] = ssl.create_default_context(cadata=pem)
     return found
-
-
-def _credentials(jaas: str) -> dict[str, str]:
-    return {f"sasl_plain_{key}": value for key, value in re.findall(r'\b(username|password)="([^"]*)"', jaas)}
 
 
 def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
@@ -75,21 +69,17 @@ def _create_missing(kafka: Kafka) -> list[str]:
         **client_options(kafka.options),
     )
     try:
-        missing = sorted(set(EVENTS) - set(admin.list_topics()))
         made = []
-        for name in missing:
-            try:
+        for name in sorted(set(EVENTS) - set(admin.list_topics())):
+            with contextlib.suppress(TopicAlreadyExistsError):  # another process was quicker
                 admin.create_topics([_new_topic(kafka, name)])
                 made.append(name)
-            except TopicAlreadyExistsError:
-                pass  # another process was quicker
         return made
     finally:
         admin.close()
 
 
 def _new_topic(kafka: Kafka, name: str) -> NewTopic:
-    retention_ms = kafka.retention_hours * 3_600_000
     return NewTopic(
         name,
         num_partitions=kafka.partitions.get(name, 1),
@@ -97,6 +87,6 @@ def _new_topic(kafka: Kafka, name: str) -> NewTopic:
         topic_configs={
             "max.message.bytes": str(16 << 20),
             "message.timestamp.type": "LogAppendTime",
-            "retention.ms": str(retention_ms),
+            "retention.ms": str(kafka.retention_hours * 3_600_000),
         },
     )

@@ -1,23 +1,22 @@
 """A table's files and log: sizes, compaction, unused files, checkpoints and expired commits."""
 
 import json
-import math
 import os
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import obstore
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
 from conf.location import is_store
 from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import LOG
-from streaming.warehouse.opening import catch_up, whole
 from streaming.warehouse.table_store import Found, list_files, list_folder, read_file, store_of
+from streaming.warehouse.tables import catch_up, whole
 
 CHECKPOINT_AFTER = 20
 """Commits since the last checkpoint that are worth a new one."""
@@ -49,11 +48,8 @@ def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_ho
         return len(over | {found.path for found in _expired(before, keep_hours)})
     if is_due:
         handle.create_checkpoint()
-    is_past = any(found.at < past for found in before)
-    if is_past:
+    if any(found.at < past for found in before):
         handle.cleanup_metadata()
-    if not is_due and not is_past and not _expired(before, keep_hours):
-        return 0
     drop_expired(table, keep_hours)
     left = {found.path for found in log_files(table)}
     return sum(found.path not in left for found in before)
@@ -116,6 +112,9 @@ def _version(found: Found) -> int:
 
 MB = 1_000_000
 
+MOST_RETRIES = 100
+"""Retries of a compaction's commit, each because a batch was appended meanwhile."""
+
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OF_DELTA = re.compile(
     rf"part-\d{{5}}-{_UUID}[-.]c\d{{3}}(\.\w+)?\.parquet"  # data, by Spark or delta-rs
@@ -125,48 +124,30 @@ _OF_DELTA = re.compile(
 """Names that Delta's writers give; other files in a table's folder are left alone."""
 
 
-@dataclass(frozen=True)
-class Stock:
-    """What a table holds at one version."""
+class Stock(NamedTuple):
+    """Rows of a table at one version, and the bytes of each of its files."""
 
     rows: int
     sizes: tuple[int, ...]
-    """Bytes of each file."""
-
-    @property
-    def files(self) -> int:
-        return len(self.sizes)
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.sizes)
-
-    def small_files(self, target_mb: int) -> tuple[int, ...]:
-        """Sizes of those that compaction takes together."""
-        return tuple(size for size in self.sizes if size < target_mb * MB)
 
 
 def take_stock(handle: DeltaTable) -> Stock:
-    """Rows and files of the version that the handle has read; from the log, where the writers counted their rows."""
+    """Return rows and files of the version that the handle has read; from the log if its writers counted their rows."""
     adds = handle.get_add_actions(flatten=True)
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
     counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
     return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
 
 
-def file_sizes(handle: DeltaTable) -> tuple[int, ...]:
-    """Bytes of each file of the version that the handle has read."""
-    return tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+def compact(handle: DeltaTable, size: int) -> tuple[int, int]:
+    """Compact files below `size` bytes, one task at a time so that the writers keep their core.
 
-
-def expected_files(small: tuple[int, ...], target_mb: int) -> int:
-    """Of how many files they will be at the most: compression gains when rows come together."""
-    return max(1, math.ceil(sum(small) / (target_mb * MB))) if small else 0
-
-
-def compact(handle: DeltaTable, target_mb: int) -> tuple[int, int]:
-    """Take small files together, one at a time so that the writers keep their core; (files taken, files made)."""
-    done = whole(lambda: handle.optimize.compact(target_size=target_mb * MB, max_concurrent_tasks=1))
+    Return the numbers of files removed and made.
+    """
+    properties = CommitProperties(max_commit_retries=MOST_RETRIES)
+    done = whole(
+        lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
+    )
     return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 
@@ -185,10 +166,7 @@ def find_unused(handle: DeltaTable, table: str, hours: int) -> list[str]:
 
 
 def _has_old(folder: Path, active: set[str], hours: int) -> bool:
-    """Whether a file is older than that and in the table no more, or may be: a file is written before it is replaced.
-
-    Looking for it so takes a tenth of what it takes delta-rs to find nothing.
-    """
+    """Whether the folder may have an unused file older than `hours`: a tenth of the time that delta-rs takes."""
     if any(unquote(uri) != uri for uri in active):
         return True
     past = time.time() - hours * 3_600
@@ -206,15 +184,10 @@ def delete_unused(table: str, files: list[str]) -> list[str]:
     if is_store(table):
         obstore.delete(store_of(table), files)
         return files
-    return [file for file in files if _delete(Path(table) / file)]
-
-
-def _delete(path: Path) -> bool:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    return True
+    there = [file for file in files if (Path(table) / file).exists()]
+    for file in there:
+        (Path(table) / file).unlink(missing_ok=True)
+    return there
 
 
 def bytes_of(table: str, files: list[str]) -> int:

@@ -21,6 +21,8 @@ from streaming.text.times import wall_ms
 
 SHOW_AFTER_SECONDS = 1.0
 
+SUMMED = ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted", "bytes_deleted")
+
 
 def maintain(
     table: Annotated[
@@ -52,7 +54,6 @@ def maintain(
 
     Example: 17 3 * * * balancewatch maintain --format json >> /var/log/balancewatch/maintain.json
     """
-
     if format_ not in ("table", "json"):
         fail(f"--format {format_!r}: choose table or json", code=2)
     for name in table or []:
@@ -77,7 +78,6 @@ def maintain(
 @contextmanager
 def _progress(steps: int) -> Iterator[Any]:
     """Show a progress bar with table and step on a terminal's stderr, after SHOW_AFTER_SECONDS."""
-
     began = time.monotonic()
     with Progress(console=VisibleConsole(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("opening the tables", total=steps, visible=False)
@@ -90,39 +90,34 @@ def _progress(steps: int) -> Iterator[Any]:
 
 
 def _print_table(reports: list[Report]) -> None:
-
     dry_run = reports[0].dry_run
     table = Table(caption="Dry run: nothing was changed." if dry_run else None)
     for name in ("table", "rows", "expired", "files", "compacted", "size", "unused files"):
         table.add_column(name, justify="left" if name == "table" else "right", no_wrap=name == "table")
-    for one in [*reports, _total(reports)]:
-        if one.table == "all":
+    total = Report("all", dry_run)
+    for name in SUMMED:
+        setattr(total, name, sum(getattr(report, name) for report in reports))
+    for report in [*reports, total]:
+        if report is total:
             table.add_section()
-        made = f"{'≤ ' if dry_run else ''}{one.files_made:,}"
+        made = f"{'≤ ' if dry_run else ''}{report.files_made:,}"
         table.add_row(
-            one.table,
-            f"{one.rows:,}",
-            f"-{one.rows_dropped:,}" if one.rows_dropped else "",
-            f"{one.files:,}",
-            f"{one.files_compacted:,} → {made}" if one.files_compacted else "",
-            _size(one.bytes),
-            f"-{one.files_deleted:,} ({_size(one.bytes_deleted)})" if one.files_deleted else "",
+            report.table,
+            f"{report.rows:,}",
+            f"-{report.rows_dropped:,}" if report.rows_dropped else "",
+            f"{report.files:,}",
+            f"{report.files_compacted:,} → {made}" if report.files_compacted else "",
+            _size(report.bytes),
+            f"-{report.files_deleted:,} ({_size(report.bytes_deleted)})" if report.files_deleted else "",
         )
     VisibleConsole().print(table)
 
 
-def _total(reports: list[Report]) -> Report:
-
-    total = Report("all", reports[0].dry_run)
-    for name in ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted"):
-        setattr(total, name, sum(getattr(report, name) for report in reports))
-    total.bytes_deleted = sum(report.bytes_deleted for report in reports)
-    return total
-
-
-def _size(count: int) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000  # type: ignore[assignment]  # from then on a share of the unit
-    return f"{count:.1f} TB"
+def _size(count: float) -> str:
+    if count < 1000:
+        return f"{count} B"
+    units = iter(("kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while (count := count / 1000) >= 1000 and unit != "TB":
+        unit = next(units)
+    return f"{count:.1f} {unit}"

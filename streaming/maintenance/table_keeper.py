@@ -11,17 +11,15 @@ from collections.abc import Sequence
 
 import obstore
 import structlog
-from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.maintenance.files import MB, drop_expired, file_sizes, last_checkpoint
+from streaming.maintenance.files import MB, compact, drop_expired, last_checkpoint
 from streaming.warehouse.delta_log import in_one_line, log_name
-from streaming.warehouse.opening import open_delta, whole
 from streaming.warehouse.table_store import store_of
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import open_delta, table_path
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
 """(bytes, files): that number of files below that size, without those of the tier below, is compacted to that size."""
@@ -37,9 +35,6 @@ LOOK_COMMITS = 16
 
 SHORTEN_SECONDS = 3_600.0
 """Between two looks for commits that are too old."""
-
-MOST_RETRIES = 100
-"""Of a compaction's commit, each because a batch was appended in the meantime."""
 
 log = structlog.get_logger()
 
@@ -107,10 +102,9 @@ class _KeptTable:
             self._reported = said
 
     def _has_grown(self) -> bool:
-        if self._seen < 0:
-            return True
         try:
-            obstore.head(store_of(self._path), log_name(self._seen + LOOK_COMMITS))
+            if self._seen >= 0:
+                obstore.head(store_of(self._path), log_name(self._seen + LOOK_COMMITS))
         except FileNotFoundError:
             return False
         return True
@@ -120,8 +114,8 @@ class _KeptTable:
             handle = open_delta(self._path)
         except TableNotFoundError:
             return
-        while (size := due_tier(file_sizes(handle))) is not None:
-            if not compact_files(handle, size):
+        while (size := due_tier(tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist()))) is not None:
+            if not compact(handle, size)[0]:
                 break
         self._seen = int(handle.version())
         checkpointed, actions = last_checkpoint(self._path)
@@ -130,12 +124,3 @@ class _KeptTable:
         if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
             drop_expired(self._path, self._settings.maintain.reader_hours)  # it grows by 86,400 files a day
             self._shortened_at = time.monotonic()
-
-
-def compact_files(handle: DeltaTable, size: int) -> int:
-    """Take files below `size` bytes together, one at a time, so that the batches keep their core; how many it took."""
-    properties = CommitProperties(max_commit_retries=MOST_RETRIES)
-    done = whole(
-        lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
-    )
-    return int(done["numFilesRemoved"])

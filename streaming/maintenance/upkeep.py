@@ -6,6 +6,7 @@ that were open at the cutoff. Rows about an incident or a message stay as long a
 notify an incident without deliveries again.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,11 +19,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES, Table
 from streaming.maintenance.files import (
+    MB,
     Stock,
     bytes_of,
     compact,
     delete_unused,
-    expected_files,
     find_unused,
     log_files,
     refuse_empty_commits,
@@ -34,9 +35,8 @@ from streaming.system.known_error import BalancewatchError
 from streaming.text.times import to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.opening import catch_up, is_gap, open_delta
 from streaming.warehouse.table_store import Found
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 
 MEMORY_LIMIT = "1GB"
 MOST_ATTEMPTS = 5
@@ -56,17 +56,11 @@ class Cut:
 
 
 def _newest(condition: str) -> Callable[[Table], str]:
-    """The newest old row of each key, where it still says something."""
-
-    def sql(table: Table) -> str:
-        newest = f"row_number() OVER (PARTITION BY {_named(table.key)} ORDER BY {table.time} DESC, batch_id DESC) = 1"
-        return f"SELECT * FROM (FROM old QUALIFY {newest}) WHERE {condition}"
-
-    return sql
-
-
-def _always(sql: str) -> Callable[[Table], str]:
-    return lambda _: sql
+    """Return SQL for the newest old row of each key, if it still holds."""
+    return lambda table: (
+        "SELECT * FROM (FROM old QUALIFY row_number() OVER "
+        f"(PARTITION BY {_named(table.key)} ORDER BY {table.time} DESC, batch_id DESC) = 1) WHERE {condition}"
+    )
 
 
 @dataclass(frozen=True)
@@ -92,10 +86,8 @@ def _with_subject(table: Table) -> str:
     return f"FROM old WHERE ({columns}) IN (SELECT ({columns}) FROM kept_subjects)"
 
 
-_NONE = _always("FROM old WHERE false")
-
 KEPT: Mapping[str, Callable[[Table], str]] = {
-    "alerts": _always(
+    "alerts": lambda _: (
         "FROM old ANTI JOIN (FROM old WHERE state = 'RESOLVED') USING (incident_id) WHERE incident_id IS NOT NULL"
     ),
     "alert_deliveries": _with_subject,
@@ -105,7 +97,7 @@ KEPT: Mapping[str, Callable[[Table], str]] = {
     "memberships": _newest("change IN ('JOINED', 'CHANGED')"),
     "fault_items": _newest("NOT available"),
     "broker_health": _newest("true"),
-    "quarantine": _NONE,
+    "quarantine": lambda _: "FROM old WHERE false",
     "repairs": _with_subject,
     "quality": _newest("true"),
 }
@@ -130,12 +122,21 @@ def find_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
         kept_sql = KEPT[table.name](table)
         if subjects is not None and (of_subjects := files_here(subjects, subjects.file_uris())):
             engine.execute(f"CREATE VIEW rows_of_subjects AS SELECT * FROM {files_as_rows(of_subjects)}")
-            engine.execute(f"CREATE VIEW kept_subjects AS {_kept_subjects(SUBJECTS[table.name], gone_ms)}")
+            subject = SUBJECTS[table.name]
+            columns, gone = _named(subject.columns), subject.gone(_moment(gone_ms))
+            engine.execute(
+                f"CREATE VIEW kept_subjects AS SELECT {columns} FROM rows_of_subjects GROUP BY {columns} "
+                f"HAVING NOT ({gone})"
+            )
         elif subjects is not None:
             kept_sql = "FROM old WHERE false"
         old_rows = engine.execute("SELECT count(*) FROM old").fetchall()[0][0]
         kept = engine.sql(kept_sql).to_arrow_table()
-    return Cut(old_rows, _as_columns_of(handle, kept))
+    schema = pa.schema(handle.schema().to_arrow())
+    for field in schema:
+        if field.name not in kept.column_names:  # none of the files has it
+            kept = kept.append_column(field.name, pa.nulls(kept.num_rows, field.type))
+    return Cut(old_rows, kept.select(schema.names))
 
 
 def drop_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTable | None) -> Cut:
@@ -172,20 +173,6 @@ def _old_files(handle: DeltaTable, table: Table, cutoff_ms: int) -> list[str]:
     cutoff = to_time(cutoff_ms)
     old = {path for path, at in zip(adds["path"].to_pylist(), oldest, strict=True) if at is None or at < cutoff}
     return files_here(handle, [uri for uri in handle.file_uris() if uri.rpartition("/")[2] in old])
-
-
-def _as_columns_of(handle: DeltaTable, rows: pa.Table) -> pa.Table:
-    """With every column of the table: null where none of the files has it."""
-    schema = pa.schema(handle.schema().to_arrow())
-    for field in schema:
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
-    return rows.select(schema.names)
-
-
-def _kept_subjects(subject: Subject, gone_ms: int) -> str:
-    columns = _named(subject.columns)
-    return f"SELECT {columns} FROM rows_of_subjects GROUP BY {columns} HAVING NOT ({subject.gone(_moment(gone_ms))})"
 
 
 def _named(columns: tuple[str, ...]) -> str:
@@ -277,33 +264,34 @@ def _is_there(path: str) -> bool:
 
 
 class _Upkeep:
-    """One table's."""
+    """The upkeep of one table."""
 
     def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
         self._path = table_path(settings.paths.warehouse, table.name)
-        self._retention_days = self._days(table)
         self._log: list[Found] = []
-        self.report = Report(table.name, plan.dry_run, retention_days=self._retention_days)
+        self.report = Report(table.name, plan.dry_run, retention_days=self._days(table))
 
     def work(self) -> None:
         self._log = log_files(self._path)
         refuse_empty_commits(self._path, self._log)
         handle = open_delta(self._path)
         stock = take_stock(handle)
-        self.report.rows, self.report.files, self.report.bytes = stock.rows, stock.files, stock.bytes
-        if self._plan.does_retention and self._retention_days:
+        report, plan = self.report, self._plan
+        report.rows, report.files, report.bytes = stock.rows, len(stock.sizes), sum(stock.sizes)
+        if plan.does_retention and report.retention_days:
             self._on_step(self._table.name, STEPS[0])
             self._drop_old(handle)
-        if self._plan.does_compaction:
+        if plan.does_compaction:
             self._on_step(self._table.name, STEPS[1])
-            has_changed = self.report.rows_dropped and not self._plan.dry_run
+            has_changed = report.rows_dropped and not plan.dry_run
             self._compact(handle, take_stock(handle) if has_changed else stock)
-        if self._plan.does_vacuum:
+        if plan.does_vacuum:
             self._on_step(self._table.name, STEPS[2])
             self._vacuum(handle)
             self._on_step(self._table.name, STEPS[3])
-            self._shorten_log(handle)
+            keep_hours = self._settings.maintain.reader_hours
+            report.log_files_deleted = shorten_log(handle, self._path, self._log, keep_hours, dry_run=plan.dry_run)
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
@@ -332,15 +320,15 @@ class _Upkeep:
         return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)
 
     def _compact(self, handle: DeltaTable, stock: Stock) -> None:
-        wish = self._settings.maintain
-        small = stock.small_files(wish.target_file_mb)
+        wish, report = self._settings.maintain, self.report
+        target = wish.target_file_mb * MB
+        small = [size for size in stock.sizes if size < target]
         if len(small) < wish.min_files:
             return
-        if self._plan.dry_run:
-            taken, made = len(small), expected_files(small, wish.target_file_mb)
+        if self._plan.dry_run:  # at most: rows that come together are compressed better
+            report.files_compacted, report.files_made = len(small), max(1, math.ceil(sum(small) / target))
         else:
-            taken, made = compact(handle, wish.target_file_mb)
-        self.report.files_compacted, self.report.files_made = taken, made
+            report.files_compacted, report.files_made = compact(handle, target)
 
     def _vacuum(self, handle: DeltaTable) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
@@ -350,9 +338,3 @@ class _Upkeep:
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)
         self.report.files_deleted = len(unused)
-
-    def _shorten_log(self, handle: DeltaTable) -> None:
-        keep_hours = self._settings.maintain.reader_hours
-        self.report.log_files_deleted = shorten_log(
-            handle, self._path, self._log, keep_hours, dry_run=self._plan.dry_run
-        )

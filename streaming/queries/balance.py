@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from conf.settings import Settings
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.queries.pack import pack
-from streaming.queries.parcel import decode_parcel, encode_parcel
+from streaming.queries.parcel import decode_parcel, encode
 from streaming.queries.rulebook import rulebook
 from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache, without_pauses
@@ -40,7 +39,6 @@ OUTPUT = T.StructType([T.StructField("table", T.StringType()), T.StructField("ro
 TRIED = 64
 """Numbers tried for each partition; hashes leave one without any in less than one start of 10^20."""
 
-_encode_rows = msgspec.msgpack.Encoder().encode
 _states = StateCache()
 
 
@@ -76,26 +74,23 @@ def read_messages(spark: SparkSession, settings: Settings) -> DataFrame:
         raise SourceError(
             "kafka.bootstrap_servers is empty; set it to host:port of a broker, or try `balancewatch demo`"
         )
-    reader = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("subscribe", ",".join(TOPICS))
-        .option("startingOffsets", queries.starting_offsets)
-        .option("failOnDataLoss", str(queries.fail_on_data_loss).lower())
+    options: dict[str, Any] = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": ",".join(TOPICS),
+        "startingOffsets": queries.starting_offsets,
+        "failOnDataLoss": queries.fail_on_data_loss,
         # The consumer's one fetch in flight otherwise holds every small batch for 500 ms.
-        .option("kafka.fetch.max.wait.ms", "20")
+        "kafka.fetch.max.wait.ms": 20,
         # Few, large fetches: a drain costs Kafka a third of the CPU and the query a fifth less than with the defaults.
-        .option("kafka.max.poll.records", "5000")
-        .option("kafka.max.partition.fetch.bytes", str(8 << 20))
-        .option("kafka.receive.buffer.bytes", str(1 << 20))
-    )
+        "kafka.max.poll.records": 5000,
+        "kafka.max.partition.fetch.bytes": 8 << 20,
+        "kafka.receive.buffer.bytes": 1 << 20,
+        **{f"kafka.{key}": value for key, value in kafka.options.items()},
+    }
     if queries.max_offsets_per_trigger:
-        reader = reader.option("maxOffsetsPerTrigger", str(queries.max_offsets_per_trigger))
-    for key, value in kafka.options.items():
-        reader = reader.option(f"kafka.{key}", value)
-    return reader.load().select(
-        "topic", "partition", "offset", F.unix_millis("timestamp").alias("ingest_time_ms"), "value"
-    )
+        options["maxOffsetsPerTrigger"] = queries.max_offsets_per_trigger
+    messages = spark.readStream.format("kafka").options(**options).load()
+    return messages.select("topic", "partition", "offset", F.unix_millis("timestamp").alias("ingest_time_ms"), "value")
 
 
 def shard_keys(spark: SparkSession, partitions: int) -> list[int]:
@@ -114,7 +109,7 @@ def make_pack(keys: list[int]) -> Any:
     def pack_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with without_pauses():
             for parcels in pack(batches, len(keys)):
-                packed = pa.array([encode_parcel(parcel) for parcel in parcels], pa.binary())
+                packed = pa.array([encode(parcel) for parcel in parcels], pa.binary())
                 yield pa.RecordBatch.from_arrays([pa.array(keys, pa.int32()), packed], names=PACKED.names)
 
     return pack_batches
@@ -137,7 +132,7 @@ class BalanceProcessor(StatefulProcessor):
             del parcels
         for table in sorted(found):
             if found[table]:
-                yield Row(table=table, rows=_encode_rows(found[table]))
+                yield Row(table=table, rows=encode(found[table]))
 
     def close(self) -> None:
         """Keep the state for the worker's next batch."""

@@ -38,8 +38,7 @@ def checkpoint_of(name: str, settings: Settings) -> Path:
 class Position:
     """`wanted` is where the next batch begins to read, `planned` where the newest batch ends.
 
-    `batch_id` is the newest batch begun; if it is committed, `planned` equals `wanted`. `checkpoint_id` is the query's
-    id.
+    `batch_id` is the newest batch begun; if it is committed, `planned` equals `wanted`.
     """
 
     checkpoint_id: str
@@ -68,10 +67,7 @@ def read_beginning(checkpoint: Path) -> Offsets:
 
 
 def read_batch(checkpoint: Path, batch_id: int) -> dict[tuple[str, int], int]:
-    """Return the planned number of offsets of each partition, some of which may hold no message.
-
-    Raises OSError or ValueError for an unreadable checkpoint.
-    """
+    """Return the planned number of offsets of each partition, holes included. Raises OSError or ValueError."""
     until = _offsets_in((checkpoint / "offsets" / str(batch_id)).read_bytes(), HEADER_LINES)
     since = _before(checkpoint, batch_id)
     return {place: offset - since.get(place, 0) for place, offset in until.items()}
@@ -86,8 +82,13 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
     for batch_id in _batch_ids(checkpoint)[-2:]:
         path = checkpoint / "offsets" / str(batch_id)
         lines = path.read_text().split("\n")
-        for number in range(HEADER_LINES, len(lines)):
-            lines[number] = _line_with(lines[number], beginnings)
+        for number, line in enumerate(lines[HEADER_LINES:], HEADER_LINES):
+            if line.startswith("{"):
+                topics: dict[str, dict[str, int]] = json.loads(line)
+                for (topic, partition), offset in beginnings.items():
+                    if str(partition) in topics.get(topic, {}):
+                        topics[topic][str(partition)] = offset
+                lines[number] = json.dumps(topics, separators=(",", ":"))
         # Its checksum goes first: Hadoop reads a file without one, and refuses one that differs.
         path.with_name(f".{batch_id}.crc").unlink(missing_ok=True)
         _write_safely(path, "\n".join(lines))
@@ -113,16 +114,6 @@ def _offsets_in(text: bytes, header_lines: int) -> Offsets:
     return found
 
 
-def _line_with(line: str, beginnings: Mapping[tuple[str, int], int]) -> str:
-    if not line.startswith("{"):
-        return line
-    topics: dict[str, dict[str, int]] = json.loads(line)
-    for (topic, partition), offset in beginnings.items():
-        if str(partition) in topics.get(topic, {}):
-            topics[topic][str(partition)] = offset
-    return json.dumps(topics, separators=(",", ":"))
-
-
 def _write_safely(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
@@ -146,7 +137,7 @@ def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
 
 
 def _cores_of(spark: SparkSession) -> int:
-    """Return the cores of all executors that have started when no other has for PAUSE_SECONDS."""
+    """Return the cores of all executors, once no other has started for PAUSE_SECONDS."""
     spark.range(1).count()  # waits for the first
     cores, deadline = 0, time.monotonic() + COME_SECONDS
     while cores < (now := spark.sparkContext.defaultParallelism) and time.monotonic() < deadline:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
@@ -53,11 +53,8 @@ def not_after(time_ms: int, ingest_time_ms: int) -> int:
 
 def at_most(event: Any, ingest_time_ms: int) -> Any:
     """Return the event, no later than its arrival in Kafka."""
-    return _at(event, ingest_time_ms) if event.event_time_ms > ingest_time_ms + SLACK_MS else event
-
-
-def _at(event: Any, time_ms: int) -> Any:
-    return msgspec.structs.replace(event, event_time_ms=time_ms)
+    time_ms = not_after(event.event_time_ms, ingest_time_ms)
+    return event if time_ms == event.event_time_ms else structs.replace(event, event_time_ms=time_ms)
 
 
 SAMPLED = "sampled_heartbeats"
@@ -161,7 +158,7 @@ class EventTimes:
                     shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
             time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - self._behind_ms(event.cluster))
             if time_ms != event.event_time_ms:
-                event = _at(event, time_ms)
+                event = structs.replace(event, event_time_ms=time_ms)
             yield Event(time_ms, rank, partition, message.offset, topic, message, event)
 
     def _shift_ms(self, cluster: str, source: str, machine: str) -> int:

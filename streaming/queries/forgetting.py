@@ -15,21 +15,19 @@ from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
 from udfs.brokers.cluster import CLUSTER_NO_DATA
-from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import LEFT, Change
 
 FORGET_CLUSTER_MS = 86_400_000
 
 
 class ForgottenClusters:
-    """The clusters that a person decided to forget, in one batch of one shard.
+    """The clusters that a person decided to forget, in one batch of one shard, after its arrivals are noted.
 
     Events that Kafka had before the decision count for nothing. Later events bring the cluster back, except clock
     events without a broker's answer: those of `run`, and a round that no broker answered.
     """
 
     def __init__(self, shard_index: ShardIndex, chunks: Iterable[Chunk]) -> None:
-        """Start from the shard index after the batch's arrivals are noted."""
         self._at_ms = shard_index.forgotten_ms
         self._silent = shard_index.forgotten_ms.keys() - shard_index.clusters.keys()
         self._arrived_ms: dict[str, int] = {}
@@ -50,12 +48,12 @@ class ForgottenClusters:
         """Whether the event is of a forgotten cluster and does not bring it back."""
         if not self._at_ms:
             return False
-        cluster = event.event.cluster
+        clock, cluster = event.event, event.event.cluster
         if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
             return True
-        if event.topic != CLOCKS or not self.is_silent(cluster) or event.event.source == FORGET:
+        if event.topic != CLOCKS or cluster not in self._silent or clock.source == FORGET:
             return False
-        return event.event.source == RUN or not event.event.brokers_answered
+        return clock.source == RUN or not clock.brokers_answered
 
 
 def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
@@ -108,16 +106,12 @@ def forget_broker(
         group.membership.views.pop(broker_name, None)
         about = [key for key, incident in sorted(group.incidents.items()) if brokers_of(incident) == {broker_name}]
         work.put_alerts(_ended(group.incidents.pop(key), words, now_ms) for key in about)
-        is_concerned = _has_queue_at(group, broker_name)
+        is_concerned = any(
+            queue.startswith(f"{broker_name}:") for watched in group.topics.values() for queue in watched.queues
+        )
         group.is_stale |= is_concerned
         if is_concerned or members:
             work.touch(cluster, name, now_ms)
-
-
-def _has_queue_at(group: GroupState, broker_name: str) -> bool:
-    """Whether any of the group's queues is, or was, at the broker."""
-    prefix = f"{broker_name}:"
-    return any(name.startswith(prefix) for watched in group.topics.values() for name in watched.queues)
 
 
 def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_ms: int, *, writes_rows: bool) -> None:

@@ -136,7 +136,7 @@ class Intake:
         }
         if heartbeat.leaving:
             channel = key_of(heartbeat.cluster, heartbeat.broker_name, heartbeat.client_addr)
-            names = consumers.keys() or set(work.groups_on(channel))
+            names = consumers.keys() or set(work.state.channels.get(channel) or ())
             for name in sorted(names):
                 with self._aside(event, name):
                     group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)

@@ -1,7 +1,7 @@
 """Messages into parcels: each is decoded and checked once here, and goes to the shards that it concerns.
 
-    Packer ─► PartitionPack  events of groups: a chunk for each Kafka partition and shard
-           ─► Combiner       send latencies, run-length encoded by producer and broker, as columns
+    pack ─► PartitionPack  events of groups: a chunk for each Kafka partition and shard
+         ─► Combiner       send latencies, run-length encoded by producer and broker, as columns
 
 The shard decodes what it evaluates anew: an event encoded for it costs more than its JSON.
 """
@@ -50,63 +50,48 @@ def pack(batches: Iterable[pa.RecordBatch], shards: int) -> Iterator[list[Parcel
 
     Every shard gets one, because each needs the offsets up to which the partitions were read.
     """
-    packer, held = Packer(shards), None
+    combiner, held = Combiner(), None
     for batch in batches:
         if held is not None:
             yield held
-        held = packer.add(batch)
-    if held is not None:
-        packer.share_sends(held)
-        yield held
-
-
-class Packer:
-    """One task's part of a batch."""
-
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-        self._combiner = Combiner()
-
-    def add(self, batch: pa.RecordBatch) -> list[Parcel]:
-        """Take in an Arrow batch of any topics, and return its events of groups."""
+        held = [Parcel([], []) for _ in range(shards)]
         is_send = pc.equal(batch.column("topic"), SEND_LATENCIES)
         sends = pc.sum(is_send).as_py() or 0
         if sends:
-            self._combiner.add(batch if sends == batch.num_rows else batch.filter(is_send))
-        parcels = [Parcel([], []) for _ in range(self._shards)]
+            combiner.add(batch if sends == batch.num_rows else batch.filter(is_send))
         if sends < batch.num_rows:
-            for partition in self._partitions(batch.filter(pc.invert(is_send)) if sends else batch):
-                for parcel, chunk in zip(parcels, partition.chunks(), strict=True):
+            others = batch.filter(pc.invert(is_send)) if sends else batch
+            for partition in _pack_partitions(others, shards, combiner):
+                for parcel, chunk in zip(held, partition.chunks(), strict=True):
                     parcel.chunks.append(chunk)
-        return parcels
+    if held is not None:
+        for (cluster, broker_name), of_key in combiner.packs():
+            held[shard_of(cluster, broker_name or "", shards)].sends.append((cluster, broker_name, of_key))
+        held[0].rejects = combiner.rejects
+        for parcel in held:
+            parcel.sends_read = combiner.sends_read()
+        yield held
 
-    def share_sends(self, parcels: list[Parcel]) -> None:
-        """Add the sends of all batches, and the clock events for brokers."""
-        for (cluster, broker_name), of_key in self._combiner.packs():
-            parcels[shard_of(cluster, broker_name or "", self._shards)].sends.append((cluster, broker_name, of_key))
-        parcels[0].rejects = self._combiner.rejects
-        for parcel in parcels:
-            parcel.sends_read = self._combiner.sends_read()
 
-    def _partitions(self, batch: pa.RecordBatch) -> Iterable["PartitionPack"]:
-        packs: dict[tuple[str, int], PartitionPack] = {}
-        columns = (batch.column(name).to_pylist() for name in COLUMNS)
-        for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
-            known = packs.get((topic, partition))
-            if known is None:
-                known = packs[topic, partition] = PartitionPack(topic, partition, offset, self._shards)
-            event, reasons = decode(topic, value, ingest_time_ms)
-            if topic == CLOCKS:
-                self._combiner.note_clock(partition, offset, ingest_time_ms, event)
-            known.add(offset, ingest_time_ms, value, event, reasons)
-        return packs.values()
+def _pack_partitions(batch: pa.RecordBatch, shards: int, combiner: "Combiner") -> Iterable["PartitionPack"]:
+    packs: dict[tuple[str, int], PartitionPack] = {}
+    columns = (batch.column(name).to_pylist() for name in COLUMNS)
+    for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
+        known = packs.get((topic, partition))
+        if known is None:
+            known = packs[topic, partition] = PartitionPack(topic, partition, offset, shards)
+        event, reasons = decode(topic, value, ingest_time_ms)
+        if topic == CLOCKS:
+            combiner.note_clock(partition, offset, ingest_time_ms, event)
+        known.add(offset, ingest_time_ms, value, event, reasons)
+    return packs.values()
 
 
 _LEAST_LAG_MS = {skew.OF_CLIENT: skew.CLIENT_MS, skew.SENDS_OF: skew.TOLD_MS}
 
 
 class Lags:
-    """The least lag of each source in each window, over the messages that are noted."""
+    """The least lag of each source in each window."""
 
     def __init__(self) -> None:
         self._least: dict[tuple[str, str, str, int], int] = {}
@@ -117,17 +102,17 @@ class Lags:
         source = source_of(topic, event)
         if source is None:
             return
-        lag = ingest_time_ms - event.event_time_ms
-        self._note(event.cluster, source, ingest_time_ms // WINDOW_MS, lag)
+        lag, window = ingest_time_ms - event.event_time_ms, ingest_time_ms // WINDOW_MS
+        self._note(event.cluster, source, window, lag)
         if topic == CLOCKS:
-            key = (event.cluster, *source, ingest_time_ms // WINDOW_MS)
+            key = (event.cluster, *source, window)
             self._most[key] = max(lag, self._most.get(key, lag))
         if topic == PULLS or (topic == HEARTBEATS and not event.leaving and not event.is_listed_only):
             client_id = event.client_id if topic == PULLS else None
             order = self._orders.get(event.cluster) or self._orders.setdefault(event.cluster, LogOrder())
             order.note(*source, client_id, event.event_time_ms, ingest_time_ms)
         if topic == PULLS and event.client_id:
-            self._note(event.cluster, (skew.OF_CLIENT, event.client_id), ingest_time_ms // WINDOW_MS, lag)
+            self._note(event.cluster, (skew.OF_CLIENT, event.client_id), window, lag)
 
     def note_send(self, cluster: str, broker_name: str, client_id: str, lag: int, ingest_time_ms: int) -> None:
         """Note a lag of the client, and of the broker's agent that may have reported the send."""
@@ -136,11 +121,9 @@ class Lags:
 
     def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
         key = (cluster, *source, window)
-        if lag < self._least.get(key, lag + 1):
-            self._least[key] = lag
+        self._least[key] = min(lag, self._least.get(key, lag))
 
     def behind(self) -> list[Behind]:
-        """Return the sources that are behind in a log that was written at once."""
         return [behind for cluster, order in sorted(self._orders.items()) for behind in order.behind(cluster)]
 
     def all(self) -> list[Lag]:
@@ -186,35 +169,24 @@ class PartitionPack:
         if event.event_time_ms > header.newest_ms.get(event.cluster, -1):
             header.newest_ms[event.cluster] = max(event.event_time_ms, 0)
         if topic != CLOCKS:
-            self._note_span(event.cluster, ingest_time_ms, event.event_time_ms)
+            time_ms = event.event_time_ms
+            span = header.spans.get(event.cluster) or Span(ingest_time_ms, ingest_time_ms, time_ms)
+            if ingest_time_ms > span.newest_ms or time_ms < span.oldest_event_ms:
+                span = Span(span.first_ms, max(span.newest_ms, ingest_time_ms), min(span.oldest_event_ms, time_ms))
+            header.spans[event.cluster] = span
         if topic == PULLS:
             self._note_pull(event, reported_ms, ingest_time_ms)
         if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
             is_leaving = bool(event.leaving)
             groups = {consumer.consumer_group for consumer in event.consumers if not is_leaving}
+            families = tuple(sorted(filter(family_of, groups)))
+            who = event.cluster, event.broker_name, event.client_id
             header.sampled_heartbeats.append(
-                SampledHeartbeat(
-                    event.cluster,
-                    event.broker_name,
-                    event.client_id,
-                    reported_ms,
-                    is_leaving,
-                    tuple(sorted(name for name in groups if family_of(name))),
-                    ingest_time_ms,
-                    event.client_addr,
-                )
+                SampledHeartbeat(*who, reported_ms, is_leaving, families, ingest_time_ms, event.client_addr)
             )
         message = Message(offset, ingest_time_ms, value or b"")
         for number in _shards_for(topic, event, self._shards):
             self._messages[number].append(message)
-
-    def _note_span(self, cluster: str, ingest_time_ms: int, event_time_ms: int) -> None:
-        known = self._header.spans.get(cluster)
-        if known is None:
-            self._header.spans[cluster] = Span(ingest_time_ms, ingest_time_ms, event_time_ms)
-        elif ingest_time_ms > known.newest_ms or event_time_ms < known.oldest_event_ms:
-            newest_ms, oldest_ms = max(known.newest_ms, ingest_time_ms), min(known.oldest_event_ms, event_time_ms)
-            self._header.spans[cluster] = Span(known.first_ms, newest_ms, oldest_ms)
 
     def _note_pull(self, event: Any, reported_ms: int, ingest_time_ms: int) -> None:
         header, broker, step = self._header, (event.cluster, event.broker_name), event.event_time_ms // PULLING_MS
@@ -281,13 +253,7 @@ class Combiner:
         self._lags = Lags()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in send latencies of one partition or of several."""
-        if len(batch):
-            self._add_sends(batch)
-            self._note_all_read(batch)
-
-    def _add_sends(self, batch: pa.RecordBatch) -> None:
-        """Take in the valid sends of a batch: the hot path, a million a second."""
+        """Take in send latencies of one partition or of several: the hot path, a million a second."""
         ingest_time_ms = integers_of(batch.column("ingest_time_ms"))
         sends = read_sends(batch.column("value"), ingest_time_ms)
         add_runs(sends, ingest_time_ms, self._builders, self._lags)
@@ -296,30 +262,25 @@ class Combiner:
                 batch.column(name)[row].as_py() for name in ("partition", "offset", "ingest_time_ms", "value")
             )
             self.rejects.append((SEND_LATENCIES, partition, Reject(offset, ingested_ms, value, reasons)))
+        self._note_all_read(batch)
 
     def note_clock(self, partition: int, offset: int, ingest_time_ms: int, event: Any) -> None:
         """Take in a clock event; None for an invalid one."""
         self._note_read((CLOCKS, partition), offset, offset)
         if event is None:
             return
-        if event.source == FORGET:
-            self._note_forgotten(event)
+        if event.source == FORGET:  # a decision about the cluster reaches the brokers that the event names
+            for decision in event.forgotten or ():
+                if decision.kind in (CLUSTER, BROKER):
+                    entry = (decision.kind, decision.name, event.event_time_ms, words_of(decision))
+                    for broker_name in (*([decision.name] if decision.kind == BROKER else event.brokers_asked), None):
+                        self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)
             return
         self._lags.note(CLOCKS, event, ingest_time_ms)
         event = at_most(event, ingest_time_ms)
         for broker_name in (*event.brokers_asked, None):
             place = (event.cluster, broker_name)
             self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
-
-    def _note_forgotten(self, event: Any) -> None:
-        """Note decisions about the cluster or a broker; a cluster's reach the brokers that the event names."""
-        for decision in event.forgotten or ():
-            if decision.kind not in (CLUSTER, BROKER):
-                continue
-            entry = (decision.kind, decision.name, event.event_time_ms, words_of(decision))
-            brokers = [decision.name] if decision.kind == BROKER else event.brokers_asked
-            for broker_name in (*brokers, None):
-                self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)
 
     def _note_all_read(self, batch: pa.RecordBatch) -> None:
         """Note the offsets read, by stretches of one topic and partition, of which a batch has few."""
@@ -370,10 +331,7 @@ Builders = MutableMapping[tuple[str, str, str, str], AttemptsBuilder]
 def builder_for(builders: Builders, event: Any) -> AttemptsBuilder:
     """Return the event's builder, a new one if there is none."""
     key = event.cluster, event.broker_name, event.client_id, event.client_version
-    builder = builders.get(key)
-    if builder is None:
-        builder = builders[key] = AttemptsBuilder(event.client_id, event.client_version)
-    return builder
+    return builders.get(key) or builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
 
 
 def add_runs(sends: Sends, ingest_time_ms: Integers, builders: Builders, lags: Lags) -> None:
@@ -384,6 +342,7 @@ def add_runs(sends: Sends, ingest_time_ms: Integers, builders: Builders, lags: L
     rows = np.flatnonzero(sends.which >= 0)
     if not len(rows):
         return
+    events = sends.events
     of_event = _builders_of_events(sends, rows, builders)
     numbers: dict[AttemptsBuilder, int] = {}
     number_of = np.array([numbers.setdefault(builder, len(numbers)) for builder in of_event], np.int32)
@@ -392,9 +351,32 @@ def add_runs(sends: Sends, ingest_time_ms: Integers, builders: Builders, lags: L
     rows = rows[np.argsort(number.astype(small), kind="stable")]
     which, time_ms, ingested_ms = sends.which[rows], sends.event_time_ms[rows], ingest_time_ms[rows]
     same_builder = np.diff(number_of[which]) == 0
-    _note_lags(sends.events, which, same_builder, ingested_ms - time_ms, ingested_ms, lags)
+
+    # The least lag of each stretch of one builder and one window.
+    first = np.flatnonzero(np.append(True, ~(same_builder & (np.diff(ingested_ms // WINDOW_MS) == 0))))
+    least_lag_ms = np.minimum.reduceat(ingested_ms - time_ms, first)
+    for place, lag_ms, at_ms in zip(
+        which[first].tolist(), least_lag_ms.tolist(), ingested_ms[first].tolist(), strict=True
+    ):
+        event = events[place]
+        lags.note_send(event.cluster, event.broker_name, event.client_id, lag_ms, at_ms)
+
+    # Each attempt; of quick ones in order and close together only the first and the last.
     time_ms = np.where(time_ms - SLACK_MS > ingested_ms, ingested_ms, time_ms)  # events.not_after
-    _add_runs(sends.events, of_event, which, same_builder, time_ms, sends.latency_ms[rows])
+    latency_ms, later_ms = sends.latency_ms[rows], np.diff(time_ms)
+    ends = [(event.isolation, event.reachable is not False) for event in events]
+    quick_below = [builder.quick_below(*end) for builder, end in zip(of_event, ends, strict=True)]
+    is_quick = latency_ms < np.array(quick_below)[which]
+    continues = same_builder & is_quick[1:] & is_quick[:-1] & (later_ms >= 0) & (later_ms < QUIET_MS)
+    first = np.flatnonzero(np.append(True, ~continues))
+    last = np.append(first[1:], len(which)) - 1
+    columns = (which[first], time_ms[first], latency_ms[first], last > first, time_ms[last], latency_ms[last])
+    for place, from_ms, first_latency_ms, is_run, to_ms, last_latency_ms in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        of_event[place].add(from_ms, first_latency_ms, *ends[place])
+        if is_run:
+            of_event[place].go_on(to_ms, last_latency_ms)
 
 
 def _builders_of_events(sends: Sends, rows: Integers, builders: Builders) -> list[AttemptsBuilder]:
@@ -407,41 +389,3 @@ def _builders_of_events(sends: Sends, rows: Integers, builders: Builders) -> lis
         is_used = first_row[place] < len(sends.which)
         of_place[place] = builder_for(builders if is_used else unused, sends.events[place])
     return [of_place[place] for place in range(len(sends.events))]
-
-
-def _note_lags(
-    events: list[Any], which: Integers, same_builder: Any, lag_ms: Integers, ingested_ms: Integers, lags: Lags
-) -> None:
-    """Note the least lag of each stretch of one builder and one window."""
-    same_window = np.diff(ingested_ms // WINDOW_MS) == 0
-    first = np.flatnonzero(np.append(True, ~(same_builder & same_window)))
-    for place, least_ms, time_ms in zip(
-        which[first].tolist(), np.minimum.reduceat(lag_ms, first).tolist(), ingested_ms[first].tolist(), strict=True
-    ):
-        event = events[place]
-        lags.note_send(event.cluster, event.broker_name, event.client_id, least_ms, time_ms)
-
-
-def _add_runs(
-    events: list[Any],
-    of_event: list[AttemptsBuilder],
-    which: Integers,
-    same_builder: Any,
-    time_ms: Integers,
-    latency_ms: Integers,
-) -> None:
-    """Add each attempt; of quick ones in order and close together only the first and the last."""
-    ends = [(event.isolation, event.reachable is not False) for event in events]
-    quick_below = [builder.quick_below(*end) for builder, end in zip(of_event, ends, strict=True)]
-    is_quick = latency_ms < np.array(quick_below)[which]
-    later_ms = np.diff(time_ms)
-    continues = same_builder & is_quick[1:] & is_quick[:-1] & (later_ms >= 0) & (later_ms < QUIET_MS)
-    first = np.flatnonzero(np.append(True, ~continues))
-    last = np.append(first[1:], len(which)) - 1
-    columns = (which[first], time_ms[first], latency_ms[first], last > first, time_ms[last], latency_ms[last])
-    for place, from_ms, first_latency_ms, is_run, to_ms, last_latency_ms in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        of_event[place].add(from_ms, first_latency_ms, *ends[place])
-        if is_run:
-            of_event[place].go_on(to_ms, last_latency_ms)

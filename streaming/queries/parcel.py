@@ -8,7 +8,7 @@ field goes to the end and has a default.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,9 +20,7 @@ from udfs.producers.attempts import Attempts
 
 def shard_of(cluster: str, name: str, shards: int) -> int:
     """Return the shard of a consumer group or broker; with an empty name, the shard that speaks for the cluster."""
-    if shards == 1:
-        return 0
-    return zlib.crc32(f"{cluster}|{name}".encode()) % shards
+    return zlib.crc32(f"{cluster}|{name}".encode()) % shards if shards > 1 else 0
 
 
 class Message(NamedTuple):
@@ -177,22 +175,6 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     sends_read: int = 0
 
 
-_encoder = msgspec.msgpack.Encoder()
-_chunks_decoder = msgspec.msgpack.Decoder(list[Chunk])
-_parcel_decoder: "msgspec.msgpack.Decoder[Parcel]" = msgspec.msgpack.Decoder(Parcel)
-
-
-def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
-    return _encoder.encode(list(chunks))
-
-
-def decode_chunks(packed: bytes) -> list[Chunk]:
-    return _chunks_decoder.decode(packed)
-
-
-def encode_parcel(parcel: Parcel) -> bytes:
-    return _encoder.encode(parcel)
-
-
-def decode_parcel(packed: Any) -> Parcel:
-    return _parcel_decoder.decode(packed)
+encode = msgspec.msgpack.Encoder().encode
+decode_chunks = msgspec.msgpack.Decoder(list[Chunk]).decode
+decode_parcel: Callable[[Any], Parcel] = msgspec.msgpack.Decoder(Parcel).decode

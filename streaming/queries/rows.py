@@ -20,30 +20,28 @@ CLOCK_HEARD = "clock_heard"
 Row = dict[str, Any]
 
 
+def _columns(fields: Any, *names: str) -> Row:
+    """Return the fields that their columns are named after."""
+    return {name: getattr(fields, name) for name in names}
+
+
+OF_INCIDENT = ("alert_id", "incident_id", "kind", "severity", "cause", "topic", "broker_name", "client_id")
+
+
 def alert_row(transition: Transition) -> Row:
     incident = transition.incident
     return {
-        "alert_id": incident.alert_id,
-        "incident_id": incident.incident_id,
-        "kind": incident.kind,
-        "severity": incident.severity,
+        **_columns(incident, *OF_INCIDENT, "inhibited_by", "flaps", "is_flapping"),
         "state": transition.state,
         "reason": str(transition.reason),
-        "cause": incident.cause,
         "cluster": incident.labels["cluster"],
         "consumer_group": incident.labels.get("consumer_group"),
-        "topic": incident.topic,
-        "broker_name": incident.broker_name,
-        "client_id": incident.client_id,
         "queues": list(incident.queues),
         "summary": incident.text.summary,
         "advice": incident.text.advice,
         "evidence": json.dumps(incident.evidence, sort_keys=True),
-        "inhibited_by": incident.inhibited_by,
         "labels": json.dumps(incident.labels, sort_keys=True),
         "completeness": transition.completeness,
-        "flaps": incident.flaps,
-        "is_flapping": incident.is_flapping,
         "started_at": incident.started_at_ms,
         "fired_at": incident.fired_at_ms,
         "changed_at": transition.changed_at_ms,
@@ -74,12 +72,7 @@ def membership_row(group: GroupState, change: Change) -> Row:
         "cluster": group.cluster,
         "consumer_group": group.consumer_group,
         "broker_name": change.broker_name,
-        "client_id": member.client_id,
-        "client_addr": member.client_addr,
-        "language": member.language,
-        "client_version": member.client_version,
-        "topics": member.topics,
-        "strategy": member.strategy,
+        **_columns(member, "client_id", "client_addr", "language", "client_version", "topics", "strategy"),
         "change": change.change,
         "last_heartbeat": member.last_heartbeat_ms,
         "changed_at": change.at_ms,
@@ -101,12 +94,8 @@ def fault_item_row(cluster: str, broker_name: str, flip: Flip) -> Row:
     return {
         "cluster": cluster,
         "broker_name": broker_name,
-        "client_id": flip.client_id,
-        "client_version": flip.client_version,
-        "current_latency_ms": flip.current_latency_ms,
-        "isolation": flip.isolation,
+        **_columns(flip, "client_id", "client_version", "current_latency_ms", "isolation", "available"),
         "start_timestamp": flip.start_timestamp_ms,
-        "available": flip.available,
         "changed_at": flip.changed_at_ms,
     }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from pyspark import SparkContext
@@ -61,9 +61,9 @@ class TickSeen(NamedTuple):
 class Rest:
     """How long to rest after a batch that had little to do: until the next clock event is due.
 
-    A batch costs as much for ten events as for a hundred. One batch for each poll round is enough for a quiet cluster;
-    if events come fast, or nothing waits for a clock event, the next batch begins at once or soon. Times are seconds of
-    this machine's clock, except those of clock events.
+    One batch for each poll round is enough for a quiet cluster. If events come fast, or nothing waits for a clock
+    event, the next batch begins at once or soon. Times are seconds of this machine's clock, except those of clock
+    events.
     """
 
     def __init__(self, most_s: float) -> None:
@@ -105,10 +105,9 @@ class Rest:
         """Return when the next clock event of any source is due in Kafka; None if no interval is known."""
         apart_s = self._apart_s or 0.0
         found = []
-        for key, seen in list(self._ticks.items()):
-            if len(seen) < 2:
+        for key, times in list(self._ticks.items()):
+            if len(times) < 2:
                 continue
-            times = list(seen)
             every_s = median(after - before for before, after in pairwise(times)) / 1000
             due_s = times[-1] / 1000 + apart_s + every_s
             if now_s > due_s + OVERDUE_ROUNDS * every_s:
@@ -212,22 +211,14 @@ class Sink:
         with self._busy:
             self._is_stopping = True
         reported = began = time.monotonic()
+        last = {"query": self._name, "batch_id": self._written}
         while not self._is_noted() and is_active():
             time.sleep(0.01)
             if time.monotonic() - reported >= COMMIT_SECONDS:
                 reported = time.monotonic()
-                log.warning(
-                    "stop delayed until Spark commits the last batch",
-                    query=self._name,
-                    batch_id=self._written,
-                    seconds=round(reported - began),
-                )
+                log.warning("stop delayed until Spark commits the last batch", **last, seconds=round(reported - began))
         if not self._is_noted():
-            log.warning(
-                "last batch not committed, the next start repeats it and skips its rows",
-                query=self._name,
-                batch_id=self._written,
-            )
+            log.warning("last batch not committed, the next start repeats it and skips its rows", **last)
 
     def _is_noted(self) -> bool:
         return self._written is None or (self._checkpoint / "commits" / str(self._written)).is_file()
@@ -239,13 +230,23 @@ class Sink:
             began_s = time.time()
             rows, read = self._write(batch, batch_id)
             self._written = batch_id
-        self._rest_after(began_s, batch_id, rows, read)
+        clocks = rows.get(CLOCK_HEARD, ())
+        ticks = [TickSeen(row["cluster"], row["collector"] or row["source"], row["ingest_ms"]) for row in clocks]
+        rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)
+        if rest_s > 0:
+            began = time.monotonic()
+            if self._rest_listener is not None:
+                self._rest_listener.rests(self._name, rest_s)
+            self._is_awake.wait(rest_s)
+            if self._rest_listener is not None:
+                self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
 
     def _write(self, batch: DataFrame, batch_id: int) -> tuple[Rows, Mapping[str, int]]:
         """Return the batch's rows, and the number of messages read by topic."""
-        self._app_id = self._app_id or self._read_app_id()
-        context = batch.sparkSession.sparkContext
-        limit = limit_of(self._limits, batch_id)
+        if not self._app_id:  # the query's id: a new checkpoint, whose batch ids start anew, is a new app
+            metadata = json.loads((self._checkpoint / "metadata").read_text())
+            self._app_id = f"balancewatch-{self._name}-{metadata['id']}"
+        context, limit = batch.sparkSession.sparkContext, limit_of(self._limits, batch_id)
         read = publish_plan(context, self._checkpoint, batch_id, limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
         versions = append_rows(self._writer, rows, self._app_id, batch_id)
@@ -253,34 +254,12 @@ class Sink:
             self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))
         return rows, read
 
-    def _rest_after(self, began_s: float, batch_id: int, rows: Rows, read: Mapping[str, int]) -> None:
-        ticks = [
-            TickSeen(row["cluster"], row["collector"] or row["source"], row["ingest_ms"])
-            for row in rows.get(CLOCK_HEARD, ())
-        ]
-        rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)
-        if rest_s > 0:
-            self._rest_for(rest_s, batch_id)
-
-    def _rest_for(self, rest_s: float, batch_id: int) -> None:
-        began = time.monotonic()
-        if self._rest_listener is not None:
-            self._rest_listener.rests(self._name, rest_s)
-        self._is_awake.wait(rest_s)
-        if self._rest_listener is not None:
-            self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
-
     def stay_awake(self) -> None:
-        """Pause after no further batch."""
+        """End the pause, and pause after no further batch."""
         self._is_awake.set()
 
     def may_rest(self) -> None:
         self._is_awake.clear()
-
-    def _read_app_id(self) -> str:
-        """The query's id lives in its checkpoint: a new checkpoint, whose batch ids start anew, is a new app."""
-        metadata: dict[str, Any] = json.loads((self._checkpoint / "metadata").read_text())
-        return f"balancewatch-{self._name}-{metadata['id']}"
 
 
 @dataclass(frozen=True)
@@ -308,19 +287,20 @@ def start_query(
 ) -> RunningQuery:
     """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
-    limits = note_limit(checkpoint, settings.queries.max_offsets_per_trigger)
-    rest_s = settings.queries.rest_ms / 1000
+    queries = settings.queries
     sink = Sink(
-        name, checkpoint, writer, on_batch, limits, is_once=available_now, rest_s=rest_s, rest_listener=rest_listener
+        name,
+        checkpoint,
+        writer,
+        on_batch,
+        note_limit(checkpoint, queries.max_offsets_per_trigger),
+        is_once=available_now,
+        rest_s=queries.rest_ms / 1000,
+        rest_listener=rest_listener,
     )
-    stream = (
-        output.writeStream.queryName(name)
-        .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .foreachBatch(sink)
-    )
+    stream = output.writeStream.queryName(name).outputMode("update").option("checkpointLocation", str(checkpoint))
     if available_now:
         stream = stream.trigger(availableNow=True)
     else:
-        stream = stream.trigger(processingTime=f"{settings.queries.trigger_ms} milliseconds")
-    return RunningQuery(stream.start(), sink)
+        stream = stream.trigger(processingTime=f"{queries.trigger_ms} milliseconds")
+    return RunningQuery(stream.foreachBatch(sink).start(), sink)

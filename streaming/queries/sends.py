@@ -5,12 +5,12 @@ is evaluated turn by turn with the cluster's clock events, and its alerts begin 
 had reported by then, so a dead broker is one cause for groups and producers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from streaming.queries.parcel import Chunk, Keyed, Pack
+from streaming.queries.parcel import Pack
 from streaming.queries.rows import CLOCK_NEEDED, alert_row, fault_item_row, health_row
-from streaming.queries.set_aside import advance_or_set_aside, come_back, set_aside
+from streaming.queries.set_aside import come_back, set_aside
 from streaming.queries.state import ShardState
 from streaming.queries.store import RETRIED
 from streaming.queries.waiting import CLOCK_MISSED_MS, Complete
@@ -32,47 +32,37 @@ from udfs.producers.waiting_sends import alerts_of_drop, drop_oldest, end_drop, 
 CUT_SKEW_MS = 60_000
 
 
-class Sends:
-    """A batch's sends for the boards and fleets of a shard; `of_fleets` has the packs by cluster."""
-
-    def __init__(self, state: ShardState, rules: Rulebook, keyed: Iterable[Keyed]) -> None:
-        self._state, self._rules = state, rules
-        self._of_boards: dict[tuple[str, str], list[Pack]] = {}
-        self.of_fleets: dict[str, list[Pack]] = {}
-        for cluster, broker_name, pack in keyed:
-            if broker_name is None:
-                self.of_fleets.setdefault(cluster, []).append(pack)
-            else:
-                self._of_boards.setdefault((cluster, broker_name), []).append(pack)
-
-    def read(self) -> list[Chunk]:
-        """Return the offsets that the batch read of sends."""
-        return [chunk for packs in self.of_fleets.values() for pack in packs for chunk in pack.read]
-
-    def advance_boards(self, *, may_be_cut: bool) -> Rows:
-        """Advance all boards, put them on their shelf, and return their rows."""
-        rows: Rows = {}
-        for (cluster, broker_name), packs in sorted(self._of_boards.items()):
-            key, boards, rules = key_of(cluster, broker_name), self._state.boards, self._rules.of(cluster)
-            if boards.get(key) is None and not any(pack.attempts for pack in packs):
-                continue  # a clock event for a broker without sends
+def advance_boards(
+    state: ShardState, rulebook: Rulebook, packs_by_board: Mapping[tuple[str, str], list[Pack]], *, may_be_cut: bool
+) -> Rows:
+    """Advance all boards of the batch, put them on their shelf, and return their rows."""
+    rows: Rows = {}
+    boards = state.boards
+    for (cluster, broker_name), packs in sorted(packs_by_board.items()):
+        key, rules = key_of(cluster, broker_name), rulebook.of(cluster)
+        board = boards.get(key)
+        if board is None and not any(pack.attempts for pack in packs):
+            continue  # a clock event for a broker without sends
+        board = board or Board()
+        now_ms = max(pack.newest_ms() for pack in packs)
+        try:
             idle_ms = rules.fault_item_idle_ms
-            board, of_board = advance_or_set_aside(
-                boards.get(key) or Board(),
-                lambda: boards.get_anew(key) or Board(),  # noqa: B023  # called at once
-                lambda board: advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut),  # noqa: B023  # called at once
-                {"cluster": cluster, "broker_name": broker_name},
-                max(pack.newest_ms() for pack in packs),
-                rules,
-            )
-            boards.put(key, board)
-            for table, of_table in of_board.items():
-                rows.setdefault(table, []).extend(of_table)
-        return rows
+            of_board = advance_board(board, packs, cluster, broker_name, idle_ms=idle_ms, may_be_cut=may_be_cut)
+        except RETRIED:
+            raise
+        except Exception as error:  # an error of a rule must not end the query
+            board = boards.get_anew(key) or Board()
+            of_board = set_aside(board, error, {"cluster": cluster, "broker_name": broker_name}, now_ms, rules)
+        else:
+            of_board["alerts"] = [alert_row(transition) for transition in come_back(board, now_ms)]
+        boards.put(key, board)
+        for table, of_table in of_board.items():
+            rows.setdefault(table, []).extend(of_table)
+    return rows
 
 
 class Fleets:
-    """The turns of a shard's fleets in one batch; each begins when it is first asked for."""
+    """The turns of a shard's fleets in one batch; each begins on first use."""
 
     def __init__(
         self, state: ShardState, rules: Rulebook, packs: dict[str, list[Pack]], complete: Complete, *, is_once: bool
@@ -231,20 +221,14 @@ class FleetTurn:
         if dropped := drop_oldest(fleet):
             self._reported += alerts_of_drop(fleet, cluster, dropped, self._rules)
         closed = list(close_unasked(fleet, self._rules.fault_item_idle_ms))
+        sent_ms = (of.steps[-1].to_ms for pack in self._packs for each in pack.fleet.values() for of in each)
+        newest_ms, since_ms = max(sent_ms, default=0), max(fleet.tick_ms + CLOCK_MISSED_MS, self._forgotten_ms)
+        # Only producers report the cluster, and it was not forgotten since: `run` sends its clock events.
+        is_wanted = newest_ms > since_ms and not any(pack.tick_ms for pack in self._packs)
         return {
             "fault_items": [
                 fault_item_row(cluster, board.broker_name, flip) for board in closed for flip in board.flips
             ],
             "broker_health": [health_row(cluster, board.broker_name, board.health) for board in closed],
-            CLOCK_NEEDED: list(self._clock_wanted()),
+            CLOCK_NEEDED: [{"cluster": cluster, "is_wanted": True, "newest_ms": newest_ms}] if is_wanted else [],
         }
-
-    def _clock_wanted(self) -> Iterator[dict[str, Any]]:
-        """Ask for clock events of `run` if only producers report the cluster; not if it was forgotten since."""
-        packs = self._packs
-        newest_ms = max(
-            (of.steps[-1].to_ms for pack in packs for each in pack.fleet.values() for of in each), default=0
-        )
-        since_ms = max(self.fleet.tick_ms + CLOCK_MISSED_MS, self._forgotten_ms)
-        if newest_ms > since_ms and not any(pack.tick_ms for pack in packs):
-            yield {"cluster": self._cluster, "is_wanted": True, "newest_ms": newest_ms}

@@ -7,11 +7,11 @@ runs again.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from schemas.events import SEND_LATENCIES
 from streaming.queries.events import Event
@@ -92,12 +92,14 @@ def cluster_set_aside(
 
 def _keep_alert(before: GroupState | ClusterState, reverted: GroupState | ClusterState) -> None:
     """Keep this batch's rule_failed alert in the reverted state."""
-    reverted.incidents.pop(RULE_FAILED, None)
-    if RULE_FAILED in before.incidents:
-        reverted.incidents[RULE_FAILED] = before.incidents[RULE_FAILED]
-    reverted.windows.pop(RULE_FAILED, None)
-    if RULE_FAILED in before.windows:
-        reverted.windows[RULE_FAILED] = before.windows[RULE_FAILED]
+    pairs: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+        (before.incidents, reverted.incidents),
+        (before.windows, reverted.windows),
+    )
+    for newest, kept in pairs:
+        kept.pop(RULE_FAILED, None)
+        if RULE_FAILED in newest:
+            kept[RULE_FAILED] = newest[RULE_FAILED]
 
 
 def is_set_aside(group: GroupState) -> bool:
@@ -126,7 +128,7 @@ def come_back(state: GroupState | ClusterState | Board | Fleet, now_ms: int) -> 
         yield end(failed, Reason.RECOVERED, Evaluation(now_ms))
 
 
-def describe(error: BaseException) -> Failure:
+def describe(error: Exception) -> Failure:
     """Return the error and its innermost frames, without the machine's paths."""
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
     places = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
@@ -136,29 +138,6 @@ def describe(error: BaseException) -> Failure:
 
 def _reason(failure: Failure) -> str:
     return f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]
-
-
-Kept = TypeVar("Kept", Board, Fleet)
-
-
-def advance_or_set_aside(
-    state: Kept,
-    read: Callable[[], Kept],
-    advance: Callable[[Kept], Rows],
-    labels: dict[str, str],
-    now_ms: int,
-    rules: Rules,
-) -> tuple[Kept, Rows]:
-    """Return the state after the batch, and its rows. `state` is changed in place, `read` is as before."""
-    try:
-        rows = advance(state)
-    except RETRIED:
-        raise
-    except Exception as error:  # an error of a rule must not end the query
-        state = read()
-        return state, set_aside(state, error, labels, now_ms, rules)
-    rows.setdefault("alerts", []).extend(map(alert_row, come_back(state, now_ms)))
-    return state, rows
 
 
 def set_aside(state: Board | Fleet, error: Exception, labels: dict[str, Any], now_ms: int, rules: Rules) -> Rows:

@@ -28,13 +28,12 @@ from streaming.queries.forgetting import (
     give_up_clusters,
 )
 from streaming.queries.intake import Intake
-from streaming.queries.parcel import Chunk, Parcel, shard_of
+from streaming.queries.parcel import Chunk, Pack, Parcel, shard_of
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED, quarantine_row
-from streaming.queries.sends import Fleets, Sends
+from streaming.queries.sends import Fleets, advance_boards
 from streaming.queries.set_aside import cluster_set_aside, come_back, group_set_aside
 from streaming.queries.state import ShardState
 from streaming.queries.tick import (
-    ClusterTick,
     advance_clock,
     due_groups,
     evaluate,
@@ -69,33 +68,45 @@ from udfs.brokers.trouble import gone_brokers
 
 
 class Shard:
-    """One batch of one shard; the rows are in `work`."""
+    """One batch of one shard; its rows are in `work`."""
 
     working_set: type[WorkingSet] = WorkingSet
+    due_groups = staticmethod(due_groups)
+    stays_calm = staticmethod(stays_calm)
 
-    def __init__(self, number: int, shards: int, state: ShardState, rules: Rulebook, fleets: Fleets) -> None:
-        self._fleets = fleets
+    def __init__(
+        self,
+        number: int,
+        shards: int,
+        state: ShardState,
+        rules: Rulebook,
+        chunks: list[Chunk],
+        complete: Complete,
+        fleets: Fleets,
+    ) -> None:
         self._number, self._shards, self._state, self._rules = number, shards, state, rules
+        self._chunks, self._complete, self._fleets = chunks, complete, fleets
         self.work = self.working_set(state)
         self._shard_index = self.work.shard_index
-        if self._shard_index.rules != rules.fingerprint:  # changed rules evaluate groups without events, too
-            self._shard_index.rules = rules.fingerprint
-            for name, entry in self._shard_index.clusters.items():
-                for group in entry.groups:
-                    self.work.enter(name, group, 0)
         self._intake = Intake(self.work, number, shards, rules)
         self._newest_clocks: dict[str, Event] = {}
         self._times = EventTimes(self._shard_index)
         self._forgotten = ForgottenClusters(self._shard_index, ())
 
-    def process(self, chunks: list[Chunk], complete: Complete, *, is_once: bool = False) -> None:
-        """Take in a batch. With `is_once` nothing more is read later (Planned)."""
-        for chunk in chunks:
+    def take_in(self) -> None:
+        """Quarantine invalid messages, and make changed rules evaluate groups without events, too."""
+        if self._shard_index.rules != self._rules.fingerprint:
+            self._shard_index.rules = self._rules.fingerprint
+            for name, entry in self._shard_index.clusters.items():
+                for group in entry.groups:
+                    self.work.enter(name, group, 0)
+        for chunk in self._chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self.work.put("quarantine", rejected)
-        shard_index = self._shard_index
-        if self._number == 0:
-            self.work.put(CLOCK_NEEDED, clocks_wanted(chunks, shard_index))
+
+    def process(self, *, is_once: bool) -> None:
+        """Evaluate what clock events cover; all else waits. With `is_once` nothing more is read later (Planned)."""
+        chunks, shard_index = self._chunks, self._shard_index
         messages = [chunk for chunk in chunks if chunk.has_content() or shows_pulls(self.work, chunk)]
         newest_ms = note_arrivals(shard_index, chunks)
         self._forgotten = ForgottenClusters(shard_index, chunks)
@@ -103,21 +114,18 @@ class Shard:
         has_clock = shard_index.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)
         if is_swept or has_clock or any(chunk.ahead for chunk in chunks):
             shard_index.swept_ms = max(shard_index.swept_ms, newest_ms)
-            pending = self._advance([*self._state.take_pending(), *messages], complete)
+            pending = self._advance([*self._state.take_pending(), *messages])
             shard_index.has_held_ticks = any(chunk.topic == CLOCKS for chunk in pending)
-            if complete.groups is None:
-                clusters = {cluster for chunk in chunks for cluster in chunk.spans}
-                self._judge_timing(clusters, waiting_until(pending), is_once=is_once)
+            if self._complete.groups is None:
+                self._judge_timing({cluster for chunk in chunks for cluster in chunk.spans}, pending, is_once=is_once)
             give_up_clusters(self.work)
-            messages = self._bounded(pending)
+            messages, dropped = bounded(pending)
+            for name, count in sorted(dropped.items()):
+                entry = self.work.cluster(name)
+                self.work.put_alerts(alerts_of_drop(entry, name, self._number, count, self._rules.of(name)))
         self._state.add_pending(messages)
-        for table, rows in self._fleets.finish().items():
-            self.work.put(table, rows)
-        self.work.write()
-        if self._number == 0:
-            self._put_newest_clocks()
 
-    def _advance(self, chunks: list[Chunk], complete: Complete) -> list[Chunk]:
+    def _advance(self, chunks: list[Chunk]) -> list[Chunk]:
         """Evaluate all events that a complete clock event covers; return the rest, packed as it was.
 
         A decision to forget counts from when Kafka had it: the events that Kafka had before are evaluated first.
@@ -132,19 +140,19 @@ class Shard:
         for decision in sorted(decisions, key=lambda event: (event.ingest_time_ms, event.partition, event.offset)):
             earlier = [event for event in events if event.ingest_time_ms <= decision.ingest_time_ms]
             later = [event for event in events if event.ingest_time_ms > decision.ingest_time_ms]
-            rest = self._evaluate_covered(earlier, complete)
+            rest = self._evaluate_covered(earlier)
             self._forget(decision)
             events = [event for event in rest + later if not self._forgotten.has(event)]
-        return waiting + chunks_of(self._evaluate_covered(events, complete))
+        return waiting + chunks_of(self._evaluate_covered(events))
 
-    def _evaluate_covered(self, events: list[Event], complete: Complete) -> list[Event]:
+    def _evaluate_covered(self, events: list[Event]) -> list[Event]:
         """Apply the events that a complete clock event covers, in order of time; return the others."""
         horizon: dict[str, int] = {}
         for event in events:
             if event.topic == CLOCKS:
                 cluster = event.event.cluster
                 has_fleet = self._speaks_of(cluster) and self._fleets.of(cluster) is not None
-                if not complete.holds(cluster, event.time_ms, has_fleet=has_fleet):
+                if not self._complete.holds(cluster, event.time_ms, has_fleet=has_fleet):
                     horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
         if not horizon:
             return events
@@ -190,19 +198,14 @@ class Shard:
         recovered = list(come_back(cluster.watch, at.now_ms))
         work.put_alerts([*at.transitions, *recovered] if writes_rows else [])
         dirty = work.take_dirty(name)
-        for group in sorted(self._due(name, at) | dirty):
+        for group in sorted(self.due_groups(work, name, at) | dirty):
             if at.is_for(group):
-                with group_set_aside(work, name, group, event, self._rules.of(name, group)):
-                    if not self._stays_calm(name, group, at):
-                        evaluate(work, name, group, at, self._rules.of(name, group))
+                of_group = self._rules.of(name, group)
+                with group_set_aside(work, name, group, event, of_group):
+                    if not self.stays_calm(work, name, group, at, of_group):
+                        evaluate(work, name, group, at, of_group)
             elif group in dirty or not cluster.groups[group].is_calm:
                 work.dirty.setdefault(name, set()).add(group)  # evaluated at the next clock event of its source
-
-    def _due(self, cluster: str, at: ClusterTick) -> set[str]:
-        return due_groups(self.work, cluster, at)
-
-    def _stays_calm(self, cluster: str, name: str, at: ClusterTick) -> bool:
-        return stays_calm(self.work, cluster, name, at, self._rules.of(cluster, name))
 
     def _report_ahead(self, chunks: list[Chunk]) -> None:
         """Report clock events from the future at once: there may be no others."""
@@ -216,18 +219,12 @@ class Shard:
             transitions = list(step_skew(cluster.watch, clock.cluster, now_ms, self._rules.of(clock.cluster)))
             self.work.put_alerts(transitions if self._speaks_of(clock.cluster) else [])
 
-    def _judge_timing(self, clusters: set[str], waiting_ms: dict[str, int], *, is_once: bool) -> None:
+    def _judge_timing(self, clusters: set[str], pending: list[Chunk], *, is_once: bool) -> None:
+        waiting_ms = waiting_until(pending)
         for name in sorted(clusters & self._shard_index.clusters.keys() - {CANARY_CLUSTER}):
             entry, rules = self.work.cluster(name), self._rules.of(name)
             reported = list(judge_timing(entry, name, rules, waiting_ms.get(name, 0), is_once=is_once))
             self.work.put_alerts(reported if self._speaks_of(name) else [])
-
-    def _bounded(self, pending: list[Chunk]) -> list[Chunk]:
-        kept, dropped = bounded(pending)
-        for name, count in sorted(dropped.items()):
-            entry = self.work.cluster(name)
-            self.work.put_alerts(alerts_of_drop(entry, name, self._number, count, self._rules.of(name)))
-        return kept
 
     def _forget(self, decision: Event) -> None:
         clock = decision.event
@@ -259,7 +256,8 @@ class Shard:
         """Whether this shard writes the rows of the cluster, about which all shards conclude the same."""
         return shard_of(cluster, "", self._shards) == self._number
 
-    def _put_newest_clocks(self) -> None:
+    def put_clocks(self) -> None:
+        """Put the newest clock event of each cluster and its source."""
         self.work.put(
             CLOCK_HEARD,
             (
@@ -287,21 +285,36 @@ def work_through(
 ) -> Rows:
     """Run one batch of one shard: write its state, and return its rows by table.
 
-    The boards of brokers advance first; the fleets of clusters turn by turn with the clock events of their groups.
-    `limit` is maxOffsetsPerTrigger, 0 for none.
+    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan the offsets read show whether it cut the batch.
     """
     parcels = list(parcels)
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
-    if planned is None and limit:
-        planned = Planned(reached(limit, chunks, sum(parcel.sends_read for parcel in parcels)))
-    is_once = planned is not None and planned.is_once
-    sends = Sends(state, rules, (keyed for parcel in parcels for keyed in parcel.sends))
-    complete = Complete(chunks, sends.read(), limit, planned)
-    of_boards = sends.advance_boards(may_be_cut=limit > 0 or (planned is not None and planned.is_cut))
-    shard = engine(number, shards, state, rules, Fleets(state, rules, sends.of_fleets, complete, is_once=is_once))
-    shard.process(chunks, complete, is_once=is_once)
-    for table, rows in of_boards.items():
-        shard.work.put(table, rows)
+    planned = planned or Planned(reached(limit, chunks, sum(parcel.sends_read for parcel in parcels)))
+    of_boards: dict[tuple[str, str], list[Pack]] = {}
+    of_fleets: dict[str, list[Pack]] = {}
+    for cluster, broker_name, pack in (keyed for parcel in parcels for keyed in parcel.sends):
+        if broker_name is None:
+            of_fleets.setdefault(cluster, []).append(pack)
+        else:
+            of_boards.setdefault((cluster, broker_name), []).append(pack)
+    complete = Complete(
+        chunks, [chunk for packs in of_fleets.values() for pack in packs for chunk in pack.read], planned
+    )
+    fleets = Fleets(state, rules, of_fleets, complete, is_once=planned.is_once)
+
+    board_rows = advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut)
+    shard = engine(number, shards, state, rules, chunks, complete, fleets)
+    shard.take_in()
+    if number == 0:
+        shard.work.put(CLOCK_NEEDED, clocks_wanted(chunks, state.shard_index))
+    shard.process(is_once=planned.is_once)  # fleets advance with the clock events of their clusters
+    fleet_rows = fleets.finish()
+    shard.work.write()
+    if number == 0:
+        shard.put_clocks()
+    for rows in (fleet_rows, board_rows):
+        for table, of_table in rows.items():
+            shard.work.put(table, of_table)
     for parcel in parcels:
         shard.work.put("quarantine", (quarantine_row(*reject) for reject in parcel.rejects))
     return shard.work.rows

@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from streaming.queries.parcel import Chunk, decode_chunks, encode_chunks
+from streaming.queries.parcel import Chunk, decode_chunks, encode
 from streaming.queries.store import ShardStore, Shelf, StateError, StoreError
 from udfs.alerts.alert import Incident
 from udfs.brokers.broker_coverage import FrozenQueues, Unasked
@@ -135,10 +136,6 @@ class ShardIndex(msgspec.Struct):
         return entry
 
 
-Offsets = tuple[int, int, int, int, int, int | None, bool, int, int]
-"""A Consumption's fields."""
-
-
 class Beats(msgspec.Struct, array_like=True, gc=False):
     """The times of a group that each repeated heartbeat and pull changes, in the order of its frame.
 
@@ -147,10 +144,10 @@ class Beats(msgspec.Struct, array_like=True, gc=False):
     """
 
     members: list[tuple[int, int | None]]
-    queues: list[tuple[int | None, int | None, int | None, Offsets | None, list[int]]]
+    queues: list[tuple[int | None, int | None, int | None, tuple[Any, ...] | None, list[int]]]
 
 
-_encode_packed = msgspec.msgpack.Encoder().encode
+_fields_of = attrgetter(*Consumption.__dataclass_fields__)
 _decode_beats = msgspec.msgpack.Decoder(Beats).decode
 
 
@@ -158,26 +155,10 @@ def beats_of(group: GroupState) -> bytes:
     """Return the beats; they fit the group's last written frame as long as only repetitions have come."""
     queues = []
     for queue in _queues(group):
-        known = queue.consumption
-        consumption = (
-            None
-            if known is None
-            else (
-                known.commit_offset,
-                known.max_offset,
-                known.since_ms,
-                known.first_max_offset,
-                known.reported_ms,
-                known.consumed_ms,
-                known.is_cache_full,
-                known.asked_offset,
-                known.asked_ms,
-            )
-        )
+        consumption = None if queue.consumption is None else _fields_of(queue.consumption)
         pullers = [puller.last_pull_ms for puller in queue.pullers.values()]
         queues.append((queue.last_pull_ms, queue.commit_offset, queue.max_offset, consumption, pullers))
-    members = [(member.last_heartbeat_ms, member.gap_ms) for member in _members(group)]
-    return _encode_packed(Beats(members, queues))
+    return encode(Beats([(member.last_heartbeat_ms, member.gap_ms) for member in _members(group)], queues))
 
 
 def lay_over(group: GroupState, beats: bytes) -> None:
@@ -210,7 +191,7 @@ MOST_BYTES = 256 << 20
 Value = TypeVar("Value")
 Answer = TypeVar("Answer")
 
-_encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_to_json: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class Shelved(Generic[Value]):
@@ -239,7 +220,7 @@ class Shelved(Generic[Value]):
 
     def put(self, key: str, value: Value | None) -> None:
         """Write it as it is now; None removes the key."""
-        encoded = None if value is None else _encode(value)
+        encoded = None if value is None else _to_json(value)
         self._known[key] = value
         self._note(key, encoded)
         self._shelf.put(key, encoded)
@@ -289,15 +270,8 @@ SHARD_INDEX = "shard_index"
 _shard_index = msgspec.json.Decoder(ShardIndex)
 
 
-class Kept(msgspec.Struct, array_like=True, gc=False):
-    """A group's entry on its shelf."""
-
-    cluster: str
-    consumer_group: str
-    entry: GroupEntry
-
-
-_decode_kept = msgspec.msgpack.Decoder(Kept).decode
+_decode_entry = msgspec.msgpack.Decoder(tuple[str, str, GroupEntry]).decode
+"""A value of the shelf `entries`: cluster, consumer group, entry."""
 
 
 def _call(trip: Callable[..., Answer], *arguments: object) -> Answer:
@@ -313,7 +287,8 @@ class ShardState:
 
     def __init__(self, store: ShardStore) -> None:
         """Read it from the store. Raises StateError for another version's state."""
-        self._store = store
+        self.store = store
+        """How to reach the store; another one in each batch."""
         self.shard_index = self.read_index()
         self.stamp: str | None = None
         self._shelves: dict[str, Shelf] = {}
@@ -325,27 +300,20 @@ class ShardState:
         self.fleets = Shelved(self._shelf("fleets"), msgspec.json.Decoder(Fleet))
         self._pending = [chunk for value in _call(store.read_pending) for chunk in decode_chunks(value)]
         for _, value in self._entries.items():
-            kept = _decode_kept(value)
-            self.shard_index.cluster(kept.cluster).groups[kept.consumer_group] = kept.entry
+            cluster, consumer_group, entry = _decode_entry(value)
+            self.shard_index.cluster(cluster).groups[consumer_group] = entry
 
     def _shelf(self, name: str) -> Shelf:
-        def read(number: int) -> bytes | None:
-            return _call(self._store.read, f"{name}/{number}")
-
-        def write(number: int, value: bytes | None) -> None:
-            _call(self._store.write, f"{name}/{number}", value)
-
-        self._shelves[name] = Shelf(read, write, *self.shard_index.shelves.get(name, (1, 0)))
-        return self._shelves[name]
-
-    def over(self, store: ShardStore) -> "ShardState":
-        """Return itself for the next batch, which reaches the store in another way."""
-        self._store = store
-        return self
+        shelf = self._shelves[name] = Shelf(
+            lambda number: _call(self.store.read, f"{name}/{number}"),
+            lambda number, value: _call(self.store.write, f"{name}/{number}", value),
+            *self.shard_index.shelves.get(name, (1, 0)),
+        )
+        return shelf
 
     def read_index(self) -> ShardIndex:
         """Return the shard index as it was before this batch, without the groups."""
-        value = _call(self._store.read, SHARD_INDEX)
+        value = _call(self.store.read, SHARD_INDEX)
         if value is None:
             return ShardIndex()
         shard_index = _shard_index.decode(value)
@@ -358,17 +326,17 @@ class ShardState:
         return shard_index
 
     def put_entry(self, key: str, cluster: str, consumer_group: str, entry: GroupEntry | None) -> None:
-        self._entries.put(key, None if entry is None else _encode_packed(Kept(cluster, consumer_group, entry)))
+        self._entries.put(key, None if entry is None else encode((cluster, consumer_group, entry)))
 
     def add_pending(self, chunks: list[Chunk]) -> None:
         if chunks:
             self._pending += chunks
-            _call(self._store.add_pending, encode_chunks(chunks))
+            _call(self.store.add_pending, encode(chunks))
 
     def take_pending(self) -> list[Chunk]:
         chunks, self._pending = self._pending, []
         if chunks:
-            _call(self._store.clear_pending)
+            _call(self.store.clear_pending)
         return chunks
 
     def write(self) -> None:
@@ -379,10 +347,10 @@ class ShardState:
         clusters = {
             name: msgspec.structs.replace(entry, groups={}) for name, entry in self.shard_index.clusters.items()
         }
-        index = _encode(msgspec.structs.replace(self.shard_index, clusters=clusters))
-        _call(self._store.write, SHARD_INDEX, index)
+        index = _to_json(msgspec.structs.replace(self.shard_index, clusters=clusters))
+        _call(self.store.write, SHARD_INDEX, index)
         self.stamp = os.urandom(8).hex()
-        _call(self._store.write_stamp, self.stamp)
+        _call(self.store.write_stamp, self.stamp)
         for shelved in (self.groups, self.routes, self.channels, self.boards, self.fleets):
             shelved.bound()
         for shelf in self._shelves.values():
@@ -401,7 +369,8 @@ class StateCache:
         stamp, known = store.read_stamp(), self._states.pop(number, None)
         if known is None or stamp is None or known.stamp != stamp:
             known = ShardState(store)
-        yield known.over(store)
+        known.store = store
+        yield known
         self._states[number] = known
 
 

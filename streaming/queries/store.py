@@ -3,25 +3,13 @@
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.system.known_error import BalancewatchError
-
-
-class ShardStore(Protocol):
-    """Each call is one trip, except that `read_pending` takes one for several values."""
-
-    def read_stamp(self) -> str | None: ...
-    def write_stamp(self, stamp: str) -> None: ...
-    def read(self, name: str) -> bytes | None: ...
-    def write(self, name: str, value: bytes | None) -> None: ...
-    def read_pending(self) -> list[bytes]: ...
-    def add_pending(self, value: bytes) -> None: ...
-    def clear_pending(self) -> None: ...
 
 
 class StateError(BalancewatchError):
@@ -120,6 +108,9 @@ class DictShardStore:
         self._note("clear_pending")
         self.pending = []
 
+
+ShardStore = SparkShardStore | DictShardStore
+"""Each call is one trip, except that `read_pending` takes one for several values."""
 
 BUCKET_BYTES = 16 << 10
 """Average size of a bucket at most; a larger value has a bucket for itself and the values that share it."""

@@ -99,6 +99,12 @@ def advance_clock(
     due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
     entry.without_data, entry.context, entry.unasked = context.without_data, context, list(unasked)
     collectors = [source for source in entry.watch.rounds.live(now_ms) if not source.is_own]
+    speaks_for = None
+    if tick.groups is not None:  # its source's groups, and those that no live source reads
+        others = [source for source in collectors if source.now_ms < now_ms]
+        speaks_for = tick.groups | {
+            name for name in entry.groups if not any(source.speaks_for(name) for source in others)
+        }
     broker_coverage = BrokerCoverage(
         overview.without_data,
         {name: since for name, since in entry.data_since_ms.items() if since},
@@ -125,7 +131,7 @@ def advance_clock(
         entry.watch.rounds.interval_ms(now_ms),
         entry.watch.rounds.usual_gap_ms(now_ms),
         now_ms,
-        _speaks_for(entry, tick),
+        speaks_for,
         brokers,
     )
 
@@ -156,17 +162,6 @@ def _due_by_context(
     ):
         brokers |= set(after) ^ set(earlier)
     return due, frozenset(brokers)
-
-
-def _speaks_for(entry: ClusterEntry, tick: Tick) -> frozenset[str] | None:
-    """Return the groups to evaluate at this clock event: its source's, and those that no live source reads."""
-    if tick.groups is None:
-        return None
-    others = [
-        source for source in entry.watch.rounds.live(tick.now_ms) if not source.is_own and source.now_ms < tick.now_ms
-    ]
-    elsewhere = {name for name in entry.groups if any(source.speaks_for(name) for source in others)}
-    return tick.groups | (entry.groups.keys() - elsewhere)
 
 
 def _tick_of(clock: Any, entry: ClusterEntry) -> Tick:

@@ -9,7 +9,7 @@ reported: the clock publisher's own (clock_publisher.py) have come by then. If n
 (`run --available-now`), it is reported at once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
@@ -60,46 +60,35 @@ def reached(limit: int, chunks: Iterable[Chunk], others: int = 0) -> bool:
     return limit > 0 and read >= limit - len(spans)
 
 
-def safe_time_ms(
-    chunks: Sequence[Chunk], clock_topic: str, limit: int, planned: Planned | None = None
-) -> dict[str, int] | None:
+def safe_time_ms(chunks: Iterable[Chunk], planned: Planned) -> dict[str, int] | None:
     """Return, by cluster, the time up to which its events are complete; None if no partition has more to read.
 
-    `planned` says whether the batch was cut. Without it the offsets read do: a batch that reached `limit`
-    (maxOffsetsPerTrigger; 0 is none) was. Each partition that gave messages may then hold more. Its events are in
-    order, so events older than its newest are complete; a partition without an event of a cluster may hold any of
-    it. A partition that gave nothing has nothing left, because Spark reads at least one offset of each backlog.
+    Each partition that gave messages to a batch that was cut may hold more. Its events are in order, so events older
+    than its newest are complete; a partition without an event of a cluster may hold any of it. A partition that gave
+    nothing has nothing left, because Spark reads at least one offset of each backlog. Clock events bound nothing.
     """
-    newest: dict[tuple[str, int], dict[str, int]] = {}
+    if not planned.is_cut:
+        return None
+    newest: dict[tuple[str, int], dict[str, int]] = {place: {} for place in planned.places}  # all offsets may be holes
     for chunk in chunks:
         of_place = newest.setdefault((chunk.topic, chunk.partition), {})
         for cluster, time_ms in chunk.newest_ms.items():
             of_place[cluster] = max(of_place.get(cluster, 0), time_ms)
-    is_cut = reached(limit, chunks) if planned is None else planned.is_cut
-    if not is_cut:
-        return None
-    for place in planned.places if planned is not None else ():
-        newest.setdefault(place, {})  # all of its planned offsets were holes: the next message may have any time
-    data = [of_place for (topic, _), of_place in newest.items() if topic != clock_topic]
-    if not data:
-        return None
+    data = [of_place for (topic, _), of_place in newest.items() if topic != CLOCKS]
     clusters = {cluster for of_place in data for cluster in of_place}
-    return {cluster: min(of_place.get(cluster, 0) for of_place in data) for cluster in clusters}
+    return {cluster: min(of_place.get(cluster, 0) for of_place in data) for cluster in clusters} if data else None
 
 
 class Complete:
     """Up to where all topics of a batch are complete: an evaluation of several topics waits for the last of them.
 
     `groups` and `sends` are safe_time_ms of their topics; None: everything was read. `chunks` are the batch's events of
-    groups, `read` the offsets read of sends; `limit` is maxOffsetsPerTrigger, 0 for none; `planned` is Spark's plan, if
-    known.
+    groups, `read` the offsets read of sends.
     """
 
-    def __init__(
-        self, chunks: Sequence[Chunk], read: Iterable[Chunk], limit: int = 0, planned: Planned | None = None
-    ) -> None:
-        self.groups = safe_time_ms(chunks, CLOCKS, limit, planned.of(OF_GROUPS) if planned is not None else None)
-        self.sends = safe_time_ms(list(read), CLOCKS, limit, planned.of(OF_SENDS) if planned is not None else None)
+    def __init__(self, chunks: Iterable[Chunk], read: Iterable[Chunk], planned: Planned) -> None:
+        self.groups = safe_time_ms(chunks, planned.of(OF_GROUPS))
+        self.sends = safe_time_ms(read, planned.of(OF_SENDS))
 
     def holds(self, cluster: str, time_ms: int, *, has_fleet: bool) -> bool:
         """Whether more events may follow that a clock event of this time has to cover."""
@@ -129,13 +118,9 @@ HEADER_BYTES = 128
 
 _RANK = {ROUTES: 1, CLOCKS: 2}
 
-
-class _Held(NamedTuple):
-    rank: int
-    time_ms: int
-    bytes: int
-    chunk: int
-    event: Message | SampledHeartbeat | Pulling
+_Waiting = Message | SampledHeartbeat | Pulling
+_Held = tuple[int, int, int, int, _Waiting]
+"""Rank, time and bytes of a waiting event, its chunk's number, and the event."""
 
 
 def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
@@ -151,7 +136,6 @@ def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
 
 
 def count_of(chunks: Iterable[Chunk]) -> int:
-    """Return the number of events."""
     return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
 
 
@@ -165,15 +149,15 @@ def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
     dropped: dict[str, int] = {}
     for cluster, of_cluster in by_cluster.items():
         held = [event for number, chunk in enumerate(of_cluster) for event in _held(number, chunk)]
-        size = sum(event.bytes for event in held)
+        size = sum(event[2] for event in held)
         if len(held) <= MOST_EVENTS and size <= most_bytes:
             kept += of_cluster
             continue
         held.sort(key=lambda event: event[:2])
         first, left = 0, len(held)
         while first < len(held) and (left > MOST_EVENTS * KEPT_SHARE or size > most_bytes * KEPT_SHARE):
-            size, left, first = size - held[first].bytes, left - 1, first + 1
-        kept += _rebuilt(of_cluster, held[first:])
+            size, left, first = size - held[first][2], left - 1, first + 1
+        kept += _with_only(of_cluster, held[first:])
         dropped[cluster] = first
     return kept, dropped
 
@@ -181,27 +165,22 @@ def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
 def _held(number: int, chunk: Chunk) -> Iterator[_Held]:
     rank = _RANK.get(chunk.topic, 0)
     for message in chunk.messages:
-        yield _Held(rank, message.ingest_time_ms, len(message.value), number, message)
+        yield rank, message.ingest_time_ms, len(message.value), number, message
     sampled: list[SampledHeartbeat | Pulling] = [*chunk.sampled_heartbeats, *chunk.pullings]
     for event in sampled:
-        yield _Held(0, event.event_time_ms, HEADER_BYTES, number, event)
+        yield 0, event.event_time_ms, HEADER_BYTES, number, event
 
 
-def _rebuilt(chunks: list[Chunk], held: list[_Held]) -> Iterator[Chunk]:
+def _with_only(chunks: list[Chunk], held: list[_Held]) -> Iterator[Chunk]:
     for number, chunk in enumerate(chunks):
-        events = [each.event for each in held if each.chunk == number]
-        if events:
-            yield Chunk(
-                chunk.topic,
-                chunk.partition,
-                chunk.first_offset,
-                chunk.last_offset,
-                chunk.newest_ms,
-                [event for event in events if isinstance(event, Message)],
-                [],
-                sampled_heartbeats=[event for event in events if isinstance(event, SampledHeartbeat)],
-                pullings=[event for event in events if isinstance(event, Pulling)],
-            )
+        events: dict[type, list[Any]] = {Message: [], SampledHeartbeat: [], Pulling: []}
+        for _, _, _, of_chunk, event in held:
+            if of_chunk == number:
+                events[type(event)].append(event)
+        if any(events.values()):
+            place = chunk.topic, chunk.partition, chunk.first_offset, chunk.last_offset, chunk.newest_ms
+            messages, sampled, pullings = events.values()
+            yield Chunk(*place, messages, [], sampled_heartbeats=sampled, pullings=pullings)
 
 
 CLOCK_MISSED_MS = 15_000
@@ -221,7 +200,7 @@ def clocks_wanted(chunks: list[Chunk], shard_index: ShardIndex) -> Iterator[dict
     """Yield the clusters with events in this batch, but without clock events for three rounds or 15 s."""
     silent_ms = {name: at_ms + CLOCK_MISSED_MS for name, at_ms in shard_index.forgotten_ms.items()}
     for cluster, entry in shard_index.clusters.items():
-        rounds_ms = 3 * entry.watch.rounds.interval_ms(entry.now_ms)
+        rounds_ms = MISSED_ROUNDS * entry.watch.rounds.interval_ms(entry.now_ms)
         silent_ms[cluster] = entry.collector_time_ms + max(CLOCK_MISSED_MS, rounds_ms)
     newest: dict[str, int] = {}
     for chunk in chunks:
@@ -262,10 +241,9 @@ def note_tick(entry: ClusterEntry, ingest_time_ms: int, *, is_own: bool) -> None
 def waiting_until(chunks: Iterable[Chunk]) -> dict[str, int]:
     """Return, by cluster of several brokers, the time up to which each gave waiting data: one may be ahead."""
     newest: dict[str, dict[str, int]] = {}
-    for chunk in chunks:
-        for heartbeat in chunk.sampled_heartbeats:
-            of_cluster = newest.setdefault(heartbeat.cluster, {})
-            of_cluster[heartbeat.broker_name] = max(heartbeat.event_time_ms, of_cluster.get(heartbeat.broker_name, 0))
+    for heartbeat in (heartbeat for chunk in chunks for heartbeat in chunk.sampled_heartbeats):
+        of_cluster = newest.setdefault(heartbeat.cluster, {})
+        of_cluster[heartbeat.broker_name] = max(heartbeat.event_time_ms, of_cluster.get(heartbeat.broker_name, 0))
     return {cluster: min(of_cluster.values()) for cluster, of_cluster in newest.items() if len(of_cluster) > 1}
 
 

@@ -123,7 +123,6 @@ class WorkingSet:
         self.state.routes.put(key, route)
 
     def routes_of(self, cluster: str) -> list[Route]:
-        """Return all known routes of the cluster."""
         prefix = key_of(cluster, "").removesuffix("0:")
         keys = sorted(key for key in self.state.routes.all_keys() if key.startswith(prefix))
         return [route for key in keys if (route := self.state.routes.get(key)) is not None]
@@ -133,14 +132,10 @@ class WorkingSet:
         for change in changes:
             group.is_stale = True
             channel = key_of(group.cluster, change.broker_name, change.member.client_addr)
-            others = set(self.groups_on(channel)) - {group.consumer_group}
+            others = set(self.state.channels.get(channel) or ()) - {group.consumer_group}
             joined = {group.consumer_group} if change.change in (JOINED, CHANGED) else set()
             self.state.channels.put(channel, sorted(others | joined) or None)
             self.put("memberships", [membership_row(group, change)])
-
-    def groups_on(self, channel: str) -> list[str]:
-        """Return the groups whose members used the channel."""
-        return self.state.channels.get(channel) or []
 
     def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
         """Resolve the open incidents of the group, or of one topic of it; its queues have no planned owner any more."""

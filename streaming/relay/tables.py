@@ -26,7 +26,6 @@ from streaming.system.known_error import BalancewatchError
 from streaming.text.times import to_ms, to_time
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import access_error, read_commit
-from streaming.warehouse.opening import catch_up, open_delta
 from streaming.warehouse.readable_rows import (
     UNREADABLE,
     Row,
@@ -38,7 +37,7 @@ from streaming.warehouse.readable_rows import (
     say_nameless,
 )
 from streaming.warehouse.rows import arrow_schema, arrow_table
-from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.tables import catch_up, open_delta, open_table, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError, TableAccessError
 from udfs.alerts.silence import Silence
 

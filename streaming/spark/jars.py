@@ -12,8 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -42,8 +40,15 @@ def resolve_jars(name: str, root: Path) -> Path:
     network. Raises JarsError if Ivy cannot resolve, or the jars differ from conf/jars.sha256.
     """
     folder = _resolve(name, root)
-    _check_once(name, folder)
+    if wrong := _find_wrong_once(name, folder):
+        raise JarsError(f"{wrong}; delete {folder} to download them again")
     return folder
+
+
+@functools.cache
+def _find_wrong_once(name: str, folder: Path) -> str:
+    """Check a set once a process: a tenth of a second of a core for 70 MB."""
+    return find_wrong(name, folder)
 
 
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
@@ -52,7 +57,10 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _ivy_lock():
+    cache = Path.home() / ".ivy2"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "balancewatch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two resolutions at once corrupt Ivy's cache; freed when its process ends
         if folder.is_dir():  # another process resolved it meanwhile
             return folder
         scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
@@ -64,23 +72,6 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
-
-
-@contextmanager
-def _ivy_lock() -> Iterator[None]:
-    """Hold a lock beside the cache of Ivy, which two resolutions at once corrupt. It is freed when its process ends."""
-    folder = Path.home() / ".ivy2"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "balancewatch.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@functools.cache
-def _check_once(name: str, folder: Path) -> None:
-    """Check a set once a process: a tenth of a second of a core for 70 MB."""
-    if wrong := find_wrong(name, folder):
-        raise JarsError(f"{wrong}; delete {folder} to download them again")
 
 
 def find_wrong(name: str, folder: Path) -> str:
@@ -96,11 +87,7 @@ def find_wrong(name: str, folder: Path) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    digests = {}
-    for path in folder.glob("*.jar"):
-        with path.open("rb") as file:
-            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jar")}
 
 
 def _read_pins() -> dict[str, dict[str, str]]:

@@ -127,9 +127,8 @@ def launch_jvm(options: Mapping[str, str]) -> None:
         os.environ[_SUBMIT_ARGS] = f"--properties-file {name} --load-spark-defaults {before or 'pyspark-shell'}"
         SparkContext._ensure_initialized()
     finally:
-        if before is None:
-            os.environ.pop(_SUBMIT_ARGS, None)
-        else:
+        os.environ.pop(_SUBMIT_ARGS, None)
+        if before is not None:
             os.environ[_SUBMIT_ARGS] = before
         Path(name).unlink()
 

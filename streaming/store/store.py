@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,12 +44,12 @@ _NESTED = {"list", "array", "struct", "map", "tuple"}
 
 def with_text(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Return the answer with columns of types that Arrow, Parquet or Python lack as DuckDB's text."""
-    are_odd = [_is_odd(one) for one in answer.types]
+    are_odd = [_is_odd(column_type) for column_type in answer.types]
     if not any(are_odd):
         return answer
     names = unique_names(pa.schema([pa.field(name, pa.null()) for name in answer.columns])).names
     columns = (
-        f"#{number}{'::VARCHAR' if is_odd else ''} AS {_quoted(name)}"
+        '#{}{} AS "{}"'.format(number, "::VARCHAR" if is_odd else "", name.replace('"', '""'))
         for number, (name, is_odd) in enumerate(zip(names, are_odd, strict=True), 1)
     )
     return answer.project(", ".join(columns))
@@ -61,10 +62,6 @@ def _is_odd(one: DuckDBPyType) -> bool:
     return not parts or any(map(_is_odd, parts))
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 @contextmanager
 def in_words(seconds: float | None) -> Iterator[None]:
     """Raise DuckDB's errors as WarehouseError; `seconds` is the limit."""
@@ -75,14 +72,10 @@ def in_words(seconds: float | None) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise WarehouseError(too_much()) from None
     except duckdb.Error as error:
-        raise WarehouseError(_sentence(error)) from None
+        # DuckDB's message in one line, without the excerpt of the SQL.
+        raise WarehouseError(" ".join(str(error).partition("\n\nLINE ")[0].split())) from None
     except (pa.ArrowException, OSError) as error:
         raise WarehouseError(too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
-
-
-def _sentence(error: duckdb.Error) -> str:
-    """Return DuckDB's message in one line, without the excerpt of the SQL."""
-    return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
 class Timer:
@@ -165,15 +158,17 @@ BATCH_ROWS = 10_000
 
 ONE_SELECT = "only one SELECT at a time: the tables are read, never written"
 
-_SETTINGS = (  # GLOBAL: a cursor of another thread does not inherit what was set for this one
-    "SET GLOBAL TimeZone = 'UTC'",
-    "SET GLOBAL parquet_metadata_cache = true",  # of thousands of small files each footer is read once
-    "SET GLOBAL enable_external_file_cache = false",  # the system's own serves repeated reads
-    "SET GLOBAL temp_directory = ''",  # what does not fit the memory limit fails; it fills no disk
-    "SET GLOBAL python_enable_replacements = false",  # a name in SQL is a view, never a Python variable
-    "SET GLOBAL autoinstall_known_extensions = false",
-    "SET GLOBAL autoload_known_extensions = false",
-)
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "parquet_metadata_cache": True,  # of thousands of small files each footer is read once
+    "enable_external_file_cache": False,  # the system's own serves repeated reads
+    "temp_directory": "",  # what does not fit the memory limit fails; it fills no disk
+    "python_enable_replacements": False,  # a name in SQL is a view, never a Python variable
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+"""GLOBAL settings: a cursor of another thread does not inherit what was set for one session."""
+
 _LOCKED = "SET enable_external_access = false; SET lock_configuration = true"
 
 
@@ -197,8 +192,6 @@ class History:
         transaction, is never refreshed, and raises FilesGoneError when a file was deleted.
         """
         self.warehouse: Location = str(warehouse) if is_store(warehouse) else Path(warehouse).expanduser().resolve()
-        """Where the tables are; `_folder`, where their files are on this machine."""
-        self._folder = local_folder(self.warehouse)
         self._files = {table.name: TableFiles(self.warehouse, table) for table in tables}
         self._lock = threading.RLock()
         self._is_closed = is_closed
@@ -207,19 +200,25 @@ class History:
             raise NotWrittenError(warehouse, None if len(tables) == len(TABLES) else next(iter(tables)).name)
         self._engine = self._open()
         with in_words(None), self._deleted_files_named():
-            self._show_again_if_gone(changed)
+            self._show(changed)
             if is_closed:
                 self._engine.execute(_LOCKED)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         engine = duckdb.connect(config={"memory_limit": MEMORY_LIMIT})
-        for setting in _SETTINGS:
-            engine.execute(setting)
+        for name, value in _SETTINGS.items():
+            engine.execute(f"SET GLOBAL {name} = {value!r}")
         if not self._is_closed:
-            folder = str(self._folder)
+            folder = str(local_folder(self.warehouse))
             engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
             engine.execute(_LOCKED)
-        engine.execute("; ".join(_views()))
+        for table in TABLES.values():
+            engine.execute(f"CREATE VIEW {table.name} AS {rows_of(table, [])}")
+            engine.execute(f"CREATE VIEW {table.name}_now AS {newest_of(table, table.name)}")
+            until = f"(SELECT * FROM {table.name} WHERE {table.time} <= moment)"
+            engine.execute(f"CREATE MACRO {table.name}_at(moment) AS TABLE {newest_of(table, until)}")
+        for view in VIEWS.values():
+            engine.execute(f"CREATE VIEW {view.name} AS {view.sql}")
         return engine
 
     @property
@@ -263,21 +262,19 @@ class History:
         def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
             reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
             first, schema = next(iter(reader), None), unique_names(reader.schema)
-            batches = self._go_on(first, reader, timer)
-            named = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
-            return pa.RecordBatchReader.from_batches(schema, named)
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                """Yield all batches; after the first one the query cannot be repeated."""
+                try:
+                    with in_words(seconds):
+                        for batch in chain([] if first is None else [first], reader):
+                            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                finally:
+                    timer.stop()
+
+            return pa.RecordBatchReader.from_batches(schema, batches())
 
         return self._ask(begin, sql, timer)
-
-    def _go_on(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader, timer: Timer) -> Iterator[Any]:
-        """Nothing can be read once more after the first batch has been given away."""
-        try:
-            if first is not None:
-                yield first
-            with in_words(timer.seconds):
-                yield from reader
-        finally:
-            timer.stop()
 
     def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """The answer as dicts; times are aware datetimes, UTC."""
@@ -299,20 +296,20 @@ class History:
         """Ask DuckDB. If compaction and vacuum deleted a file after its log was read, read the logs again."""
         with in_words(timer.seconds), self._deleted_files_named():
             if self._is_closed:
-                cursor = timer.guard(self._cursor())
+                cursor = timer.guard(self._engine.cursor())
                 _check_one_select(cursor, sql)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 return ask(cursor, sql)
             try:
-                return ask(timer.guard(self._cursor()), self._with_files(sql))
+                return ask(*self._now(sql, timer))
             except duckdb.IOException:
                 self._look(again=True)
-                return ask(timer.guard(self._cursor()), self._with_files(sql))
+                return ask(*self._now(sql, timer))
 
-    def _with_files(self, sql: str) -> str:
-        """Return the SQL with the current files in place of each span."""
+    def _now(self, sql: str, timer: Timer) -> tuple[duckdb.DuckDBPyConnection, str]:
+        """Return a cursor, and the SQL with the current files in place of each span."""
         with self._lock:
-            return with_spans(sql, self._files)
+            return timer.guard(self._engine.cursor()), with_spans(sql, self._files)
 
     @contextmanager
     def _deleted_files_named(self) -> Iterator[None]:
@@ -325,24 +322,12 @@ class History:
                 raise
             raise FilesGoneError("files of the tables were replaced during the query; run it again") from None
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        with self._lock:
-            return self._engine.cursor()
-
     def _look(self, *, again: bool) -> bool:
         """Read the logs on; with `again` anew, as if none had been read."""
         with self._lock:
             changed = self._read_logs(again=again)
-            self._show_again_if_gone(changed)
-            return bool(changed)
-
-    def _show_again_if_gone(self, changed: Sequence[TableFiles]) -> None:
-        try:
             self._show(changed)
-        except duckdb.IOException:  # a file went away between the log and the view
-            if self._is_closed:
-                raise
-            self._show(self._read_logs(again=True))
+            return bool(changed)
 
     def _read_logs(self, *, again: bool) -> list[TableFiles]:
         """The tables of which other files are to be shown."""
@@ -353,18 +338,23 @@ class History:
         except UnreadableTableError as error:
             raise WarehouseError(str(error)) from None
 
-    def _show(self, changed: Sequence[TableFiles]) -> None:
-        """Views change together, or not at all."""
-        for one in changed:
-            leave_out_unreadable(self._engine, one)
-        self._engine.execute("BEGIN")
+    def _show(self, changed: Sequence[TableFiles], *, again: bool = True) -> None:
+        """Change all views or none; with `again` look once more for files that were deleted since the log was read."""
         try:
-            for one in changed:
-                self._show_one(one)
-            self._engine.execute("COMMIT")
-        except duckdb.Error:
-            self._engine.execute("ROLLBACK")
-            raise
+            for files in changed:
+                leave_out_unreadable(self._engine, files)
+            self._engine.execute("BEGIN")
+            try:
+                for files in changed:
+                    self._show_one(files)
+                self._engine.execute("COMMIT")
+            except duckdb.Error:
+                self._engine.execute("ROLLBACK")
+                raise
+        except duckdb.IOException:
+            if self._is_closed or not again:
+                raise
+            self._show(self._read_logs(again=True), again=False)
 
     def _show_one(self, files: TableFiles) -> None:
         name, paths = files.table.name, files.paths()
@@ -379,7 +369,7 @@ class History:
 
 
 def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Raises WarehouseError for other statements, and duckdb.Error for invalid SQL."""
+    """Raise WarehouseError for other statements, and duckdb.Error for invalid SQL."""
     try:
         sql.encode()
     except UnicodeEncodeError:
@@ -387,13 +377,3 @@ def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
     kinds = [statement.type for statement in cursor.extract_statements(sql)]
     if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
         raise WarehouseError(ONE_SELECT)
-
-
-def _views() -> Iterator[str]:
-    for table in TABLES.values():
-        yield f"CREATE VIEW {table.name} AS {rows_of(table, [])}"
-        yield f"CREATE VIEW {table.name}_now AS {newest_of(table, table.name)}"
-        until = f"(SELECT * FROM {table.name} WHERE {table.time} <= moment)"
-        yield f"CREATE MACRO {table.name}_at(moment) AS TABLE {newest_of(table, until)}"
-    for view in VIEWS.values():
-        yield f"CREATE VIEW {view.name} AS {view.sql}"

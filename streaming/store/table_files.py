@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -16,15 +15,14 @@ from streaming.text.result import values_of
 from streaming.text.times import to_ms
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import FileCopies, StoreError
-from streaming.warehouse.opening import catch_up, open_delta
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import catch_up, open_delta, table_path
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""
 
 
 class UnreadableTableError(BalancewatchError):
-    """There is a table, and its log cannot be read. The message names the table."""
+    """The log of an existing table cannot be read. The message names the table."""
 
 
 class TableFiles:
@@ -46,7 +44,10 @@ class TableFiles:
         self._spans: list[Span] | None = None
 
     def look(self, *, again: bool = False) -> bool:
-        """Read on, or with `again` anew; whether it is another version than before. Raises UnreadableTableError."""
+        """Read new commits, or with `again` the entire log; return whether the version changed.
+
+        Raises UnreadableTableError.
+        """
         before = self.version
         try:
             if self._handle is None or again:
@@ -67,7 +68,7 @@ class TableFiles:
         return self.version != before or again
 
     def paths(self) -> list[str]:
-        """Of all files, on this machine."""
+        """Return the paths of all files on this machine."""
         return self._paths
 
     def _here(self) -> list[str]:
@@ -84,7 +85,7 @@ class TableFiles:
         return here
 
     def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
-        """Of the files that may have rows with times in [since, until]."""
+        """Return the paths of files that may have rows with times in [since, until]."""
         if self._handle is None or (since_ms is None and until_ms is None):
             return self._paths
         if self._spans is None:
@@ -97,31 +98,27 @@ class TableFiles:
         ]
 
     def _read_spans(self, handle: DeltaTable) -> list[Span]:
-        """Of the files in their order. The log's times are cut to ms."""
+        """Return the spans in the order of the files. The log's times are cut to ms."""
         columns = ["path", *(f"{end}.{self.table.time}" for end in ("min", "max"))]
         spans: dict[str, Span] = {}
         for batch in pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)):
             if set(columns) <= set(batch.schema.names):
                 rows = zip(*(values_of(batch.column(name)) for name in columns), strict=True)
-                spans |= {_name_of(path): (_ms(first), _ms(last)) for path, first, last in rows}
+                spans |= {_name_of(path): (first and to_ms(first), last and to_ms(last)) for path, first, last in rows}
         return [spans.get(_name_of(path), (None, None)) for path in self._uris]
 
 
-def _ms(time: datetime | None) -> int | None:
-    return None if time is None else to_ms(time)
-
-
 def _name_of(path: str) -> str:
-    """Of the file alone: the log has relative paths."""
+    """Return the file's name: the log has relative paths."""
     return unquote(path).rpartition("/")[2]
 
 
 _TYPES = {ColumnType.STRINGS: "VARCHAR[]", ColumnType.TIMESTAMP: "TIMESTAMPTZ", ColumnType.BINARY: "BLOB"}
-"""DuckDB's names of the types that it calls otherwise than Spark."""
+"""DuckDB's names of types that Spark names differently."""
 
 
 def rows_of(table: Table, paths: Sequence[str], condition: str = "") -> str:
-    """All rows of these files that meet the condition. Columns of the contract that a file lacks are null."""
+    """Return SQL for all rows of these files that meet the condition; columns that a file lacks are null."""
     columns = [f'NULL::{_TYPES.get(one.type, one.type.value)} AS "{one.name}"' for one in table.columns]
     nothing = f"SELECT {', '.join(columns)} WHERE false"
     if not paths:
@@ -131,18 +128,18 @@ def rows_of(table: Table, paths: Sequence[str], condition: str = "") -> str:
 
 
 def files_as_rows(paths: Sequence[str]) -> str:
-    """These very files, whatever their names: a column that only some have is null in the others."""
+    """Return SQL for exactly these files; a column that only some of them have is null in the others."""
     listed = ", ".join("'" + no_pattern(path).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{listed}], union_by_name = true)"
 
 
 def span_name(table: Table, since_ms: int | None, until_ms: int | None) -> str:
-    """The name in SQL of the table's rows with times in [since, until]; None is without end. See `with_spans`."""
+    """Return the name in SQL of the rows with times in [since, until], which `with_spans` replaces; None: no bound."""
     return f'"{table.name}[{"" if since_ms is None else since_ms}..{"" if until_ms is None else until_ms}]"'
 
 
 def with_spans(sql: str, files: Mapping[str, TableFiles]) -> str:
-    """The SQL with a query of the files of now for each `span_name`; they may be others when it is asked again."""
+    """Return the SQL with a query of the current files in place of each `span_name`."""
 
     def rows_between(name: re.Match[str]) -> str:
         of_table = files[name["table"]]
@@ -162,7 +159,7 @@ _SPAN = re.compile(r'"(?P<table>\w+)\[(?P<since>-?\d*)\.\.(?P<until>-?\d*)\]"')
 
 
 def newest_of(table: Table, rows: str) -> str:
-    """What schemas.views.newest_sql says, four times as fast: the key is grouped, and the rest is one value.
+    """Return the rows of schemas.views.newest_sql four times as fast: the key is grouped, the rest is one value.
 
     `rows` is a view's name or a subquery. A filter on key columns is applied before the grouping.
     """
@@ -177,5 +174,5 @@ def newest_of(table: Table, rows: str) -> str:
 
 
 def no_pattern(path: str) -> str:
-    """The path with nothing in it that DuckDB takes for a pattern."""
+    """Return the path with DuckDB's pattern characters escaped."""
     return path.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")

@@ -26,13 +26,16 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
 from streaming.warehouse.delta_log import log_name
-from streaming.warehouse.opening import open_delta
 from streaming.warehouse.table_store import store_of
+from streaming.warehouse.tables import open_delta
+
+ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
+"""Types whose columns have bounds."""
 
 LONGEST = 64
 """Characters of a string that may be a bound."""
 
-_MS = timedelta(milliseconds=1)
+_ALMOST_A_MS = timedelta(microseconds=999)
 
 
 def statistics_of(rows: pa.Table) -> str:
@@ -42,7 +45,7 @@ def statistics_of(rows: pa.Table) -> str:
     nulls: dict[str, int] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         nulls[name] = column.null_count
-        if column.null_count < len(column) and _is_ordered(column.type):
+        if column.null_count < len(column) and any(is_kind(column.type) for is_kind in ORDERED):
             bounds = pc.min_max(column).as_py()
             put = _bounds(bounds["min"], bounds["max"], column)
             if put is not None:
@@ -54,12 +57,6 @@ def statistics_of(rows: pa.Table) -> str:
     )
 
 
-def _is_ordered(type_: pa.DataType) -> bool:
-    types = pa.types
-    is_number = types.is_integer(type_) or types.is_floating(type_)
-    return bool(is_number or types.is_string(type_) or types.is_timestamp(type_))
-
-
 def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     """None where a bound cannot be written so that it holds."""
     if isinstance(least, str):
@@ -68,13 +65,8 @@ def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, An
         is_plain = math.isfinite(least) and math.isfinite(greatest) and not pc.any(pc.is_nan(column)).as_py()
         return (least, greatest) if is_plain else None
     if isinstance(least, datetime):  # Delta keeps milliseconds: the least goes down, the greatest up
-        down, up = (_whole_ms(least), _whole_ms(greatest))
-        return _text(down), _text(up if up == greatest else up + _MS)
+        return _text(least), _text(greatest + _ALMOST_A_MS)
     return least, greatest
-
-
-def _whole_ms(moment: datetime) -> datetime:
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def _text(moment: datetime) -> str:
@@ -207,7 +199,7 @@ class Appender:
 
     @property
     def version(self) -> int:
-        """The newest that this has read or written."""
+        """The newest version that was read or written."""
         return self._version
 
     def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:
@@ -222,12 +214,15 @@ class Appender:
             if transaction is not None and self._is_in(transaction):
                 return None
             self._contract.check(rows)
+            actions = _begin_actions(transaction)
             if rows.num_rows == 0:
-                return self._version if self._commit([_info(), *_txn(transaction)], rows, transaction) else None
-            name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-            content = _parquet(rows)
+                return self._version if self._commit(actions, rows, transaction) else None
+            name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
+            pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
+            content = sink.getvalue()
             obstore.put(self._store, name, content)
-            actions = [_info(), *_txn(transaction), _add(name, len(content), rows)]
+            add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
+            actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
             if self._commit(actions, rows, transaction):
                 return self._version
             obstore.delete(self._store, name)
@@ -298,7 +293,9 @@ class Appender:
 
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""
-        actions = _read(bytes(obstore.get(self._store, log_name(self._version + 1)).bytes()))
+        content = bytes(obstore.get(self._store, log_name(self._version + 1)).bytes())
+        # A commit that a power cut emptied has no actions.
+        actions = [json.loads(line) for line in content.split(b"\n") if line.strip()]
         if any(action.get("commitInfo", {}).get("txnId") == commit_id for action in actions):
             return True
         self._version += 1
@@ -310,19 +307,8 @@ class Appender:
         return False
 
 
-def _read(content: bytes) -> list[dict[str, Any]]:
-    """The actions of a commit. One that is empty, as a power cut leaves a file, has none."""
-    return [json.loads(line) for line in content.split(b"\n") if line.strip()]
-
-
-def _parquet(rows: pa.Table) -> bytes:
-    sink = BytesIO()
-    pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
-    return sink.getvalue()
-
-
-def _info() -> dict[str, Any]:
-    """Return the commitInfo; its `txnId` identifies this commit."""
+def _begin_actions(transaction: Transaction | None) -> list[dict[str, Any]]:
+    """Return the first actions of a commit; the `txnId` of its commitInfo identifies it."""
     info = {
         "timestamp": wall_ms(),
         "operation": "WRITE",
@@ -331,22 +317,7 @@ def _info() -> dict[str, Any]:
         "engineInfo": ENGINE,
         "txnId": str(uuid.uuid4()),
     }
-    return {"commitInfo": info}
-
-
-def _txn(transaction: Transaction | None) -> list[dict[str, Any]]:
     if transaction is None:
-        return []
-    return [{"txn": {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": wall_ms()}}]
-
-
-def _add(name: str, size: int, rows: pa.Table) -> dict[str, Any]:
-    add = {
-        "path": name,
-        "partitionValues": {},
-        "size": size,
-        "modificationTime": wall_ms(),
-        "dataChange": True,
-        "stats": statistics_of(rows),
-    }
-    return {"add": add}
+        return [{"commitInfo": info}]
+    txn = {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": wall_ms()}
+    return [{"commitInfo": info}, {"txn": txn}]

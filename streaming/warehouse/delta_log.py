@@ -1,6 +1,6 @@
-"""What one commit of a Delta table did, as its log says: which rows it added, and whether it took any away.
+"""One commit of a Delta table: the files with rows that it added, and whether it removed rows.
 
-Compaction writes rows anew that were there before. The log says so (dataChange false); the list of files does not.
+Compaction rewrites existing rows. Only the log shows that (dataChange false), not the list of files.
 """
 
 import json
@@ -24,9 +24,9 @@ DAMAGE_SEARCHED = 200
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. `new_files` hold rows that it added, by their path in the table's folder.
+    """One version. `new_files` are the paths, in the table's folder, of files with rows that it added.
 
-    `removes_rows` is true of a delete, an update or an overwrite, whose new files hold what it left of the old rows.
+    `removes_rows` is true for a delete, an update or an overwrite, whose new files hold the remaining old rows.
     """
 
     version: int
@@ -41,17 +41,17 @@ class Commit:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What delta-rs, DuckDB or the system said, without hints, tables of rows and the Rust frames it came through."""
+    """Return the message of delta-rs, DuckDB or the system without hints, tables of rows and Rust frames."""
     return " ".join(re.split(r"\nHelp:|\n +0:|\n *Backtrace|\s*Preview of invalid data:", str(error))[0].split())[:300]
 
 
 def log_name(version: int) -> str:
-    """Of a version's commit, from the table's root."""
+    """Return the path of a version's commit in the table's folder."""
     return f"{LOG}/{version:020}.json"
 
 
 def read_commit(table: Location, version: int) -> Commit | None:
-    """None where the log does not have it: it is yet to come, or was cleaned away."""
+    """Return None for a version that the log does not have: a future one, or one that was cleaned up."""
     try:
         content, at = read_file(table, log_name(version))
     except FileNotFoundError:
@@ -79,7 +79,8 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     try:
         commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")]
         for commit in commits[-DAMAGE_SEARCHED:]:
-            if not _is_commit(read_file(table, commit)[0]):
+            lines = [line for line in read_file(table, commit)[0].splitlines() if line.strip()]
+            if not lines or not all(map(_is_json, lines)):
                 file = f"{table}/{commit}"
                 break
     except (DeltaError, BaseError, OSError):
@@ -87,10 +88,9 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     return TableAccessError(table.rstrip("/").rpartition("/")[2], file, in_one_line(error))
 
 
-def _is_commit(content: bytes) -> bool:
-    """Return whether a file of a log has actions, all readable."""
+def _is_json(line: bytes) -> bool:
     try:
-        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+        json.loads(line)
     except ValueError:
         return False
-    return bool(actions)
+    return True

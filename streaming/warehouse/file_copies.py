@@ -1,7 +1,7 @@
-"""Data files of a store's table, copied to this machine for DuckDB, which is given no network and no credentials.
+"""Data files of a store's table, copied to this machine for DuckDB, which has no network and no credentials.
 
-A file of Delta never changes, so that each is fetched once. The copies are in the user's cache, for its owner alone;
-what a table no longer has goes as its log is read on.
+Delta's files never change, so each is fetched once. The copies are in the user's cache, readable only by the owner;
+files that a table no longer has are deleted as its log is read.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from streaming.warehouse.table_store import store_of
 
 
 def copies_folder(location: str) -> Path:
-    """Where copies of what is under that address are. XDG_CACHE_HOME names another cache."""
+    """Return the folder of the copies from that address. XDG_CACHE_HOME names another cache."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
@@ -32,16 +32,16 @@ def copies_folder(location: str) -> Path:
 
 
 def local_folder(location: Location) -> Path:
-    """Where the files of what is under that address are on this machine: there, or as copies of a store's."""
+    """Return the folder on this machine with the files, or the copies, of that address."""
     return copies_folder(str(location)) if is_store(location) else Path(location)
 
 
 class StoreError(BalancewatchError):
-    """A store does not give a file."""
+    """A file cannot be fetched from the store."""
 
 
 def digest(text: str) -> str:
-    """A name of it that is a file's whatever the text is."""
+    """Return a valid file name for any text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -51,17 +51,16 @@ KEPT_SECONDS = 3_600.0
 
 
 class FileCopies:
-    """Of one table, whose files lie flat under `copies_folder`."""
+    """Copies of the files of the table at an address, flat under `copies_folder`."""
 
     def __init__(self, table: str) -> None:
-        """`table` is its address."""
         self._table = table
         self._folder = copies_folder(table.rpartition("/")[0]) / table.rpartition("/")[2]
 
     def fetch(self, uris: Sequence[str]) -> list[str]:
-        """The copies, in the order of the files. Raises FileNotFoundError for one that is gone, or StoreError."""
+        """Return the copies in the order of the files. Raises FileNotFoundError for a deleted file, or StoreError."""
         make_private(self._folder)
-        names = [self._name(uri) for uri in uris]
+        names = [unquote(uri).removeprefix(self._table).lstrip("/") for uri in uris]
         copies = {name: self._folder / f"{digest(name)}.parquet" for name in names}
         there = set(os.listdir(self._folder))  # noqa: PTH208  # of thousands the names are enough
         missing = [(name, copy) for name, copy in copies.items() if copy.name not in there]
@@ -75,15 +74,9 @@ class FileCopies:
         return [str(copies[name]) for name in names]
 
     def keep_only(self, copies: Sequence[str]) -> None:
-        """These are all that the table has."""
-        self._drop(set(os.listdir(self._folder)) - {Path(copy).name for copy in copies})  # noqa: PTH208  # the same
-
-    def _name(self, uri: str) -> str:
-        return unquote(uri).removeprefix(self._table).lstrip("/")
-
-    def _drop(self, unused: set[str]) -> None:
-        now = time.time()
-        for name in unused:
+        """Delete all other copies that are older than KEPT_SECONDS."""
+        now, kept = time.time(), {Path(copy).name for copy in copies}
+        for name in set(os.listdir(self._folder)) - kept:  # noqa: PTH208  # the same
             path = self._folder / name
             try:
                 if now - path.stat().st_mtime > KEPT_SECONDS:
@@ -93,13 +86,13 @@ class FileCopies:
 
 
 def files_here(handle: DeltaTable, uris: Sequence[str]) -> list[str]:
-    """Paths on this machine of files that the table's handle names."""
+    """Return the paths on this machine of files that the table's handle names."""
     table = str(handle.table_uri).rstrip("/")
     return FileCopies(table).fetch(uris) if table.startswith("s3://") else [unquote(uri) for uri in uris]
 
 
 def _fetch(store: object, name: str, copy: Path) -> None:
-    """Whole, or not at all."""
+    """Write the complete copy, or none."""
     content = obstore.get(store, name).bytes()  # type: ignore[arg-type]  # as store_of gives it
     partial = copy.with_name(f".{uuid.uuid4()}")
     try:

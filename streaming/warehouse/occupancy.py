@@ -103,8 +103,8 @@ def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
             locks.setdefault((wish.part, place), (key, kind(place, f"{wish.part}.lock", wish.command)))
     with contextlib.ExitStack() as held:
         for (part, place), (key, lock) in locks.items():
+            held.callback(lock.release)
             with _named(key, place, part):
-                held.callback(lock.release)
                 lock.look()
         for (part, place), (key, lock) in locks.items():
             with _named(key, place, part):
@@ -244,7 +244,7 @@ class BucketLock:
 
     def _read(self) -> None:
         try:
-            found = obstore.get(self._store(), self._name)
+            found = obstore.get(impatient_store(self._address, PATIENCE), self._name)
             self._seen, self._tag = _read_words(bytes(found.bytes())), found.meta["e_tag"]
         except FileNotFoundError:
             self._seen, self._tag = {}, None
@@ -255,13 +255,10 @@ class BucketLock:
         mode: Any = "create" if self._tag is None else {"e_tag": self._tag}
         content = json.dumps({**words, "turn": self._turn}).encode()
         try:
-            self._tag = obstore.put(self._store(), self._name, content, mode=mode)["e_tag"]
+            self._tag = obstore.put(impatient_store(self._address, PATIENCE), self._name, content, mode=mode)["e_tag"]
         except _REFUSED:
             return False
         return True
-
-    def _store(self) -> Any:
-        return impatient_store(self._address, PATIENCE)
 
 
 def described(words: Words) -> str:

@@ -4,7 +4,7 @@
 skips the same rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,9 +16,8 @@ from deltalake.exceptions import TableNotFoundError
 from conf.location import Location
 from schemas.tables import ColumnType, Table
 from streaming.text.result import records_of
-from streaming.warehouse.opening import open_delta
 from streaming.warehouse.rows import arrow_schema
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import open_delta, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
 
 log = structlog.get_logger()
@@ -27,15 +26,21 @@ Row = Mapping[str, Any]
 Read = TypeVar("Read")
 
 UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""What making something of a row raises where a value is none, or is of another form."""
+"""Errors of reading a row with a null or malformed value."""
 
 MOST_SAID = 1_000
 _said: dict[tuple[str, str], None] = {}
 
 
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
-    """Yield the results of `read`, skipping unreadable rows."""
-    return list(take_readable(table, each_of(rows), read))
+    """Return the results of `read`; unreadable rows are skipped and logged."""
+    results = []
+    for row in each_of(rows):
+        try:
+            results.append(read(row))
+        except UNREADABLE as error:
+            say_left_out(table, row, error)
+    return results
 
 
 def open_written(warehouse: Location, table: Table) -> DeltaTable:
@@ -58,8 +63,8 @@ def read_table(
     """Return the rows that match the condition and the contract, ordered by time.
 
     newest    only the newest row of each key
-    columns   all of them where none is named; the table's time and batch_id have to be among them
-    read      makes of a row what is wanted, in place of `whole`, and leaves the time comparable
+    columns   default: all; must include the table's time and batch_id
+    read      converts a row, instead of `whole`, and keeps its time comparable
 
     Raises NotWrittenError if the table does not exist.
     """
@@ -100,17 +105,18 @@ def _read_present(name: str, table: DeltaTable, columns: list[str], wanted: pc.E
         except (pa.ArrowInvalid, OSError) as error:
             if not _is_damaged(error):
                 raise
-            _say_file_left_out(name, fragment.path, error)
+            if _is_new(name, fragment.path):
+                log.error("unreadable file skipped", table=name, file=fragment.path, reason=why(error))
     return pa.concat_tables(found)
 
 
 def _is_damaged(error: Exception) -> bool:
-    """What Arrow itself cannot make sense of; that a file is gone, or may not be opened, is the system's to say."""
+    """Whether Arrow cannot decode the file; a missing or forbidden one raises an error of the system."""
     return isinstance(error, pa.ArrowInvalid) or (isinstance(error, OSError) and error.errno is None)
 
 
 def whole(table: Table) -> Callable[[Row], Row]:
-    """Reads a row that keeps its table's contract, as far as its columns were asked for."""
+    """Return a function that raises ValueError for a row that breaks the contract in the columns it has."""
     required = [one.name for one in table.columns if one.is_required]
     times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
 
@@ -127,34 +133,20 @@ def whole(table: Table) -> Callable[[Row], Row]:
 
 
 def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
-    """The rows as dicts; a time that Python has no value for is text, and so unreadable by itself alone."""
+    """Yield the rows as dicts; a time outside Python's range is text, so only its row is unreadable."""
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
         yield from records_of(batch)
 
 
-def take_readable(table: str, rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[Read]:
-    for row in rows:
-        try:
-            yield read(row)
-        except UNREADABLE as error:
-            say_left_out(table, row, error)
-
-
 def say_left_out(table: str, row: Row, error: Exception) -> None:
-    """Log each one once."""
+    """Log an unreadable row, once."""
     known = {name: str(value)[:80] for name, value in row.items() if name.endswith("_id") and value is not None}
     if _is_new(table, str(sorted(known.items()))):
         log.warning("unreadable row skipped", table=table, row=known, reason=why(error))
 
 
-def _say_file_left_out(table: str, file: str, error: Exception) -> None:
-    """Log each one once."""
-    if _is_new(table, file):
-        log.error("unreadable file skipped", table=table, file=file, reason=why(error))
-
-
 def say_nameless(table: str, rows: pa.Table) -> None:
-    """Rows without an incident_id belong to nothing that is ever read: they are said here, once a table."""
+    """Log once for each table that it has rows without an incident_id, which are never read."""
     if rows["incident_id"].null_count and _is_new(table, "incident_id"):
         log.warning("unreadable row skipped", table=table, row={}, reason="incident_id is null")
 

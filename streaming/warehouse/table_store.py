@@ -95,8 +95,6 @@ def _endpoint() -> str:
         return "AWS_ENDPOINT_URL"
 
 
-__all__ = ["Found", "ObjectStore", "list_files", "list_folder", "read_file", "store_of"]
-
 PATIENCE = timedelta(seconds=120)
 """How long a call to a store is tried again, where it is away for a moment."""
 
@@ -111,13 +109,14 @@ class Found:
 
 
 def store_of(location: Location) -> ObjectStore:
-    """The store whose root is that folder, which must be there, or that address."""
-    return _remote(location, PATIENCE, _environment()) if is_store(str(location)) else LocalStore(Path(location))
+    """Return the store whose root is that existing folder, or that address."""
+    return impatient_store(location, PATIENCE) if is_store(str(location)) else LocalStore(Path(location))
 
 
 def impatient_store(location: Location, patience: timedelta) -> ObjectStore:
     """Return the store of an address, with calls that fail after `patience`."""
-    return _remote(str(location), patience, _environment())
+    environment = ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    return _remote(str(location), patience, tuple(sorted(environment)))
 
 
 def read_file(location: Location, path: str) -> tuple[bytes, datetime]:
@@ -138,23 +137,16 @@ def list_files(location: Location, prefix: str = "", after: str | None = None) -
 def list_folder(location: Location, folder: str) -> list[Found]:
     """The files of one folder, without those of folders in it, by their names."""
     if is_store(location):
-        found = [one for one in list_files(location, folder) if one.path.count("/") == folder.count("/") + 1]
-    else:
-        found = list(_scan(Path(location) / folder, folder))
+        found = [file for file in list_files(location, folder) if file.path.count("/") == folder.count("/") + 1]
+    else:  # ten times as fast as the store's client, for logs of ten thousand commits
+        with os.scandir(Path(location) / folder) as entries:
+            stats = [
+                (entry.name, entry.stat(follow_symlinks=False))
+                for entry in entries
+                if entry.is_file(follow_symlinks=False)
+            ]
+        found = [Found(f"{folder}/{name}", status.st_size, status.st_mtime) for name, status in stats]
     return sorted(found, key=attrgetter("path"))
-
-
-def _scan(path: Path, folder: str) -> Iterator[Found]:
-    """Ten times as fast as by the store's client, for logs of ten thousand commits."""
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                yield Found(f"{folder}/{entry.name}", status.st_size, status.st_mtime)
-
-
-def _environment() -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
 
 
 @lru_cache(maxsize=64)

@@ -1,27 +1,60 @@
-"""The Delta tables: where they are, and how they are made from their contracts."""
+"""The Delta tables: where they are, how they are made from their contracts, and how they are opened."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.location import Location, is_store
-from schemas.tables import PROPERTIES, TABLES, Table
+from schemas.tables import PROPERTIES, Table
 from streaming.system.private_folder import make_private
-from streaming.warehouse.opening import open_delta
 from streaming.warehouse.rows import arrow_schema
+
+GAP = "found gap"
+"""delta-kernel's words for a log whose listing lacks a commit."""
+
+TIMES, PAUSE_SECONDS = 20, 0.05
+
+Result = TypeVar("Result")
+
+
+def open_delta(path: str) -> DeltaTable:
+    """Open the table. Raises TableNotFoundError, or DeltaError for an unreadable one."""
+    return whole(lambda: DeltaTable(path))
+
+
+def catch_up(handle: DeltaTable) -> None:
+    """Bring it to the table's newest version."""
+    whole(handle.update_incremental)
+
+
+def whole(act: Callable[[], Result]) -> Result:
+    """Call `act`, which lists a log; repeat it while the listing has a gap.
+
+    A listing is no snapshot: of two commits made meanwhile it may show only the second, and delta-rs refuses it. A gap
+    that stays is a damaged log.
+    """
+    for _ in range(TIMES):
+        try:
+            return act()
+        except DeltaError as error:
+            if not is_gap(error):
+                raise
+            time.sleep(PAUSE_SECONDS)
+    return act()
+
+
+def is_gap(error: DeltaError) -> bool:
+    return GAP in str(error)
 
 
 def table_path(warehouse: Location, name: str) -> str:
     """Where a table's files are."""
     root = str(warehouse)
     return f"{root.rstrip('/')}/{name}" if is_store(root) else str(Path(root).expanduser().resolve() / name)
-
-
-def create_tables(warehouse: Location) -> None:
-    """Make the tables that are missing, with comments and properties, in the plain protocol (1, 2)."""
-    for table in TABLES.values():
-        open_table(warehouse, table)
 
 
 def open_table(warehouse: Location, table: Table) -> DeltaTable:

@@ -20,9 +20,10 @@ from deltalake import DeltaTable
 from schemas.tables import TABLES, Table
 from streaming.maintenance.table_keeper import due_tier
 from streaming.warehouse.appender import log_name, statistics_of
-from streaming.warehouse.tables import create_tables, table_path
+from streaming.warehouse.tables import table_path
 from tests.bench.history_rows import rows_of
 from tests.bench.scratch import say
+from tests.row_writer import create_tables
 
 ROWS = 32
 """Of an append; a multiple of the rows of an incident, so that none is open at the end."""

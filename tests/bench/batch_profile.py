@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.pack import pack
-from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
+from streaming.queries.parcel import Parcel, decode_parcel, encode
 from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache, without_pauses
 from streaming.queries.store import DictShardStore
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _pack(messages: list[pa.RecordBatch]) -> list[bytes]:
-    return [encode_parcel(parcel) for parcels in pack(messages, 1) for parcel in parcels]
+    return [encode(parcel) for parcels in pack(messages, 1) for parcel in parcels]
 
 
 def _work(store: DictShardStore, states: StateCache, parcels: list[Parcel]) -> None:

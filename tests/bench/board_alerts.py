@@ -17,11 +17,12 @@ from rich.table import Table
 
 from schemas.tables import TABLES
 from streaming.warehouse.rows import arrow_table
-from streaming.warehouse.tables import create_tables, table_path
+from streaming.warehouse.tables import table_path
 from tests.bench.machine import read_machine
 from tests.bench.page_loads import PageLoad, measure_pages
 from tests.bench.scratch import say
 from tests.board.conftest import CHROMIUM_ARGS, chromium
+from tests.row_writer import create_tables
 
 INCIDENTS = 10_000
 KINDS = (

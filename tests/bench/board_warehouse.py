@@ -15,7 +15,8 @@ from deltalake import write_deltalake
 
 from schemas.tables import TABLES
 from streaming.warehouse.rows import arrow_schema
-from streaming.warehouse.tables import create_tables, table_path
+from streaming.warehouse.tables import table_path
+from tests.row_writer import create_tables
 
 CLUSTER = "prod-1"
 GIANT = "giant"

@@ -14,7 +14,8 @@ from deltalake.transaction import AddAction
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS, TABLES, Table
 from streaming.warehouse.rows import arrow_schema
-from streaming.warehouse.tables import create_tables, open_table, table_path
+from streaming.warehouse.tables import open_table, table_path
+from tests.row_writer import create_tables
 
 START_MS = 1_790_000_000_000
 DAYS = 7

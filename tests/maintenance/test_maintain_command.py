@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
 from streaming.cli import app
-from streaming.warehouse.tables import create_tables, table_path
+from streaming.warehouse.tables import table_path
 from tests.maintenance.rows import DAY_MS, row_of, write
+from tests.row_writer import create_tables
 
 
 @pytest.fixture

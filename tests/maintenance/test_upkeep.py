@@ -1,6 +1,7 @@
 """Upkeep of real Delta tables: rows, current state and exactly-once survive it, also while others write."""
 
 import itertools
+import json
 import os
 import shutil
 import threading
@@ -10,16 +11,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from typer.testing import CliRunner
 
 from conf.settings import Settings
 from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
+from streaming.cli import app
 from streaming.maintenance import upkeep as upkeep_module
-from streaming.maintenance.files import CHECKPOINT_AFTER
+from streaming.maintenance.files import CHECKPOINT_AFTER, LOG_RETENTION_HOURS
 from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
+from tests.row_writer import create_tables
 
 
 def settings_of(root: Path, **maintain: Any) -> Settings:
@@ -291,3 +295,106 @@ def test_a_table_that_others_keep_changing_fails_in_a_sentence(
     monkeypatch.setattr(upkeep_module, "compact", conflict)
     report = next(iter(maintain(settings_of(warehouse), Plan(("assignments",)), NOW_MS)))
     assert report.failed == "Failed to commit transaction: a concurrent transaction."
+
+
+@pytest.fixture
+def young(tmp_path: Path) -> Path:
+    write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS)])
+    return tmp_path
+
+
+def test_what_delta_did_not_write_stays_however_old(young: Path) -> None:
+    table = young / "assignments"
+    own = ["notes.txt", "part-old.parquet", "mine.parquet", "sub/mine.parquet", f"sub/{part('d')}", ".hidden/a.parquet"]
+    left = [part("e"), part("f").replace("-c000.snappy", ".c000.zstd"), f"deletion_vector_{part('1')[11:47]}.bin"]
+    for name in (*own, *left):
+        (table / name).parent.mkdir(exist_ok=True)
+        (table / name).write_bytes(b"x")
+        os.utime(table / name, (0, 0))
+    dry = work(young, "assignments", dry_run=True)["assignments"]
+    assert work(young, "assignments")["assignments"].files_deleted == dry.files_deleted == len(left)
+    assert [name for name in own if not (table / name).is_file()] == []
+    assert [name for name in left if (table / name).exists()] == []
+
+
+@pytest.fixture
+def five_files(tmp_path: Path) -> Path:
+    """All tables; alerts and assignments of five files each."""
+    create_tables(tmp_path)
+    for number in range(5):
+        write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id=f"i{number}")])
+        write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS, queue_id=number)])
+    return tmp_path
+
+
+def reports_of(five_files: Path) -> dict[str, Report]:
+    settings = Settings.load(
+        paths={"warehouse": five_files, "checkpoints": five_files / "checkpoints"}, maintain={"min_files": 2}
+    )
+    return {report.table: report for report in maintain(settings, Plan(), NOW_MS + 60 * DAY_MS)}
+
+
+def test_a_relays_checkpoint_of_an_earlier_release_is_read_by_nobody_however_damaged(five_files: Path) -> None:
+    folder = five_files / "checkpoints" / "relay"
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text("")
+    reports = reports_of(five_files)
+    assert not [report.failed for report in reports.values() if report.failed]
+    assert reports["alerts"].files_compacted == 5
+
+
+def test_an_empty_commit_hides_rows_so_nothing_is_done_to_its_table_nor_to_rows_about_it(five_files: Path) -> None:
+    log = Path(table_path(five_files, "alerts")) / "_delta_log"
+    (log / f"{5:020}.json").write_text("")
+    assert DeltaTable(table_path(five_files, "alerts")).version() == 5, "Delta itself opens it without the rows"
+    age(five_files, "alerts", LOG_RETENTION_HOURS + 24)
+    files = sorted(path.name for path in log.parent.glob("*.parquet"))
+    reports = reports_of(five_files)
+    failed = {name for name, report in reports.items() if report.failed}
+    assert failed == {"alerts", "alert_deliveries", "acknowledgements"}
+    assert all(f"{5:020}.json is empty" in reports[name].failed for name in failed)
+    assert sorted(path.name for path in log.parent.glob("*.parquet")) == files
+    assert reports["assignments"].files_compacted == 5
+
+
+def test_a_last_checkpoint_that_is_empty_is_looked_for_in_the_log(five_files: Path) -> None:
+    DeltaTable(table_path(five_files, "assignments")).create_checkpoint()
+    hint = Path(table_path(five_files, "assignments")) / "_delta_log" / "_last_checkpoint"
+    assert json.loads(hint.read_text())["version"] == 5
+    hint.write_text("")
+    assert not [report.failed for report in reports_of(five_files).values() if report.failed]
+
+
+class Panic(BaseException):
+    """As pyo3 raises one of Rust's."""
+
+
+@pytest.mark.parametrize(
+    "error", [IndexError("x"), KeyError("reservoirId"), RuntimeError(), Panic("index out of range")]
+)
+def test_whatever_one_table_meets_the_later_ones_are_maintained_and_the_exit_code_reports(
+    five_files: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    take_stock = upkeep_module.take_stock
+    monkeypatch.setattr(
+        upkeep_module, "take_stock", lambda handle: fail() if "/alerts" in handle.table_uri else take_stock(handle)
+    )
+    ended = CliRunner().invoke(app, ["maintain", "--warehouse", str(five_files), "--format", "json"])
+    assert ended.exit_code == 1
+    reports = {row["table"]: row for row in json.loads(ended.stdout)}
+    assert len(reports) == 11
+    assert [name for name, row in reports.items() if row["failed"]] == ["alerts"]
+    assert ended.stderr.startswith("error: alerts: ")
+
+
+def test_a_table_whose_log_is_a_file_is_reported_and_the_others_go_on(five_files: Path) -> None:
+    log = Path(table_path(five_files, "quarantine")) / "_delta_log"
+    shutil.rmtree(log)
+    log.write_text("")
+    reports = reports_of(five_files)
+    assert "quarantine" not in reports or reports["quarantine"].failed
+    assert reports["assignments"].files_compacted == 5

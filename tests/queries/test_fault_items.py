@@ -253,6 +253,6 @@ def test_a_cut_batch_that_shows_no_event_of_a_cluster_moves_its_producers_time_n
     fleet, read = Fleet(), [Chunk(SEND_LATENCIES, 0, 0, 99, {"other": START_MS + 900_000}, [], [])]
     cut_off = Planned(is_cut=True, places=frozenset({(SEND_LATENCIES, 0)}))
     for planned, judged_ms in ((cut_off, 0), (Planned(is_cut=False), START_MS + 600_000)):
-        most_ms = Complete([], read, 100, planned).most_ms("c", has_groups=False)
+        most_ms = Complete([], read, planned).most_ms("c", has_groups=False)
         FleetTurn(fleet, Fleet, [Pack(tick_ms=START_MS + 600_000)], "c", default_rules(), most_ms=most_ms).finish()
         assert (fleet.tick_ms, fleet.judged_ms) == (START_MS + 600_000, judged_ms)

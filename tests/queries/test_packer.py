@@ -1,4 +1,4 @@
-"""Messages into parcels: decoded once, each to the shards it concerns, sends run-lengthed once a task."""
+"""Messages into parcels, decoded once, each for its shards; and the time up to which a batch is complete."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,13 @@ from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
 from streaming.queries import pack as packer
 from streaming.queries.pack import pack
-from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel, shard_of
+from streaming.queries.parcel import Chunk, Message, Parcel, Reject, decode_chunks, decode_parcel, encode, shard_of
+from streaming.queries.running import plan_of
+from streaming.queries.waiting import Planned, reached, safe_time_ms
 from streaming.replay.stream import Enveloper
 from streaming.simulator import load_scenario, simulate
+from tests.engine import chunks_for
+from tests.queries.logs import log_of
 
 SHARDS = 4
 START_MS = 1_750_000_000_000
@@ -120,5 +124,66 @@ def test_a_task_that_reads_nothing_packs_nothing() -> None:
 
 def test_a_parcel_is_read_as_it_was_written(messages: list[dict[str, Any]]) -> None:
     for parcel in parcels_of(messages)[0]:
-        again = decode_parcel(encode_parcel(parcel))
+        again = decode_parcel(encode(parcel))
         assert again == parcel
+
+
+CHUNK = Chunk(
+    PULLS, 3, 0, 4, {"c": 9}, [Message(0, 1, b"\xff\0")], [Reject(1, 2, None, ["not_json"]), Reject(2, 3, b"", [])]
+)
+
+
+def seen(topic: str, partition: int, read: int, first: int = 0, **newest_ms: int) -> Chunk:
+    return Chunk(topic, partition, first, first + read - 1, newest_ms, [], [])
+
+
+def test_a_pack_is_read_as_it_was_written() -> None:
+    assert decode_chunks(encode([CHUNK, CHUNK])) == [CHUNK, CHUNK]
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "chunks", "safe"),
+    [
+        ("no limit, so nothing was cut", 0, [seen(PULLS, 0, 10, c=5)], None),
+        ("far below the limit, so nothing was cut", 20, [seen(PULLS, 0, 10, c=5)], None),
+        ("at the limit: complete up to what was read", 10, [seen(PULLS, 0, 10, c=5)], {"c": 5}),
+        ("each partition may lose one to rounding", 12, [seen(PULLS, 0, 9, c=5), seen(PULLS, 1, 2, c=7)], {"c": 5}),
+        ("rounding loses no more than that", 13, [seen(PULLS, 0, 8, c=5), seen(PULLS, 1, 2, c=7)], None),
+        ("the slowest partition decides", 10, [seen(PULLS, 0, 5, c=5), seen(PULLS, 1, 5, c=3)], {"c": 3}),
+        ("Arrow batches of one partition are one", 10, [seen(PULLS, 0, 5, c=3), seen(PULLS, 0, 5, 5, c=5)], {"c": 5}),
+        ("a cluster at a time", 10, [seen(PULLS, 0, 5, c=3, d=9), seen(HEARTBEATS, 0, 5, c=4, d=8)], {"c": 3, "d": 8}),
+        ("ticks themselves bound nothing", 10, [seen(CLOCKS, 0, 5, c=1), seen(PULLS, 0, 5, c=5)], {"c": 5}),
+        ("only ticks were read, so nothing waits elsewhere", 5, [seen(CLOCKS, 0, 5, c=1)], None),
+        ("a partition may hold what it has not shown", 10, [seen(PULLS, 0, 5, c=3), seen(PULLS, 1, 5)], {"c": 0}),
+    ],
+)  # fmt: skip
+def test_time_is_safe_up_to(reason: str, limit: int, chunks: list[Chunk], safe: dict[str, int] | None) -> None:
+    assert safe_time_ms(chunks, Planned(reached(limit, chunks))) == safe, reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "planned", "safe"),
+    [
+        ("Spark took all that there was", plan_of({(PULLS, 0): 900, (HEARTBEATS, 0): 50}, 1000), None),
+        ("cut, though few offsets held a message", plan_of({(PULLS, 0): 1000}, 1000), {"c": 5}),
+        ("cut, and a partition showed holes alone", plan_of({(PULLS, 0): 900, (HEARTBEATS, 0): 100}, 1000), {"c": 0}),
+        ("cut, and a partition has no backlog", plan_of({(PULLS, 0): 1000, (HEARTBEATS, 0): 0}, 1000), {"c": 5}),
+    ],
+)
+def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, safe: dict[str, int] | None) -> None:
+    assert safe_time_ms([seen(PULLS, 0, 10, c=5)], planned) == safe, reason
+
+
+def test_offsets_that_hold_no_row_count_towards_the_limit() -> None:
+    gaps = [{**m, "offset": m["offset"] * 100} for m in log_of("healthy", 1)[0] if m["topic"] == PULLS][:10]
+    (chunk,) = chunks_for(gaps)
+    assert reached(900, [chunk])
+
+
+def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_again() -> None:
+    """What a pack calls good, the shard decodes once more: the two may not disagree."""
+    clock = next(message for message in log_of("twins", 1)[0] if message["topic"] == CLOCKS)
+    odd = {**clock, "value": clock["value"].replace(b"{", b'{"cluster":null,', 1)}
+    (chunk,) = chunks_for([odd])
+    assert [reject.reasons for reject in chunk.rejects] == [["missing_field: cluster"]]
+    assert chunk.messages == []

@@ -28,7 +28,7 @@ Message = dict[str, Any]
 class PlainCombiner(Combiner):
     """Takes each send latency by itself."""
 
-    def _add_sends(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         for one in batch.to_pylist():
             ingest_time_ms = one["ingest_time_ms"]
             event, reasons = decode(SEND_LATENCIES, one["value"], ingest_time_ms)
@@ -41,6 +41,7 @@ class PlainCombiner(Combiner):
             time_ms = not_after(event.event_time_ms, ingest_time_ms)
             builder = builder_for(self._builders, event)
             builder.add(time_ms, event.latency_ms, event.isolation, event.reachable is not False)
+        self._note_all_read(batch)
 
 
 def packs_of(
@@ -54,7 +55,8 @@ def packs_of(
     edges = [0, *sorted(cuts), len(log)]
     for start, end in itertools.pairwise(edges):
         part = log[start:end]
-        combiner.add(pa.RecordBatch.from_pylist([one for one in part if one["topic"] == SEND_LATENCIES], schema))
+        if sends_of_part := [one for one in part if one["topic"] == SEND_LATENCIES]:
+            combiner.add(pa.RecordBatch.from_pylist(sends_of_part, schema))
         for one in part:
             if one["topic"] == CLOCKS:
                 event, _ = decode(CLOCKS, one["value"], one["ingest_time_ms"])

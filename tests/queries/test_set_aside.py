@@ -1,7 +1,6 @@
 """A rule that raises: its group is set aside, quarantined and told once, and everything else goes on."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +8,14 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.queries import shard
 from streaming.queries import tick as tick_module
-from streaming.queries.set_aside import advance_or_set_aside
 from streaming.queries.shard import work_through
 from streaming.queries.state import ShardState
 from streaming.queries.store import DictShardStore
+from streaming.queries.working_set import key_of
 from streaming.replay.stream import parcels_for
 from tests.engine import Stream, messages_of
 from tests.queries.logs import SECOND, START
+from tests.queries.test_fault_items import send
 from tests.queries.test_small_logs import beat, clock, groups_of_two
 from tests.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
@@ -189,20 +189,30 @@ def test_changed_rules_have_a_group_judged_again(monkeypatch: pytest.MonkeyPatch
     assert rows == [(0, "FIRING"), (2, "RESOLVED")]
 
 
-def test_a_rule_that_raises_at_producers_is_reported_once_and_their_state_is_as_before() -> None:
-    labels, state = {"cluster": "c", "broker_name": "broker-b"}, Board(evicted_ms=7)
+def test_a_rule_that_fails_at_a_board_is_reported_once_and_its_state_is_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, seen = DictShardStore(), []
 
-    def fail(board: Board) -> Rows:
+    def work(offset: int) -> Rows:
+        (parcel,) = parcels_for([send(offset, latency_ms=600)], 0, 1)
+        seen.append(ShardState(store).boards.get(key_of("c", "broker-a")))
+        return work_through(0, 1, ShardState(store), Rulebook(default_rules()), [parcel])
+
+    def fail(board: Board, *_: Any) -> Any:
         board.evicted_ms = 8
         raise IndexError("no step")
 
-    def work(advance: Callable[[Board], Rows], now_ms: int) -> tuple[Board, Rows]:
-        before = replace(state)
-        return advance_or_set_aside(state, lambda: replace(before), advance, labels, now_ms, default_rules())
+    def of_board(rows: Rows) -> list[str]:
+        return [row["state"] for row in rows["alerts"] if row["kind"] == "rule_failed" and row["broker_name"]]
 
-    state, rows = work(fail, START)
-    assert (state.evicted_ms, [row["state"] for row in rows["alerts"]], len(rows["quarantine"])) == (7, ["FIRING"], 1)
-    state, rows = work(fail, START + SECOND)
-    assert (rows["alerts"], rows.get("quarantine")) == ([], None)
-    state, rows = work(lambda _: {}, START + 2 * SECOND)
-    assert ([row["state"] for row in rows["alerts"]], state.incidents) == (["RESOLVED"], {})
+    assert of_board(work(0)) == []
+    with monkeypatch.context() as patched:
+        patched.setattr(Board, "advance", fail)
+        rows = work(1)
+        assert (of_board(rows), len(rows["quarantine"])) == (["FIRING"], 1)
+        rows = work(2)
+        assert (of_board(rows), rows["quarantine"]) == ([], [])
+    assert of_board(work(3)) == ["RESOLVED"]
+    assert [board and board.evicted_ms for board in seen[1:]] == [seen[1].evicted_ms] * 3
+    assert ShardState(store).boards.get(key_of("c", "broker-a")).incidents == {}

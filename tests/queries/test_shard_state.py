@@ -1,18 +1,24 @@
-"""What a shard keeps: the same whether a worker kept it or reads it anew, and no more trips than it touches buckets."""
+"""The state of a shard: kept or read again the same, in few trips, and without pauses of the garbage collector."""
 
+import gc
+import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.events import CLOCKS
+from streaming.queries import state
 from streaming.queries import state as state_module
 from streaming.queries import store as store_module
 from streaming.queries.shard import work_through
-from streaming.queries.state import ShardState, StateCache, beats_of, lay_over
-from streaming.queries.store import DictShardStore, StateError, StoreError
+from streaming.queries.state import ShardState, StateCache, beats_of, lay_over, without_pauses
+from streaming.queries.store import BUCKET_BYTES, DictShardStore, Shelf, StateError, StoreError
 from streaming.replay.stream import parcels_for
 from tests.engine import Stream, cut, messages_of, replay
 from tests.queries.logs import log_of
@@ -151,3 +157,135 @@ def test_beats_bring_a_frame_to_where_the_group_is() -> None:
 
 def messages_with_groups() -> list[tuple[str, dict[str, Any]]]:
     return [one for batch in batches_of(2, 30) for one in batch if one[0] != CLOCKS or one[1]["event_time_ms"] > START]
+
+
+class Trips:
+    """Buckets in memory; counts reads and writes and the bytes written."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, bytes] = {}
+        self.count: Counter[str] = Counter()
+
+    def read(self, number: int) -> bytes | None:
+        self.count["reads"] += 1
+        return self.buckets.get(number)
+
+    def write(self, number: int, value: bytes | None) -> None:
+        self.count["writes"] += 1
+        self.count["bytes"] += len(value or b"")
+        if value is None:
+            self.buckets.pop(number, None)
+        else:
+            self.buckets[number] = value
+
+    def shelf(self, buckets: int = 1, size: int = 0) -> Shelf:
+        return Shelf(self.read, self.write, buckets, size)
+
+
+KEYS = st.text(max_size=3)
+VALUES = st.none() | st.integers(0, 3 * BUCKET_BYTES).map(bytes)
+
+
+@given(st.lists(st.lists(st.tuples(KEYS, VALUES), max_size=20), max_size=8), st.booleans())
+def test_a_shelf_holds_what_was_put_last(batches: list[list[tuple[str, bytes | None]]], is_kept: bool) -> None:
+    trips, known = Trips(), dict[str, bytes]()
+    shelf = trips.shelf()
+    for batch in batches:
+        for key, value in batch:
+            shelf.put(key, value)
+            known = {name: kept for name, kept in known.items() if name != key}
+            known |= {} if value is None else {key: value}
+        shelf.flush()
+        shelf.bound()
+        if not is_kept:
+            shelf = trips.shelf(shelf.buckets, shelf.size)
+        assert dict(shelf.items()) == known
+        assert {key: shelf.get(key) for key, _ in batch} == {key: known.get(key) for key, _ in batch}
+        assert shelf.size == sum(len(key) + len(value) + 8 for key, value in known.items())
+
+
+def test_trips_follow_the_buckets_that_are_touched_and_bytes_what_was_changed() -> None:
+    trips = Trips()
+    shelf = trips.shelf()
+    for number in range(10_000):
+        shelf.put(f"group-{number}", bytes(1_000))
+    shelf.flush()
+    assert max(map(len, trips.buckets.values())) < 4 * BUCKET_BYTES
+    trips.count.clear()
+    for number in range(100):
+        shelf.put(f"group-{number}", bytes(999))
+    shelf.flush()
+    assert trips.count["reads"] == 0
+    assert trips.count["writes"] <= 100
+    assert trips.count["bytes"] < 100 * 4 * BUCKET_BYTES
+
+
+def test_few_values_take_one_trip_however_many_keys_they_have() -> None:
+    trips = Trips()
+    shelf = trips.shelf()
+    for number in range(24):
+        shelf.put(f"group-{number}", bytes(300))
+    shelf.flush()
+    shelf = trips.shelf(shelf.buckets, shelf.size)
+    trips.count.clear()
+    for number in range(24):
+        shelf.put(f"group-{number}", bytes(301))
+    shelf.flush()
+    assert (trips.count["reads"], trips.count["writes"]) == (1, 1)
+
+
+def test_a_shelf_that_grows_splits_a_few_buckets_a_batch() -> None:
+    trips, most = Trips(), 0
+    shelf = trips.shelf()
+    for number in range(2_000):
+        trips.count.clear()
+        shelf.put(f"group-{number}", bytes(1_000))
+        shelf.flush()
+        most = max(most, trips.count["writes"])
+    assert most <= 3
+
+
+def test_a_value_that_is_put_as_it_was_is_not_written_again() -> None:
+    trips = Trips()
+    shelf = trips.shelf()
+    shelf.put("a", b"1")
+    shelf.flush()
+    trips.count.clear()
+    shelf.put("a", b"1")
+    shelf.flush()
+    assert not trips.count["writes"]
+
+
+class Knot:
+    """A cycle, which only the collector frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_what_a_batch_leaves_is_out_of_the_collectors_sight_and_cycles_go_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gc.collect()
+    with without_pauses():
+        assert not gc.isenabled()
+        knot = weakref.ref(Knot())
+    assert gc.isenabled()
+    gc.collect()
+    assert knot() is not None
+    monkeypatch.setattr(state, "COLLECT_EVERY", 1)
+    with without_pauses():
+        pass
+    assert knot() is None
+
+
+def test_a_batch_that_fails_leaves_the_collector_on() -> None:
+    with pytest.raises(ValueError, match="full"), without_pauses():
+        raise ValueError("full")
+    assert gc.isenabled()

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, TABLES, Table
 from schemas.views import VIEWS, newest_sql
-from streaming.store.store import History, WarehouseError
+from streaming.store.store import History, Timer, WarehouseError
 from streaming.store.table_files import newest_of
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
@@ -224,7 +224,7 @@ def test_files_that_are_gone_for_good_are_said_to_be(tmp_path: Path) -> None:
 
 
 def files_in(history: History, rows: str) -> int:
-    return history._with_files(rows).count(".parquet")
+    return history._now(rows, Timer(None))[1].count(".parquet")
 
 
 def test_a_span_reads_only_the_files_that_may_have_rows_of_it(tmp_path: Path) -> None:

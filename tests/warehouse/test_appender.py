@@ -1,22 +1,25 @@
-"""Appends that read nothing of a table: once each, beside other writers, and readable by all of Delta's readers."""
+"""Appends that read nothing of a table: once each, beside other writers, refused if they would break it."""
 
 import contextlib
 import json
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from hypothesis import given
+from hypothesis import strategies as st
 from obstore.exceptions import AlreadyExistsError
 
 from streaming.warehouse import appender as module
-from streaming.warehouse.appender import Appender
-from tests.warehouse.tables import make_table, numbers, read
+from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, statistics_of
+from tests.warehouse.tables import SCHEMA, make_table, numbers, read
 
 MANY_RETRIES = CommitProperties(max_commit_retries=200)
 
@@ -214,3 +217,109 @@ def test_a_table_without_a_checkpoint_is_trusted_after_a_pause(path: str, monkey
     monkeypatch.setattr(module.time, "time", lambda: 2_000_000_000.0)
     assert idle.append(numbers(1))
     assert read(path) == [1]
+
+
+FORBIDDEN: dict[str, Any] = {
+    "check constraints": lambda table: table.alter.add_constraint({"positive": "number > 0"}),
+    "the table feature rowTracking": lambda table: table.alter.add_feature(
+        TableFeatures.RowTracking, allow_protocol_versions_increase=True
+    ),
+}
+
+
+@pytest.mark.parametrize("words", FORBIDDEN)
+def test_what_an_append_would_break_is_refused_at_the_start_and_when_it_comes_meanwhile(
+    tmp_path: Path, words: str
+) -> None:
+    path = make_table(tmp_path)
+    appender = Appender(path)
+    assert appender.append(numbers(1))
+    FORBIDDEN[words](DeltaTable(path))
+    with pytest.raises(AppendRefusedError, match=words):
+        appender.append(numbers(2))
+    with pytest.raises(AppendRefusedError, match=words):
+        Appender(path)
+    assert read(path) == [1]
+
+
+def test_partitions_are_refused(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path), schema=SCHEMA, partition_by=["number"])
+    with pytest.raises(AppendRefusedError, match=r"partitions \(by number\)"):
+        Appender(str(tmp_path))
+
+
+def test_column_mapping_is_refused(tmp_path: Path) -> None:
+    path = make_table(tmp_path)
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"configuration":{', '"configuration":{"delta.columnMapping.mode":"name",'))
+    with pytest.raises(AppendRefusedError, match="column mapping"):
+        Appender(path)
+
+
+def test_features_that_no_append_breaks_are_kept(tmp_path: Path) -> None:
+    path = make_table(tmp_path)
+    for feature in (TableFeatures.ChangeDataFeed, TableFeatures.AppendOnly):
+        DeltaTable(path).alter.add_feature(feature, allow_protocol_versions_increase=True)
+    assert Appender(path).append(numbers(1))
+    assert read(path) == [1]
+
+
+WRONG_ROWS = {
+    "has no column more": numbers(1).append_column("more", pa.array([1])),
+    "column number has type int64, but this release writes string": pa.table({"number": ["1"], "at": numbers(1)["at"]}),
+    "1 rows have no number": pa.table(
+        {"number": pa.array([None], pa.int64()), "at": numbers(1)["at"]},
+    ),
+    "the rows lack number": numbers(1).drop_columns(["number"]),
+}
+
+
+@pytest.mark.parametrize("words", WRONG_ROWS)
+def test_rows_that_are_not_the_tables_are_refused(tmp_path: Path, words: str) -> None:
+    path = make_table(tmp_path)
+    with pytest.raises(AppendRefusedError, match=words):
+        Appender(path).append(WRONG_ROWS[words])
+    assert [file.name for file in tmp_path.glob("*.parquet")] == []
+
+
+TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59), timezones=st.just(UTC))
+COLUMNS = {
+    "text": (pa.string(), st.text(max_size=LONGEST + 3)),
+    "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "share": (pa.float64(), st.floats()),
+    "at": (pa.timestamp("us", "UTC"), TIMES),
+    "is": (pa.bool_(), st.booleans()),
+    "raw": (pa.binary(), st.binary(max_size=5)),
+    "names": (pa.list_(pa.string()), st.lists(st.text(max_size=3), max_size=2)),
+}
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.none() | of for name, (_, of) in COLUMNS.items()}), min_size=1, max_size=8
+)
+
+
+def _reported(name: str, bound: object) -> object:
+    return datetime.fromisoformat(str(bound)) if name == "at" else bound
+
+
+@given(ROWS)
+def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, object]]) -> None:
+    table = pa.Table.from_pylist(rows, pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()]))
+    reported = json.loads(statistics_of(table), parse_constant=_refuse)
+    assert reported["numRecords"] == len(rows)
+    for name in COLUMNS:
+        values = [row[name] for row in rows if row[name] is not None]
+        assert reported["nullCount"][name] == len(rows) - len(values)
+        for value in values if name in reported["minValues"] else []:
+            assert _reported(name, reported["minValues"][name]) <= value <= _reported(name, reported["maxValues"][name])  # type: ignore[operator]
+    assert set(reported["minValues"]) == set(reported["maxValues"]) <= {"text", "whole", "share", "at"}
+
+
+def _refuse(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+def test_a_bound_of_time_is_a_whole_millisecond_around_the_value() -> None:
+    at = datetime(2026, 11, 22, 3, 12, 0, 123_456, tzinfo=UTC)
+    reported = json.loads(statistics_of(pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))})))
+    assert reported["minValues"] == {"at": "2026-11-22T03:12:00.123Z"}
+    assert reported["maxValues"] == {"at": "2026-11-22T03:12:00.124Z"}

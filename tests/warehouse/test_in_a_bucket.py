@@ -1,16 +1,26 @@
-"""The same tables in a bucket: appends once each, beside other writers, whatever answers are lost."""
+"""Tables and locks in a bucket: one holder, appends once each, whatever answers are lost."""
 
+import json
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import duckdb
 import obstore
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from conf.settings import Settings
 from streaming.maintenance.files import delete_unused, find_unused
+from streaming.service.run_command import only_run
+from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import read_commit
+from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import list_files, store_of
 from tests.s3_server import environment_of, losing_answers
 from tests.warehouse.tables import make_table_at, numbers, read
@@ -119,3 +129,132 @@ def test_no_secret_is_in_a_table(path: str) -> None:
     secret = environment_of("")["AWS_SECRET_ACCESS_KEY"].encode()
     for found in list_files(path):
         assert secret not in bytes(obstore.get(store_of(path), found.path).bytes())
+
+
+HOLD = """
+import sys, time
+from streaming.warehouse.occupancy import occupying
+with occupying("run", "run", {"paths.warehouse": sys.argv[1]}):
+    print("held", flush=True)
+    time.sleep(120)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(module, "LEASE_SECONDS", 3.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each process seem to be on another machine, so that none knows which processes live."""
+    monkeypatch.setattr(module, "machine", lambda: "")
+
+
+@pytest.fixture
+def holder(bucket: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, bucket], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def words_in(bucket: str, name: str = "run.lock") -> dict[str, object]:
+    found: dict[str, object] = json.loads(bytes(obstore.get(store_of(bucket), name).bytes()))
+    return found
+
+
+def free(bucket: str) -> None:
+    with occupying("run", "run", {"paths.warehouse": bucket}):
+        pass
+
+
+def test_a_second_process_is_refused_until_the_first_ends(bucket: str) -> None:
+    with (
+        occupying("run", "run", {"paths.warehouse": bucket}),
+        pytest.raises(OccupiedError) as said,
+        occupying("run", "run", {"paths.warehouse": bucket}),
+    ):
+        pass
+    assert f"paths.warehouse = {bucket!r}: in use by `balancewatch run` (pid " in str(said.value)
+    assert "; stop it first" in str(said.value)
+    assert words_in(bucket)["free"] is True
+    free(bucket)
+
+
+def test_a_run_that_notifies_excludes_a_separate_relay(bucket: str, tmp_path: Path) -> None:
+    settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"})
+    with only_run(settings):
+        with (
+            pytest.raises(OccupiedError, match="only one process may send notifications"),
+            occupying("relay", "relay", {"paths.warehouse": bucket}),
+        ):
+            pass
+        other = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "d"})
+        with pytest.raises(OccupiedError, match=r"paths\.warehouse"), only_run(other):
+            pass
+
+
+def test_the_lock_of_a_process_killed_on_this_machine_is_free_at_once(
+    bucket: str, holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 3_600.0)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    free(bucket)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_lock_of_a_process_killed_elsewhere_expires(bucket: str, holder: "subprocess.Popen[str]") -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    began = time.monotonic()
+    free(bucket)
+    assert time.monotonic() - began >= module.LEASE_SECONDS
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_one_of_several_waiting_processes_takes_an_expired_lock(bucket: str, holder: "subprocess.Popen[str]") -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    locks = [BucketLock(bucket, "run.lock", f"run {number}", lambda: None) for number in range(4)]
+    taken, refused = [], []
+
+    def take(lock: BucketLock) -> None:
+        lock.look()
+        try:
+            lock.take()
+            taken.append(lock)
+        except HeldError:
+            refused.append(lock)
+
+    threads = [threading.Thread(target=take, args=(lock,)) for lock in locks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(taken), len(refused)) == (1, 3)
+    taken[0].release()
+
+
+def test_a_holder_that_lost_its_lock_ends_and_leaves_the_new_holder_alone(bucket: str) -> None:
+    is_lost = threading.Event()
+    lock = BucketLock(bucket, "run.lock", "run", is_lost.set)
+    lock.look()
+    lock.take()
+    stolen = {"command": "run", "pid": 7, "host": "other", "since": "now", "id": "other"}
+    obstore.put(store_of(bucket), "run.lock", json.dumps(stolen).encode())
+    assert is_lost.wait(30)
+    lock.release()
+    assert lock.lost_to == "`balancewatch run` (pid 7 on other, since now)"
+    assert words_in(bucket) == stolen
+
+
+def test_an_unreadable_lock_is_free(bucket: str) -> None:
+    obstore.put(store_of(bucket), "run.lock", b"\x00not json")
+    free(bucket)

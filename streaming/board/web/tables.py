@@ -9,8 +9,7 @@ from deltalake.exceptions import DeltaError
 from conf.location import Location, is_store
 from schemas.tables import TABLES
 from streaming.store.store import History, WarehouseError
-from streaming.warehouse.opening import open_delta
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.tables import open_delta, table_path
 
 LOOK_SECONDS = 1.0
 STORE_LOOK_SECONDS = 5.0

@@ -1,0 +1,157 @@
+"""Tables of earlier releases, logs that change while they are listed, and the commits of a log."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from schemas.tables import ALERTS, MEMBERSHIPS, TABLES
+from streaming.warehouse import tables
+from streaming.warehouse.delta_log import in_one_line, read_commit
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path, whole
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.maintenance.rows import NOW_MS, row_of, write
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PAUSE_SECONDS", 0.0)
+
+
+class Listing:
+    """Shows a gap so many times."""
+
+    def __init__(self, gaps: int, text: str = "Expected contiguous commit files, but found gap: 7, 9") -> None:
+        self.gaps, self.text, self.looks = gaps, text, 0
+
+    def __call__(self) -> str:
+        self.looks += 1
+        if self.looks <= self.gaps:
+            raise DeltaError(self.text)
+        return "whole"
+
+
+def test_a_listing_with_a_gap_is_made_again() -> None:
+    assert whole(Listing(3)) == "whole"
+
+
+def test_a_gap_that_stays_is_reported() -> None:
+    listing = Listing(1_000)
+    with pytest.raises(DeltaError, match="found gap"):
+        whole(listing)
+    assert listing.looks == tables.TIMES + 1
+
+
+def test_anything_else_is_reported_at_once() -> None:
+    listing = Listing(1, "no such file")
+    with pytest.raises(DeltaError, match="no such file"):
+        whole(listing)
+    assert listing.looks == 1
+
+
+def test_the_words_are_those_of_delta(tmp_path: Path) -> None:
+    """A log without its second commit says so in the words that are looked for."""
+    for number in range(3):
+        write_deltalake(str(tmp_path), pa.table({"a": [number]}), mode="append")
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(DeltaError) as caught:
+        DeltaTable(str(tmp_path))
+    assert tables.is_gap(caught.value)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DeltaTable:
+    for number in range(3):
+        write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id=f"i{number}")])
+    return open_table(tmp_path, ALERTS)
+
+
+def test_an_append_adds_its_files_and_the_creation_none(table: DeltaTable, tmp_path: Path) -> None:
+    path = table_path(tmp_path, "alerts")
+    appended = [read_commit(path, version) for version in range(1, 4)]
+    names = {file for commit in appended if commit for file in commit.appended}
+    assert names == {uri.rpartition("/")[2] for uri in table.file_uris()}
+    made = read_commit(path, 0)
+    assert made is not None
+    assert (made.new_files, made.removes_rows) == ((), False)
+
+
+def test_compaction_and_vacuum_add_nothing(table: DeltaTable, tmp_path: Path) -> None:
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    for version in range(4, int(table.version()) + 1):
+        commit = read_commit(table_path(tmp_path, "alerts"), version)
+        assert commit is not None
+        assert (commit.new_files, commit.removes_rows) == ((), False)
+
+
+def test_what_a_deletion_wrote_anew_is_not_appended(table: DeltaTable, tmp_path: Path) -> None:
+    table.optimize.compact()
+    table.delete("incident_id = 'i1'")
+    commit = read_commit(table_path(tmp_path, "alerts"), 5)
+    assert commit is not None
+    assert (len(commit.new_files), commit.removes_rows, commit.appended) == (1, True, ())
+
+
+def test_a_version_that_is_not_there_is_none(table: DeltaTable, tmp_path: Path) -> None:
+    assert read_commit(table_path(tmp_path, "alerts"), 99) is None
+
+
+def test_a_name_that_ends_lines_of_text_ends_none_of_the_log(tmp_path: Path) -> None:
+    """The log holds the least and the greatest of each column; JSON leaves U+2028 and U+0085 as they are."""
+    for number, ends in enumerate(("\u2028", "\u2029", "\x85", "\x1c", "\r\n")):
+        write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, summary=f"client{ends}a")])
+        commit = read_commit(table_path(tmp_path, "alerts"), number + 1)
+        assert commit is not None
+        assert len(commit.appended) == 1
+
+
+def test_what_delta_says_of_rows_that_break_its_schema_is_one_sentence() -> None:
+    said = "Invalid data found:\n1 rows failed validation check. Preview of invalid data: +----+\n| id |\n+----+"
+    assert in_one_line(RuntimeError(said)) == "Invalid data found: 1 rows failed validation check."
+
+
+LEFT_OUT = "strategy"
+OLDER = replace(MEMBERSHIPS, columns=tuple(one for one in MEMBERSHIPS.columns if one.name != LEFT_OUT))
+ROW = {
+    "cluster": "c",
+    "consumer_group": "g",
+    "broker_name": "broker-a",
+    "client_id": "A",
+    "client_addr": "h1:1",
+    "language": "JAVA",
+    "client_version": "5.3.3",
+    "topics": ["orders"],
+    "change": "JOINED",
+    "last_heartbeat": 1_789_000_000_000,
+    "changed_at": 1_789_000_000_000,
+}
+
+
+def read(warehouse: Path) -> pa.Table:
+    return open_table(warehouse, MEMBERSHIPS).to_pyarrow_table().sort_by("batch_id")
+
+
+def test_a_table_of_an_older_release_gets_the_columns_it_lacks_and_keeps_its_rows(tmp_path: Path) -> None:
+
+    write_deltalake(open_table(tmp_path, OLDER), arrow_table([ROW], OLDER, 0), mode="append")
+    assert LEFT_OUT not in open_table(tmp_path, OLDER).to_pyarrow_table().column_names
+    append_rows(DeltalakeWriter(tmp_path), {"memberships": [{**ROW, LEFT_OUT: "AVG"}]}, "app", 1)
+    assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None, "AVG"]
+    protocol = open_table(tmp_path, MEMBERSHIPS).protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+def test_a_batch_that_is_run_again_is_appended_once(tmp_path: Path) -> None:
+    for batch_id in (0, 0, 1, 0):
+        append_rows(DeltalakeWriter(tmp_path), {"memberships": [ROW | {LEFT_OUT: None}]}, "app", batch_id)
+    assert read(tmp_path).column("batch_id").to_pylist() == [0, 1]
+
+
+def test_rows_of_no_table_are_not_written(tmp_path: Path) -> None:
+    assert append_rows(DeltalakeWriter(tmp_path), {"clock_needed": [{"cluster": "c"}]}, "app", 0) == {}
+    assert all(open_table(tmp_path, table).to_pyarrow_table().num_rows == 0 for table in TABLES.values())
